@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all their own set-up. Needs: git, make, and Python 3.11, 3.12 or 3.13 with venv.
+# `make demo` and `make test` set up their environment. Requirements: git, make, and Python 3.11, 3.12 or 3.13 with venv.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -22,25 +22,25 @@ $(READY): requirements.txt setup.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-demo: $(READY) ## raw logs to a trained model; LOGS=path FORMAT=globo|movielens|criteo|obd for real ones
+demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movielens|criteo|obd for real logs
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
-test: $(READY) ## the tests that finish in minutes
+test: $(READY) ## the fast tests, in minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark" $(TEST_OPTIONS)
 
-test-all: $(READY) ## every test but those on Flink and Spark
+test-all: $(READY) ## all tests except those on Flink and Spark
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink and not spark" $(TEST_OPTIONS)
 
-flink: $(READY) # a Flink distribution and Beam's job server in .flink/; tests/flink/install.py pins both
+flink: $(READY) # Flink and Beam's job server in .flink/, pinned by tests/flink/install.py
 	@$(BIN)/python -m tests.flink.install
 
-test-flink: flink ## memoize on a real Flink, a task manager killed midway; needs java and mvn
+test-flink: flink ## the tests on a real Flink; needs java and mvn
 	$(BIN)/python -m pytest -n 0 -m flink tests/flink $(TEST_OPTIONS)
 
-spark: $(READY) # a Spark and Beam's job server in .spark/; tests/spark/install.py pins both
+spark: $(READY) # Spark and Beam's job server in .spark/, pinned by tests/spark/install.py
 	@$(BIN)/python -m tests.spark.install
 
-test-spark: spark ## memoize on a real Spark, an executor killed midway; needs java and mvn
+test-spark: spark ## the tests on a real Spark; needs java and mvn
 	$(BIN)/python -m pytest -n 0 -m spark tests/spark $(TEST_OPTIONS)
 
 check: $(READY) ## format, lint, types, import rules
@@ -49,11 +49,11 @@ check: $(READY) ## format, lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(READY) ## the measurements that README and docs quote
+bench: $(READY) ## the benchmarks that README and docs quote
 	@for script in transform_throughput movielens_throughput kernels_and_reading shared_components peak_memory text_validity hostile_arrays \
 	  cold_start submit_scale memo_format minimum_cut cost_model late_rows catalog_scale many_models model_churn \
 	  raw_bytes_read direct_runner_overhead isolation simulator autoscale chaos analysis default_quality first_model; do echo "== benchmarks.$$script"; \
 	  $(BIN)/python -m benchmarks.$$script || exit 1; done
 
-clean: ## remove the environment and what the demo made
+clean: ## remove the environment and the demo's files
 	rm -rf $(VENV) .headrace .flink .spark

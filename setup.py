@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 CORE = [
     "alembic>=1.14",
     "numba>=0.61",
@@ -37,18 +37,18 @@ EXTRAS = {
     ],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
 }
-EXTRAS["all"] = sorted({package for packages in EXTRAS.values() for package in packages})
+EXTRAS["all"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
 
 setup(
     name="headrace",
     version="0.1.0",
-    description="Computes each feature once for all models, keeps it, and feeds the trainers.",
+    description="Computes each feature once for all models, stores it, and feeds the trainers.",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")]),
-    package_data={**{room: ["py.typed"] for room in ROOMS}, "transforms.operators": ["public_suffix_list.dat"]},
+    packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
+    package_data={**{name: ["py.typed"] for name in PACKAGES}, "transforms.operators": ["public_suffix_list.dat"]},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={

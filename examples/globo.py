@@ -1,6 +1,6 @@
 """Three models of two clients on Globo.com's news clicks, as ``make demo FORMAT=globo`` prepares them.
 
-Will this user click this article now? What the user read before, crossed with the candidate, says most.
+They predict whether a user clicks an article; the articles that the user read before, crossed with it, matter most.
 """
 
 import headrace as hr

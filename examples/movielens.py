@@ -1,6 +1,6 @@
 """Three models of two clients on MovieLens-1M, as ``make demo FORMAT=movielens`` prepares it.
 
-The text-bearing set: title words, genres and what the user saw before.
+Their inputs include text: title words, genres and the movies that the user rated before.
 """
 
 import headrace as hr

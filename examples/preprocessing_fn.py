@@ -1,4 +1,4 @@
-"""A tf.Transform preprocessing_fn with analyzers, as it is, on the sample search-ads log.
+"""An unchanged tf.Transform preprocessing_fn with analyzers, on the sample search-ads log.
 
 headrace model submit examples/preprocessing_fn.py --table search_log --analyze
 """
@@ -10,7 +10,7 @@ import headrace as hr
 
 
 def preprocessing_fn(inputs):
-    """What the model reads of an event, by tf.Transform's own analyzers."""
+    """The inputs of the model, by tf.Transform's analyzers."""
     price = tft.sparse_tensor_to_dense_with_shape(inputs["price"], [None, 1], 0.0)
     return {
         "category": tft.compute_and_apply_vocabulary(inputs["category"], num_oov_buckets=1),

@@ -1,4 +1,4 @@
-"""Three models of two clients on the sample search-ads log. Most of what they read is the same, and is computed once.
+"""Three models of two clients on the sample search-ads log. Most inputs are shared, and computed once.
 
 headrace model submit examples/search_ads.py --table search_log
 """
@@ -39,7 +39,7 @@ def with_shared(model: hr.Model) -> hr.Model:
 search_ctr = with_shared(hr.Model("search_ctr", client="search", priority=10, label="clicked"))
 search_ctr.input("country", country.hash_buckets(100))
 
-# The same model with one more idea: what a team does all day.
+# The same model with one more input.
 search_ctr_next = with_shared(hr.Model("search_ctr_next", client="search", priority=5, label="clicked"))
 search_ctr_next.input("query_pairs", query_words.ngrams(2).hash_buckets(100_000))
 search_ctr_next.input("country", country.hash_buckets(100))

@@ -1,13 +1,13 @@
-"""Headrace computes each feature once for all models, keeps it, and feeds the trainers.
+"""Headrace computes each feature once for all models, stores it, and feeds the trainers.
 
     import headrace as hr
 
     model = hr.Model("search_ctr", client="search", label="clicked")
     model.input("words", hr.text("query").unigrams().hash_buckets(100_000))
 
-    hr.read("search_ctr", "2026-03-01", "2026-03-08")  # what it computes, as a table
+    hr.read("search_ctr", "2026-03-01", "2026-03-08")  # the model's inputs, as a table
 
-Names are resolved on first use, so that importing this package is cheap.
+Names are resolved on first use, so that importing this package is fast.
 """
 
 from __future__ import annotations

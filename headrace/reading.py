@@ -1,11 +1,11 @@
-"""What a model computes, as a table: for notebooks, for other trainers, and for a look at one's features.
+"""Reads the inputs of a model as tables, for notebooks and other trainers.
 
     features = hr.read("search_ctr", "2026-03-01", "2026-03-08")
     frame = hr.read("search_ctr@2", "2026-03-01", "2026-03-08", as_="polars", time=True)
     for part in hr.scan("search_ctr", "2026-01-01", "2027-01-01"):  # fragment by fragment, in bounded memory
         ...
 
-Memos are loaded and the rest is computed, as ``headrace train`` does; what is read stays pinned meanwhile.
+Memos are loaded and the rest is computed, as by ``headrace train``; memos and files are pinned while they are read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
-#: What a read may give.
+#: The forms of a result.
 FORMS = ("arrow", "polars", "pandas")
-#: The label's column, and its name where an input has that one.
+#: The name of the label's column, and the one if an input is named ``label``.
 LABEL, LABEL_BESIDE = "label", "__label__"
 _VERSIONED = re.compile(r"(.+)@([1-9][0-9]{0,8})")
 
@@ -49,18 +49,18 @@ def read(
     label: bool = True,
     time: bool = False,
 ) -> Any:
-    """A model's inputs for the partitions that start in ``[start, end)``, a row an event, as one table.
+    """A model's inputs for the partitions that start in ``[start, end)``, one row per event, as one table.
 
     Args:
         model: the name of a submitted model, at its newest version, or ``name@version``.
-        start: a date, a time or its ISO 8601 text, in UTC unless it states an offset; None: from the first partition on.
+        start: a date, a time or its ISO 8601 text, in UTC unless it has an offset; None: from the first partition on.
         end: likewise, not included; None: to the last partition.
         home: the warehouse, as ``--home`` of the commands: a folder or a bucket.
         catalog_url: the catalog's, if it is not in the home.
         as_: ``"arrow"`` for a ``pyarrow.Table``, or ``"polars"`` or ``"pandas"`` for a data frame, if that is installed.
-        columns: raw columns of the table to have beside the inputs, by name.
-        label: whether the label is a column too: ``label``, or ``__label__`` if an input has that name.
-        time: whether the table's time column is one too.
+        columns: raw columns of the table to include, by name.
+        label: whether to include the label: as ``label``, or ``__label__`` if an input has that name.
+        time: whether to include the table's time column.
 
     Raises :class:`~transforms.errors.InputError` for a range without partitions, and
     :class:`~transforms.errors.NotFound` for an unknown model.
@@ -83,7 +83,7 @@ def scan(
     label: bool = True,
     time: bool = False,
 ) -> Iterator[pa.Table]:
-    """What :func:`read` gives, one ``pyarrow.Table`` a fragment, in order of time; one fragment is in memory at a time."""
+    """The table of :func:`read` by fragment, one ``pyarrow.Table`` each, in order of time, one in memory at a time."""
     name, version = parsed_name(model)
     first, last = (None if at is None else moment(at) for at in (start, end))
     with (
@@ -100,9 +100,10 @@ class Reading:
     """A pinned read of a model.
 
     Attributes:
-        solution: which fragments are read, and how.
-        columns: the raw columns beside the inputs.
+        solution: the fragments, and how each column is read.
+        columns: the raw columns that are included.
         label: the name of the label's column; "" without one.
+        load: reads one fragment.
     """
 
     solution: ReadSolution
@@ -111,7 +112,7 @@ class Reading:
     load: Callable[[SolutionFragment], pa.Table]
 
     def tables(self) -> Iterator[pa.Table]:
-        """One table a fragment, in order, all of one schema; a fragment without events gives an empty one."""
+        """One table per fragment, in order, all of one schema; empty for a fragment without events."""
         schema: pa.Schema | None = None
         for fragment in self.solution.fragments:
             table = self._named(self.load(fragment))
@@ -140,7 +141,7 @@ def opened_reading(
     time: bool = False,
     table_version: int | None = None,
 ) -> Iterator[Reading]:
-    """What to read, pinned until the block ends. Damaged memos are computed instead, and queued to be computed anew."""
+    """The read of a model, pinned until the block ends. Damaged memos are computed on the fly and queued again."""
     from warehouse.memos.memos import damage_recorder
     from warehouse.reading.pinned import pinned_solution
     from warehouse.reading.reader import read_fragment
@@ -151,7 +152,7 @@ def opened_reading(
     ) as solution:
         if not solution.partitions:
             asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
-            raise InputError("no partition starts in this range", where=f"model {model}, table {solution.table}", value=asked,
+            raise InputError("the range must hold partitions", where=f"model {model}, table {solution.table}", value=asked,
                              next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
         inputs = {item.name for item in solution.inputs}
         beside = _beside(warehouse, solution, inputs, columns, time)
@@ -168,7 +169,7 @@ def opened_reading(
 def parsed_name(model: str) -> tuple[str, int | None]:
     """A model's name and version of ``name`` or ``name@version``; None is the newest."""
     if not isinstance(model, str) or not model:
-        raise InputError("a model must be named by text", value=model, allowed="name or name@version")
+        raise InputError("a model must be a name", value=model, allowed="name or name@version")
     found = _VERSIONED.fullmatch(model)
     return (found[1], int(found[2])) if found else (model, None)
 
@@ -176,7 +177,7 @@ def parsed_name(model: str) -> tuple[str, int | None]:
 def _beside(
     warehouse: Warehouse, solution: ReadSolution, inputs: set[str], columns: Sequence[str], time: bool
 ) -> tuple[str, ...]:
-    """The raw columns that are read too. Raises :class:`InputError` for one that an input is named like."""
+    """The included raw columns. Raises :class:`InputError` for one with the name of an input."""
     from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
@@ -192,8 +193,8 @@ def _beside(
     for name in asked:
         table.column(name)  # raises for one that the table does not have
         if name in inputs:
-            raise InputError("a raw column must not be named like an input", where=f"model {solution.model}", value=name,
-                             next_step="leave it out; the input has this column of the result")  # fmt: skip
+            raise InputError("a raw column must not have the name of an input", where=f"model {solution.model}", value=name,
+                             next_step="leave it out; the input is the column of this name")  # fmt: skip
     return tuple(dict.fromkeys(asked))
 
 
@@ -212,9 +213,9 @@ def _opened(home: str, catalog_url: str) -> Iterator[Warehouse]:
 
 
 def _conversion(form: str) -> Callable[[pa.Table], Any]:
-    """How a table becomes what was asked for; found out before anything is read."""
+    """The function that converts a table. Raises :class:`InputError` before anything is read."""
     if form not in FORMS:
-        raise InputError("a read must be of a known form", where="as_", value=form, allowed=", ".join(FORMS))
+        raise InputError("as_ must be a known form", where="as_", value=form, allowed=", ".join(FORMS))
     if form == "arrow":
         return lambda table: table
     try:
@@ -224,6 +225,6 @@ def _conversion(form: str) -> Callable[[pa.Table], Any]:
             return polars.from_arrow
         import_module("pandas")  # pyarrow makes the frame, and needs it
     except ModuleNotFoundError as error:
-        raise InputError(f"a read as {form} needs the package {form}", where="as_", value=str(error),
+        raise InputError(f"{form} must be installed to read as {form}", where="as_", value=str(error),
                          next_step=f"pip install {form}, or read as arrow") from None  # fmt: skip
     return lambda table: table.to_pandas()

@@ -1,9 +1,8 @@
-"""The operators' reference page, made from their declarations.
+"""Generates the reference page of the operators from their declarations.
 
     python -m headrace.reference --output docs/operators.md
 
-The page is a function of the registry and of the methods that apply its operators: equal declarations, equal text.
-The examples need what they use, TensorFlow among it.
+Equal declarations give an equal page. Its examples need TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,42 +36,42 @@ _SYMBOLS = {
     "__ge__": "x >= y", "__mod__": "x % y", "__floordiv__": "x // y", "__neg__": "-x", "__abs__": "abs(x)", "__xor__": "x ^ y",
     "__getitem__": "x[y]", "__pow__": "x ** y",
 }  # fmt: skip
-#: Operators that no method applies by their name.
+#: Operators that no method applies by name.
 _WRITTEN_OTHERWISE = {
     "python_function": "hr.op(result=...)(function)(x, ...)",
     "preprocessing_output": "hr.from_preprocessing_fn(..., over=...)",
     "tensorflow_graph": "hr.from_preprocessing_fn(...)",
-    "vocabulary_lookup": "what an analysis puts in the place of vocabulary_ids",
+    "vocabulary_lookup": "replaces vocabulary_ids after an analysis",
 }
 _KINDS = ("Dense", "Ragged", "Weighted", "Vector", "artifact")
-#: Values for required parameters of an operator without an example.
+#: Values of required parameters for an operator without an example.
 _ANY: Mapping[object, Scalar] = {str: "", int: 2, float: 1.0, tuple: ()}
 _CELL_MAX = 90
-_SIZE = 3  # of the vectors that result types are tried with
+_SIZE = 3  # of vectors, when result types are inferred
 
 HEAD = """# Operators
 
-What an expression is made of. This page is made from the declarations by `python -m headrace.reference`; do not edit it.
+This page lists the operators of expressions. It is generated from the declarations by `python -m headrace.reference`; do not
+edit it.
 
-Every operator has a version, which is part of the fingerprint of whatever uses it: a changed output is a changed version.
-Unless an entry says otherwise:
+Every operator has a version, which is part of the fingerprint: an operator with another output has another version.
+Unless an entry states otherwise:
 
-* **Null.** A null in any `Dense` argument makes the result null: a list empty, a vector zeros. Items of lists are never
-  null. An operator that **sees nulls** says itself what it makes of them.
-* **Lists.** "Also item by item" means that a list may stand for one of the `Dense` arguments: the operator then works on
-  each of its items, beside the row's other values, and items whose result is null are left out.
-* **int64.** `x + y`, `x - y`, `x * y`, `-x` and `abs(x)` of int64 wrap around at 64 bits, in a kernel and in TensorFlow
-  alike: 2**63 - 1 and 1 add up to -2**63, and nothing raises. Where numbers may grow so large, cast them to float64 first,
-  as `x / y` and whatever mixes int64 with a float does. A cast of a float or a text that int64 cannot hold is null.
-* **Moments.** Beside a timestamp, a date, a `datetime` or ISO 8601 text is a constant timestamp: `time >= "2026-03-01"`, or
-  `hr.moment("2026-03-01T09:00+01:00")` by itself. What states no offset is UTC; after `in_zone` it is what the wall clock
-  shows, and an offset is refused. Equal moments are one constant and one fingerprint, however they are written.
-* **NaN.** There is one: columns are read with every NaN the quiet one, whatever its bits, and every result has it.
-* **Laws** are what the canonical form relies on: brackets, order and repetition of arguments that they allow do not show
-  in a fingerprint, of numbers of several types neither.
-* **TensorFlow.** There is a twin in TensorFlow's graph operations that gives the same bits, so the operator can be served
-  from a SavedModel.
-* **Cost** is a rough guess for one event on one core; measurements take its place where there are any.
+* **Null.** A null in any `Dense` argument makes the result null, a list empty, a vector zeros. Items of lists are never
+  null. The entry of an operator that **sees nulls** states their effect.
+* **Lists.** "Also item by item" means that one of the `Dense` arguments may be a list: the operator applies to each item
+  with the row's other values, and items with a null result are left out.
+* **int64.** `x + y`, `x - y`, `x * y`, `-x` and `abs(x)` of int64 wrap around at 64 bits, in kernels and in TensorFlow:
+  2**63 - 1 plus 1 is -2**63, without an error. Cast large numbers to float64 first, as `x / y` and operations of int64
+  with a float do. A cast of a float or text that int64 cannot hold is null.
+* **Moments.** Next to a timestamp, a date, a `datetime` or ISO 8601 text is a constant timestamp: `time >= "2026-03-01"`, or
+  `hr.moment("2026-03-01T09:00+01:00")` alone. A moment without an offset is UTC; after `in_zone` it is wall-clock time,
+  and an offset is refused. Equal moments are one constant with one fingerprint.
+* **NaN.** There is one NaN: columns are read, and results are written, with the quiet NaN for every NaN.
+* **Laws** define the canonical form: the grouping, order and repetition of arguments that they allow do not change the
+  fingerprint, nor does the order of numbers of several types.
+* **TensorFlow.** The operator has a twin, an implementation in TensorFlow with equal bits, so a SavedModel can serve it.
+* **Cost** is an estimate for one event on one core; measurements replace it.
 
 In the examples every entry of a list is one event, and `hr` is `import headrace as hr`.
 """
@@ -161,9 +160,9 @@ def _facts(operator: Operator) -> str:
 
 
 def _gives(operator: Operator) -> str:
-    """The result type: one, the argument's, or all that there are, tried over every combination of argument types."""
+    """The result type: one type, the first argument's, or all types over every combination of argument types."""
     if operator.family == "functions" or operator.name == PREPROCESSING_OUTPUT.name:
-        return "what the function gives"
+        return "the result type of the function"
     results = dict(_signatures(operator))
     distinct = list(dict.fromkeys(_plain(result) for result in results.values()))
     if len(distinct) == 1:
@@ -188,7 +187,7 @@ def _accepted(arg: Arg) -> list[ColumnType]:
 
 
 def _some_params(operator: Operator) -> Mapping[str, Scalar]:
-    """The example's parameters, for the types that depend on them; without an example any."""
+    """The parameters of the example, else any: types may depend on them."""
     if operator.example is not None:
         for node in topological([_expression(operator.example.expression).node]):
             if isinstance(node, Operation) and node.op == operator.name:
@@ -197,7 +196,7 @@ def _some_params(operator: Operator) -> Mapping[str, Scalar]:
 
 
 def _plain(column_type: ColumnType) -> str:
-    """A type with its sizes left open: they are the parameters', or the arguments'."""
+    """A type with ``n`` for sizes, which depend on parameters or arguments."""
     text = re.sub(r"buckets=\d+", "buckets=n", str(column_type))
     return re.sub(r", \d+\]", ", n]", text)
 
@@ -214,7 +213,7 @@ def _example(example: Example) -> list[str]:
 
 @cache
 def _expression(written: str) -> Expr:
-    expression: Expr = eval(written, {"hr": headrace})  # ours: declared beside the operator
+    expression: Expr = eval(written, {"hr": headrace})  # trusted: declared with the operator
     return expression
 
 
@@ -244,7 +243,7 @@ def _spelled(value: object, dtype: DType) -> str:
 
 
 def forms(name: str) -> list[str]:
-    """How an operator is written: the methods, signs and functions whose code applies it; empty if nothing does."""
+    """The methods, symbols and functions that apply an operator; empty if there is none."""
     return [_WRITTEN_OTHERWISE[name]] if name in _WRITTEN_OTHERWISE else list(_forms_by_operator().get(name, ()))
 
 
@@ -261,11 +260,11 @@ def _forms_by_operator() -> Mapping[str, Sequence[str]]:
 
 
 def _applied_by(function: FunctionType) -> list[str]:
-    """The operators that a function's own code applies: they stand in the first argument of a call."""
+    """The operators that a function's code applies, as the first argument of a call."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError):
-        return []  # a method that Python made, such as __init__ of a dataclass
+        return []  # a generated method, such as __init__ of a dataclass
     firsts = (node.args[0] for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     values = (at.value for first in firsts for at in ast.walk(first) if isinstance(at, ast.Constant))
     return [value for value in values if isinstance(value, str) and value in REGISTRY]

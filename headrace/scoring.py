@@ -1,4 +1,4 @@
-"""The function with which a pipeline scores events: a trained model, loaded where a worker needs it."""
+"""Loads a trained model as the function that scores events in a pipeline."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]:
-    """The predictions of the model in ``run_dir`` as of the checkpoint at this path, which must be its newest.
+    """The function that predicts with the model in ``run_dir`` at this checkpoint, which must be the newest.
 
-    Raises :class:`InputError` where the run was trained on meanwhile, and what loading a trained model raises.
+    Raises :class:`InputError` for another newest checkpoint, and what loading a trained model raises.
     """
     from headrace.terminal.quiet import import_tensorflow_quietly
 
@@ -26,5 +26,5 @@ def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], np.ndarra
     trained = load_trained(run_dir)
     if trained.checkpoint != checkpoint:
         raise InputError("a run must not be trained while it is scored", where=run_dir, value=trained.checkpoint,
-                         allowed=checkpoint, next_step="run the same command again once training is over")  # fmt: skip
+                         allowed=checkpoint, next_step="run the same command again after the training")  # fmt: skip
     return trained.predict

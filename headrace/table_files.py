@@ -1,4 +1,4 @@
-"""Tables written fragment by fragment into one file: Parquet, CSV or JSON lines, whole or not at all."""
+"""Writes tables into one file atomically: Parquet, CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warehouse.storage.durable_files import sync_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Formats by the ending of a file's name.
+#: Formats by file suffix.
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
 _JSON_ROWS = 4096
 
@@ -26,11 +26,11 @@ Write = Callable[["pa.Table"], None]
 
 
 class OutputExists(InputError):
-    """The file to be written is there already."""
+    """The output file exists already."""
 
 
 def check_output(output: str, *, force: bool) -> str:
-    """The format that a file's name asks for. Raises :class:`InputError` for another one, and for a file that exists."""
+    """The format of a file's suffix. Raises :class:`InputError` for an unknown suffix, and for an existing file."""
     path = Path(output)
     if path.suffix.lower() not in FORMATS:
         raise InputError("the output must be a file of a known format", where="--output", value=output,
@@ -38,16 +38,15 @@ def check_output(output: str, *, force: bool) -> str:
     if path.is_dir():
         raise InputError("the output must be a file, not a folder", where="--output", value=output)
     if path.exists() and not force:
-        raise OutputExists("the output exists already", where="--output", value=output,
+        raise OutputExists("the output must not exist yet", where="--output", value=output,
                            next_step="give another name, or --force to replace it")  # fmt: skip
     return FORMATS[path.suffix.lower()]
 
 
 def write_tables(tables: Iterable[pa.Table], output: str, *, force: bool) -> tuple[int, int]:
-    """Write tables of one schema, of which there is one at least, one after the other; returns (rows, bytes).
+    """Write one or more tables of one schema in order; returns (rows, bytes).
 
-    The file stands under a temporary name beside ``output`` until it is whole; an error leaves what was there. Raises
-    :class:`StorageError`.
+    The file has a temporary name until it is complete; on an error ``output`` is unchanged. Raises :class:`StorageError`.
     """
     kind, target, rows = check_output(output, force=force), Path(output), 0
     ahead = iter(tables)
@@ -61,7 +60,7 @@ def write_tables(tables: Iterable[pa.Table], output: str, *, force: bool) -> tup
             size_bytes = path.stat().st_size
     except OSError as error:
         raise StorageError("the output cannot be written", where="--output", value=str(error),
-                           next_step="name a file in a folder that exists and has room") from error  # fmt: skip
+                           next_step="name a file in a folder that exists and has space") from error  # fmt: skip
     return rows, size_bytes
 
 
@@ -72,7 +71,7 @@ def _chained(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A temporary file beside ``target`` that takes its place at the end; it is deleted on an error."""
+    """A temporary file that is renamed to ``target`` at the end, and deleted on an error."""
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     os.close(descriptor)
     path = Path(name)
@@ -101,7 +100,7 @@ def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _csv(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """Lists are JSON in their cell; null is an empty cell, and empty text is two quotes."""
+    """Lists are JSON; null is an empty cell, and empty text is two quotes."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -118,7 +117,7 @@ def _csv(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _json_lines(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """An object a row; NaN and infinities, which JSON does not have, are null."""
+    """One object per row; NaN and infinities, which JSON lacks, are null."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
 
         def write(table: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures shared by every room's tests."""
+"""Fixtures for the tests of every package."""
 
 from __future__ import annotations
 

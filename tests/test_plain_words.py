@@ -1,4 +1,4 @@
-"""Idioms that comments, docstrings, messages and pages avoid, with the field's plain term for each.
+"""Idioms that comments, docstrings, messages and pages must not use, with the plain term for each.
 
 A package has a number of idioms that are still allowed. It may only be lowered: more of them fail the test, and so do fewer.
 """
@@ -51,7 +51,7 @@ ALLOWED = {
     "warehouse": 96,
     "pipelines": 136,
     "trainer": 17,
-    "headrace": 39,
+    "headrace": 0,
     "docs": 0,
     "docs/architecture.md": 5,
     "README.md": 0,

@@ -1,4 +1,4 @@
-"""No test depends on how fast the machine is: rules that every file of tests is held to."""
+"""No test depends on the speed of the machine: rules for all test files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model's inputs look like over a sample of its table, and what is surprising about them."""
+"""Statistics of a model's inputs over a sample of its table, and warnings about them."""

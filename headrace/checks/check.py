@@ -1,4 +1,4 @@
-"""Every input of a model, tried over a sample: what it gives, or why it gives nothing."""
+"""Runs every input of a model over a sample: its statistics, or its error."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 
-#: The label's key in a plan, which no input has.
+#: The label's key in a plan; no input has this name.
 LABEL = "__label__"
 
 
 @dataclass(frozen=True)
 class CheckedInput:
-    """An input over the sample. ``found`` is None where ``error`` says why there is nothing to count."""
+    """An input over the sample. ``found`` is None if there is an ``error``."""
 
     name: str
     type: ColumnType
@@ -45,11 +45,12 @@ class CheckedInput:
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of a model, submitted or not.
+    """The check of a model, submitted or not.
 
     Attributes:
-        rows: events in the sample, from so many ``partitions``, of ``table_rows`` in all.
-        label: its name and what it looks like; None where it cannot be read.
+        table_rows: events in the table.
+        rows: events in the sample.
+        partitions: partitions in the sample.
     """
 
     table: str
@@ -69,9 +70,9 @@ def check_inputs(
     rows: int,
     refused: Mapping[str, str] | None = None,
 ) -> Check:
-    """Run every component over about ``rows`` events of the table. One that fails is said to, and the others go on.
+    """Run every component over about ``rows`` events of the table. A failure does not affect the other components.
 
-    ``refused``: inputs that are not tried, and why.
+    ``refused``: inputs that are not run, with reasons.
 
     Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
     """
@@ -82,7 +83,7 @@ def check_inputs(
         table = get_table(connection, table_name)
         fragments = current_fragments(connection, table.name)
     if not fragments:
-        raise InputError("the table must hold events to be checked on", where=f"table {table.name}", value=0,
+        raise InputError("the table must hold events", where=f"table {table.name}", value=0,
                          next_step="headrace table add, or append")  # fmt: skip
     artifacts = ArtifactSource(warehouse.storage.home)
     ready, refused = _sorted_out(components, table, artifacts, dict(refused or {}))
@@ -103,7 +104,7 @@ def check_inputs(
 
 
 def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
-    """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
+    """The model's components with full passes resolved, each alone, and the errors of those that cannot be."""
     from warehouse.matching.checked_model import resolution_of
     from warehouse.matching.column_checks import check_component
     from warehouse.tables.manifests import get_table
@@ -126,7 +127,7 @@ def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dic
 def _sorted_out(
     components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
 ) -> tuple[dict[str, Node], dict[str, str]]:
-    """The components that can be run, full passes in place, and why the others cannot."""
+    """The components that can be run, and the errors of the others."""
     from warehouse.matching.column_checks import check_component
 
     ready = {}
@@ -144,10 +145,10 @@ def _sorted_out(
 
 
 def _check_resolved(root: Node) -> None:
-    """Raise for a component with a full pass that was not made."""
+    """Raise for a component with an unresolved full pass."""
     for node in topological([root]):
         if is_full_pass(node):
-            raise InputError("a full pass must be made first", value=expression_text(node, 100),
+            raise InputError("a full pass must be run first", value=expression_text(node, 100),
                              next_step="headrace analyze with this file")  # fmt: skip
 
 
@@ -180,7 +181,7 @@ def _tried(
 
 
 def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
-    """Whether the trainer has a place for an input of this type."""
+    """A warning if the trainer cannot train on an input of this type."""
     from trainer.config import TrainConfig
     from trainer.errors import UntrainableInput
     from trainer.model.inputs import TypedInput, lay_out
@@ -188,7 +189,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
     try:
         lay_out((TypedInput(name, column_type),), TrainConfig(run_dir="."))
     except UntrainableInput as error:
-        return [Surprise("untrainable", f"headrace train has no place for {column_type}: {error.next_step}")]
+        return [Surprise("untrainable", f"headrace train cannot use {column_type}: {error.next_step}")]
     return []
 
 
@@ -223,11 +224,11 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
 
 
 def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
-    """Labels that the model's task does not have, which training refuses."""
+    """A warning for labels that the model's task does not have; training refuses them."""
     from trainer.model.heads import head_of
 
     if not is_number(column.type):
-        return [Surprise("wrong_label", f"a label must be a boolean or a number, and is stored as {column.type}")]
+        return [Surprise("wrong_label", f"a label must be a boolean or a number, got {column.type}")]
     head, values = head_of(target), np.asarray(column.drop_null()).astype(np.float64)
     wrong = values[head.bad_labels(values)]
     if not len(wrong):

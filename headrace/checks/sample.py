@@ -1,4 +1,4 @@
-"""A sample of a table's events: spread over its partitions, the same in every process."""
+"""Samples a table's events evenly and deterministically over its partitions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ if TYPE_CHECKING:
     from warehouse.tables.manifests import PlacedFragment
     from warehouse.warehouse import Warehouse
 
-#: At most so many fragments are read; one is in memory at a time.
+#: The most fragments that are read; one is in memory at a time.
 FRAGMENTS_MAX = 24
 
 
 def evenly(count: int, wanted: int) -> list[int]:
-    """``wanted`` of ``count`` positions, or all of them, evenly spaced, the first one included."""
+    """``wanted`` evenly spaced positions of ``count``, or all, the first included."""
     return [place * count // wanted for place in range(wanted)] if wanted < count else list(range(count))
 
 
 def sample_rows(
     warehouse: Warehouse, fragments: Sequence[PlacedFragment], columns: Sequence[str], rows: int
 ) -> tuple[pa.Table, int]:
-    """About ``rows`` events' raw columns, evenly from evenly spaced fragments, without retracted events; and of how many
-    partitions."""
+    """Raw columns of about ``rows`` events that are not deleted, evenly from evenly spaced fragments.
+
+    Also returns the number of partitions.
+    """
     from warehouse.tables.overlays import live_mask
     from warehouse.tables.raw import read_raw
 

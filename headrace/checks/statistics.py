@@ -1,4 +1,4 @@
-"""What values of one input look like: counted over a sample, without judging."""
+"""Statistics of an input's values over a sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLES, _ITEMS, _CHARACTERS = 3, 4, 24
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Least, middle and greatest: the median of lengths, the mean of numbers."""
+    """Least, middle and greatest; the middle is the median of lengths, the mean of numbers."""
 
     least: float
     middle: float
@@ -30,15 +30,15 @@ class Statistics:
 
     Attributes:
         rows: events in the sample.
-        empty: those whose value is null, or whose list is empty.
+        empty: null values and empty lists.
         values: values that are not null; of lists and vectors, their items.
-        distinct: different ones among them.
-        top_share: the share of the most frequent one; None without any.
-        top: the most frequent one, as text.
-        not_finite: floats that are NaN or infinite; of weighted lists, weights.
+        distinct: distinct values.
+        top_share: the share of the most frequent value; None without values.
+        top: the most frequent value, as text.
+        not_finite: NaN and infinite floats; of weighted lists, weights.
         lengths: of lists.
-        numbers: of finite numbers that are no ids; of weighted lists, of the weights.
-        examples: the first different values, as text.
+        numbers: of finite numbers that are not ids; of weighted lists, of the weights.
+        examples: the first distinct values, as text.
     """
 
     rows: int
@@ -54,7 +54,7 @@ class Statistics:
 
     @property
     def empty_share(self) -> float | None:
-        """The share of rows that hold nothing; None of no rows."""
+        """The share of empty rows; None without rows."""
         return self.empty / self.rows if self.rows else None
 
 
@@ -91,7 +91,7 @@ def statistics_of(column: pa.Array, column_type: ColumnType) -> Statistics:
 
 
 def plain_type(stored: pa.DataType) -> Dense:
-    """The column type of a label as it is stored; text for whatever is no number."""
+    """The column type of a stored label; text unless it is a number."""
     if pa.types.is_boolean(stored):
         return Dense("bool")  # type: ignore[arg-type]  # its name stands for it
     if pa.types.is_integer(stored):
@@ -100,7 +100,7 @@ def plain_type(stored: pa.DataType) -> Dense:
 
 
 def is_number(column_type: pa.DataType) -> bool:
-    """Whether an Arrow type is of booleans or numbers."""
+    """Whether an Arrow type is boolean or numeric."""
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
     return any(is_kind(column_type) for is_kind in kinds)
 
@@ -120,7 +120,7 @@ def _spread(items: pa.Array) -> Spread | None:
 
 
 def _examples(column: pa.Array) -> tuple[str, ...]:
-    """The first different values that are neither null nor empty lists."""
+    """The first distinct values that are neither null nor empty lists."""
     found: dict[str, None] = {}
     for value in column[:1000].to_pylist():
         if value is not None and value != []:
@@ -131,7 +131,7 @@ def _examples(column: pa.Array) -> tuple[str, ...]:
 
 
 def value_text(value: Any) -> str:
-    """A value as an example shows it, cut where it is long."""
+    """A value as an example, cut if it is long."""
     match value:
         case list():
             items = [value_text(item) for item in value[:_ITEMS]]

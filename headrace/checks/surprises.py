@@ -1,4 +1,4 @@
-"""What is surprising about an input's values, judged from its statistics and its type alone. Pure."""
+"""Warnings about an input's values, from its statistics and its type. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from transforms.types import ColumnType, Ragged, Weighted
 Code = Literal["no_rows", "all_null", "mostly_null", "constant", "not_finite", "concentrated", "collisions", "null_label",
                "wrong_label", "untrainable"]  # fmt: skip
 
-#: Shares from which on something is worth a warning.
+#: Shares from which a warning is given.
 MOSTLY_NULL, CONCENTRATED, COLLIDING = 0.95, 0.9, 0.1
-#: With fewer buckets than this, one of them may well hold most ids.
+#: With fewer buckets one of them may hold most ids without a warning.
 _FEW_BUCKETS = 10
 _FEW_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """A warning: what kind it is, and a sentence with its figures."""
+    """A warning: its code, and a sentence with figures."""
 
     code: Code
     text: str
 
 
 def surprises_of(found: Statistics, column_type: ColumnType, component: Node) -> tuple[Surprise, ...]:
-    """What a model's author should look at before training on an input."""
+    """The warnings about an input."""
     if found.rows == 0:
         return (Surprise("no_rows", "the sample holds no row"),)
     is_list = isinstance(column_type, Ragged | Weighted)
@@ -50,7 +50,7 @@ def surprises_of(found: Statistics, column_type: ColumnType, component: Node) ->
 
 
 def surprises_of_label(found: Statistics) -> tuple[Surprise, ...]:
-    """What is surprising about a label."""
+    """The warnings about a label."""
     if found.rows == 0:
         return (Surprise("no_rows", "the sample holds no row"),)
     surprises = []
@@ -71,25 +71,25 @@ def _of_ids(found: Statistics, column_type: ColumnType, component: Node) -> tupl
     colliding = colliding_share(found.distinct, buckets)
     if _is_hashed(component, buckets) and colliding >= COLLIDING:
         surprises.append(Surprise("collisions", f"{found.distinct:,} of {buckets:,} buckets hold an id: about "
-                                                f"{_percent(colliding)} of different values share one with another; "
-                                                "more buckets keep them apart"))  # fmt: skip
+                                                f"{_percent(colliding)} of distinct values share a bucket; "
+                                                "more buckets separate them"))  # fmt: skip
     return tuple(surprises)
 
 
 def colliding_share(used: int, buckets: int) -> float:
-    """The share of different values that share a bucket with another, where hashing them used so many buckets.
+    """The share of distinct values that share a bucket with another, if their hashes use ``used`` buckets.
 
-    From ``n`` values a hash leaves ``buckets * (1 - exp(-n / buckets))`` of them used, so that ``n`` is known from what is
-    used; another value is in the bucket of a given one with ``1 - exp(-n / buckets)``.
+    ``n`` values use ``buckets * (1 - exp(-n / buckets))`` buckets, which gives ``n``; another value is in the bucket of a
+    given one with probability ``1 - exp(-n / buckets)``.
     """
     if used >= buckets:
         return 1.0
-    load = -math.log1p(-used / buckets)  # values a bucket, the one itself included
+    load = -math.log1p(-used / buckets)  # values per bucket, the given one included
     return max(0.0, 1.0 - math.exp(-(load - 1 / buckets)))
 
 
 def _is_hashed(component: Node, buckets: int) -> bool:
-    """Whether the ids come from a hash into so many buckets, not from counting or a vocabulary."""
+    """Whether the ids come from a hash into ``buckets``, not from counts or a vocabulary."""
     hashing = ("hash_buckets", "cross")
     return any(
         isinstance(node, Operation) and node.op in hashing and dict(node.params).get("buckets") == buckets

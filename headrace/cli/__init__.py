@@ -1,1 +1,1 @@
-"""The ``headrace`` command: one module a group of commands. Commands return screens; :mod:`headrace.terminal.output` prints."""
+"""The commands of ``headrace``, one module per group; each makes a screen and prints it."""

@@ -1,4 +1,4 @@
-"""``headrace analyze``: make the statistics that the full-pass operators of models need."""
+"""``headrace analyze``: run the full passes that models need."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be read and what would change, and do nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be read and what would change; change nothing.")
 ]
 
 
 def analyze(
-    file: Annotated[str, typer.Argument(help="A Python file that defines models, as headrace model submit takes it.")],
-    table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
+    file: Annotated[str, typer.Argument(help="A Python file that defines models, as for headrace model submit.")],
+    table: Annotated[str, typer.Option(help="The table to read. Default: the table that the model names.")] = "",
     model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
     dry_run: DryRun = False,
     runner: Runner = "DirectRunner",
@@ -34,9 +34,9 @@ def analyze(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the full passes that models need and that are not known yet; reads only partitions never read for them.
+    """Run the full passes that models need and that have no result yet. Only new partitions are read.
 
-    Models that are pinned to earlier findings take the new ones when they are submitted next, as a new version.
+    The next submission of a model that is pinned to an earlier result takes the new one, as a new version.
     """
     from headrace.model_file import chosen_models
 
@@ -78,7 +78,7 @@ def make_analyses(
     runner: str = "DirectRunner",
     beam_options: Sequence[str] = (),
 ) -> AnalyzedScreen:
-    """Make what is missing, with progress. Models without full-pass operators cost nothing, not even an import."""
+    """Run the missing full passes, with progress. Models without full-pass operators cost no import."""
     from headrace.screens.analyze import AnalyzedScreen, OfModel
 
     waiting = _waiting(models)

@@ -1,4 +1,4 @@
-"""How many workers the queue is worth: ``headrace work --autoscale-hint``, and ``--metrics-port`` for Prometheus."""
+"""The autoscale hint and the metrics of ``headrace work``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> CapacityScreen:
-    """The hint for the backlog as it is now; it works on nothing and changes nothing."""
+    """The autoscale hint for the current backlog; nothing changes."""
     from headrace.screens.capacity import CapacityScreen, ClientCapacityRow
     from warehouse.queue.backlog import read_backlog
     from warehouse.scheduling.capacity import FleetState, workers_wanted
@@ -51,10 +51,10 @@ def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> Cap
 def figures(
     warehouse: Warehouse, worker: str, report: WorkerReport, port: int | None, threads: int = 0, max_workers: int = 100
 ) -> Iterator[None]:
-    """While the block runs, Prometheus can read the worker's and the queue's figures at ``port``; nothing where that is None. Standard error says
-    where, since 0 lets the system choose.
+    """Serve the metrics of the worker and the queue at ``port`` while the block runs; None serves nothing.
 
-    Raises :class:`InputError` for a taken port, and where ``prometheus_client`` is not installed.
+    Port 0 lets the system choose; standard error shows the address. Raises :class:`InputError` for a taken port, and without
+    ``prometheus_client``.
     """
     if port is None:
         yield
@@ -64,16 +64,16 @@ def figures(
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
-        raise InputError("metrics need a package that is not installed", where="--metrics-port", value=str(error),
+        raise InputError("prometheus_client must be installed to serve metrics", where="--metrics-port", value=str(error),
                          next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
     collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
     with serve_metrics(collector, port) as chosen:
-        say(f"figures for Prometheus: http://127.0.0.1:{chosen}/metrics")
+        say(f"metrics for Prometheus: http://127.0.0.1:{chosen}/metrics")
         yield
 
 
 def _settings(warehouse: Warehouse, threads: int, max_workers: int) -> CapacitySettings:
-    """``threads`` of a worker; 0: those of this machine."""
+    """``threads``: per worker; 0 is the number of this machine."""
     from warehouse.scheduling.capacity import CapacitySettings
 
     return CapacitySettings(

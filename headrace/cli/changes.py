@@ -1,4 +1,4 @@
-"""``headrace table append|overlay|fix|delete|history``: data that changes."""
+"""``headrace table append|overlay|fix|delete|history``: changes of a table's data."""
 
 from __future__ import annotations
 
@@ -21,35 +21,33 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(help="Name of the table.")]
 On = Annotated[
-    list[str] | None, typer.Option("--on", help="A key column that finds the events of a row; may be repeated.")
+    list[str] | None, typer.Option("--on", help="A key column that matches rows with events; may be repeated.")
 ]
 Columns = Annotated[
     list[str] | None, typer.Option("--column", help="Only this column of the file; may be repeated. Default: all.")
 ]
-Start = Annotated[str, typer.Option(help="Look only through partitions from this time on (ISO 8601, UTC).")]
-End = Annotated[str, typer.Option(help="Look only through partitions that start before this time.")]
+Start = Annotated[str, typer.Option(help="Search only partitions from this time on (ISO 8601, UTC).")]
+End = Annotated[str, typer.Option(help="Search only partitions that start before this time.")]
 InvalidText = Annotated[
-    str, typer.Option(help="Text that is not UTF-8: refuse the file, or replace what is invalid by U+FFFD.")
+    str, typer.Option(help="Text that is not UTF-8: refuse the file, or replace invalid bytes by U+FFFD.")
 ]
-Why = Annotated[str, typer.Option(help="The reason, kept in the table's history.")]
+Why = Annotated[str, typer.Option(help="The reason, stored in the table's history.")]
 Schema = Annotated[
     str,
     typer.Option(
-        help="The schema file of a text file. Default: what the table was imported with, or by the names of its columns."
+        help="The schema file of a text file. Default: the schema of the table's import, or the names of its columns."
     ),
 ]
-RejectShare = Annotated[float, typer.Option(help="Text files: give up when more than this share of the rows is bad.")]
+RejectShare = Annotated[float, typer.Option(help="Text files: fail when more than this share of the rows is rejected.")]
 UniqueBy = Annotated[
     str,
-    typer.Option(
-        help="COLUMN[,COLUMN]: leave out rows whose key their partition has already, or an earlier new row has."
-    ),
+    typer.Option(help="COLUMN[,COLUMN]: skip rows whose key occurs in their partition or in an earlier new row."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change and what to compute; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change and be computed; change nothing.")]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put these commands into the group ``table``."""
+    """Add these commands to the group ``table``."""
     for name, command in (("append", append), ("overlay", overlay), ("fix", fix), ("delete", delete),
                           ("history", history)):  # fmt: skip
         app.command(name)(command)
@@ -66,7 +64,7 @@ def append(
     partition: Annotated[
         str, typer.Option(help="The partition of all rows, date=YYYY-MM-DD/hour=HH. Default: by the time column.")
     ] = "",
-    create: Annotated[bool, typer.Option("--create", help="Make partitions that are not there yet.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create partitions that do not exist yet.")] = False,
     unique_by: UniqueBy = "",
     schema: Schema = "",
     max_reject_share: RejectShare = 0.05,
@@ -76,7 +74,7 @@ def append(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Add late rows: they become files of their own in the table's folder, and only they are computed."""
+    """Add late rows, as new files in the table's folder. Only the new rows are computed."""
     from warehouse.changes.append import append_rows
 
     keys = [column for column in unique_by.split(",") if column]
@@ -109,7 +107,7 @@ def overlay(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take column values that came later: labels, verdicts. No memo that does not read them is computed again."""
+    """Add column values that arrived later, such as labels. Memos that do not read the columns stay."""
     from warehouse.changes.overlay import overlay_columns
 
     first, last = moment_of("--start", start), moment_of("--end", end)
@@ -130,7 +128,7 @@ def fix(
             help="With --on a Parquet, CSV, TSV or JSONL file; without, a folder that mirrors the table's files."
         ),
     ],
-    why: Annotated[str, typer.Option(help="What was wrong; kept in the table's history.")],
+    why: Annotated[str, typer.Option(help="The reason, stored in the table's history.")],
     on: On = None,
     column: Columns = None,
     start: Start = "",
@@ -141,7 +139,7 @@ def fix(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Correct columns of the table. Exactly the components that read them are computed again."""
+    """Correct columns of the table. Only the components that read them are computed again."""
     from warehouse.changes.overlay import fix_columns
 
     first, last = moment_of("--start", start), moment_of("--end", end)
@@ -157,7 +155,7 @@ def fix(
 def delete(
     name: Name,
     where: Annotated[
-        list[str] | None, typer.Option("--where", help="COLUMN=VALUE; may be repeated, then all have to hold.")
+        list[str] | None, typer.Option("--where", help="COLUMN=VALUE; may be repeated, then all must hold.")
     ] = None,
     on: On = None,
     keys: Annotated[str, typer.Option(help="A Parquet, CSV, TSV or JSONL file of keys; --on names its columns.")] = "",
@@ -170,7 +168,7 @@ def delete(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Retract events: no training sees them from the next version on. Their bytes stay where they are."""
+    """Delete events: from the next version on no training reads them. Their bytes stay in the files."""
     from warehouse.changes.deletion import delete_rows
 
     conditions = [_condition(text) for text in where or ()]
@@ -186,7 +184,7 @@ def delete(
 
 
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
-    """Show the versions of a table: when each was made, by what, and why."""
+    """Show the versions of a table: the time, the change and the reason of each."""
     from headrace.screens.changes import HistoryScreen
     from warehouse.tables.history import table_history
 
@@ -196,16 +194,16 @@ def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
 
 
 def _range_note(done: Change, first: datetime | None, last: datetime | None) -> tuple[str, ...]:
-    """Keys that only a part of the table was looked through for may be those of events in the rest."""
+    """A note that unknown keys may belong to events outside the searched range."""
     if not done.unknown_keys or first is last is None:
         return ()
-    return ("only the partitions between --start and --end were looked through for keys",)
+    return ("only the partitions between --start and --end were searched for keys",)
 
 
 def _condition(text: str) -> tuple[str, str]:
     column, separator, value = text.partition("=")
     if not separator or not column:
-        raise InputError("not a condition", where="--where", value=text, allowed="COLUMN=VALUE")
+        raise InputError("a condition must be COLUMN=VALUE", where="--where", value=text)
     return column, value
 
 

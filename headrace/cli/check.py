@@ -1,4 +1,4 @@
-"""``headrace model check``: a model's inputs over a sample of its table, submitted or not."""
+"""``headrace model check``: the inputs of a model over a sample of its table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]
 
 def check(
     model: Annotated[str, typer.Argument(help="A Python file of models, or a submitted one: NAME or NAME@VERSION.")],
-    table: Annotated[str, typer.Option(help="The table to sample. Default: what the model names.")] = "",
+    table: Annotated[str, typer.Option(help="The table to sample. Default: the table that the model names.")] = "",
     only: Annotated[
         list[str] | None, typer.Option("--model", help="Only this model of the file; may be repeated.")
     ] = None,
@@ -34,7 +34,7 @@ def check(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run every input over a sample: examples, nulls, distinct values, lengths, and what is surprising. Stores nothing."""
+    """Run every input over a sample and show examples, nulls, distinct values, lengths and warnings. Stores nothing."""
     from headrace.checks.check import check_inputs
     from headrace.screens.check import CheckScreen
 
@@ -47,7 +47,7 @@ def check(
 
 
 def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> Iterator[_Subject]:
-    """Name, components, inputs that are refused and why, target and table of every model that is meant."""
+    """Name, components, refused inputs with their reasons, target and table of each chosen model."""
     if model.endswith(".py") or os.path.isfile(model):
         from headrace.checks.check import resolved_inputs
         from headrace.model_file import chosen_models
@@ -55,13 +55,13 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
         for each in chosen_models(model, only):
             name = table or each.table
             if not name:
-                raise InputError("the model names no table", where=f"model {each.name}",
+                raise InputError("a model must name its table", where=f"model {each.name}",
                                  next_step="Model(..., table=NAME), or check it with --table NAME")  # fmt: skip
             components, refused = resolved_inputs(warehouse, each, name)
             yield each.name, components, refused, each.target, name
         return
     if only:
-        raise InputError("--model chooses among the models of a file", where="--model", value=", ".join(only),
+        raise InputError("--model must go with a file of models", where="--model", value=", ".join(only),
                          next_step=f"leave it out: {model!r} is one model")  # fmt: skip
     from headrace.reading import parsed_name
     from warehouse.models.models import get_model, stored_inputs

@@ -1,4 +1,4 @@
-"""``headrace clients``: who shares the workers, and how."""
+"""``headrace clients``: the weights, shares and deadlines of clients."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 
 app = typer.Typer(
-    help="List clients and their shares of the workers; set them.", no_args_is_help=True, rich_markup_mode=None
+    help="List clients and their shares of the workers; set weights and deadlines.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
-#: What takes a client's own deadline away.
+#: The value of --deadline that removes a client's own deadline.
 _DEFAULT = "default"
 
 
 @app.command("list")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
-    """List the clients: what each weighs and gets now, and what it waits for."""
+    """List the clients with their weights, current shares, queues and deadlines."""
     from headrace.screens.clients import ClientsScreen
     from warehouse.queue.clients import list_clients
 
@@ -33,7 +35,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 def set_(
     name: Annotated[str, typer.Argument(help="Name of the client.")],
     weight: Annotated[
-        float | None, typer.Option(help="Its weight against the others': twice the weight, twice the workers.")
+        float | None, typer.Option(help="Its weight relative to other clients: twice the weight, twice the workers.")
     ] = None,
     deadline: Annotated[
         str, typer.Option(help=f"How long its tasks may wait, such as 90s, 30m, 2h, 1d; {_DEFAULT} for the default.")
@@ -41,7 +43,7 @@ def set_(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Set a client's weight or deadline; the next lease goes by it."""
+    """Set a client's weight or deadline. It takes effect with the next lease."""
     from headrace.screens.clients import ClientScreen
     from warehouse.queue.clients import set_client
 

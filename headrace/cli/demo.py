@@ -1,4 +1,4 @@
-"""``headrace demo``: the whole channel, on a generated log or on real ones."""
+"""``headrace demo``: from logs to a trained model, on a generated log or on real ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.terminal.progress import progress_bar
 def demo(
     logs: Annotated[str, typer.Option(help="Folder or file of real logs. Default: generate a search-ads log.")] = "",
     log_format: Annotated[str, typer.Option("--format", help="sample, globo, movielens, criteo or obd.")] = "sample",
-    seed: Annotated[int, typer.Option(help="Seed of the generated log and of the moment of the kill.")] = 7,
+    seed: Annotated[int, typer.Option(help="Seed of the generated log and of the time of the kill.")] = 7,
     hours: Annotated[int, typer.Option(help="Hours of the generated log.")] = 48,
-    rows_per_hour: Annotated[int, typer.Option(help="Mean events an hour of the generated log.")] = 12_000,
-    negatives: Annotated[float, typer.Option(help="Negatives drawn for each click (globo, movielens).")] = 1.0,
+    rows_per_hour: Annotated[int, typer.Option(help="Mean events per hour of the generated log.")] = 12_000,
+    negatives: Annotated[float, typer.Option(help="Negatives drawn per click (globo, movielens).")] = 1.0,
     home: Annotated[str, typer.Option(help="Folder to work in; emptied first. Default: demo/FORMAT in the home.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Raw logs to a trained model: register, submit, memoize, train, kill -9, resume, measure."""
+    """Go from raw logs to a trained model: register, submit, memoize, train, kill -9, resume, measure."""
     from headrace.demo.play import Demo
     from headrace.demo.registry import script
     from headrace.demo.sample_log import SampleLogConfig

@@ -1,4 +1,4 @@
-"""``headrace table drop``: forget a table, and on request delete the files of an imported one."""
+"""``headrace table drop``: remove a table, and on request the files of an import."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 def drop(
     name: Annotated[str, typer.Argument(help="Name of the table.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what goes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Drop it; without this, only show what would be dropped.")] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Although live models, running tasks or jobs need it; the models are retired."),
+        typer.Option("--force", help="Drop it even if live models, running tasks or jobs read it; models are retired."),
     ] = False,
     delete_files: Annotated[
         bool,
         typer.Option(
             "--delete-files",
-            help="Delete the files of a table that was imported into the home. Others are never touched.",
+            help="Delete the files of a table that was imported into the home. Other files are never deleted.",
         ),
     ] = False,
-    why: Annotated[str, typer.Option(help="The reason, kept in the table's history.")] = "",
+    why: Annotated[str, typer.Option(help="The reason, stored in the table's history.")] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget a table and evict its memos. A dry run without --yes; its files stay without --delete-files."""
+    """Drop a table and evict its memos. A dry run without --yes. Its files stay without --delete-files."""
     from warehouse.tables.manifests import find_table
     from warehouse.tables.register import check_table_name
 
@@ -48,8 +48,8 @@ def drop(
             return
         files = None if table is None or "://" in local else _imported(local, name, table.root)
         if delete_files and table is not None and files is None:
-            raise InputError("only files that were imported into the home are deleted", where=f"table {name}",
-                             value=table.root, next_step="leave out --delete-files; delete them by hand if you mean it")  # fmt: skip
+            raise InputError("--delete-files must be of a table that was imported into the home", where=f"table {name}",
+                             value=table.root, next_step="leave out --delete-files, and delete the files by hand")  # fmt: skip
         done = _drop(warehouse, local, name, yes=yes, force=force, delete_files=delete_files, why=why)
     emit(_screen(done, files, delete_files=delete_files, force=force), as_json=as_json)
 

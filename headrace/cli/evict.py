@@ -1,4 +1,4 @@
-"""``headrace graphs evict``: memos given up, a dry run first."""
+"""``headrace graphs evict``: evict memos by conditions or a budget."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def evict(
     fingerprint: Annotated[
-        str | None, typer.Argument(help="Of one component: its fingerprint, or the first digits.", show_default=False)
+        str | None, typer.Argument(help="The fingerprint of one component, or its first digits.", show_default=False)
     ] = None,
     column: Column = None,
     operator: Operator = None,
@@ -46,25 +46,29 @@ def evict(
     table: TableName = None,
     start: Annotated[str | None, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = None,
     end: Annotated[str | None, typer.Option(help="Memos of partitions before this time.")] = None,
-    older_than: Annotated[str | None, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = None,
-    newer_than: Annotated[str | None, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = None,
+    older_than: Annotated[str | None, typer.Option(help=f"Memos older than this: {AGE_HELP}")] = None,
+    newer_than: Annotated[str | None, typer.Option(help=f"Memos newer than this: {AGE_HELP}")] = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
     min_hits: MinHits = None,
     min_saved: MinSaved = None,
     state: State = None,
     budget: Annotated[
-        str | None, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
+        str | None, typer.Option(help="Stop when all memos together take no more than this, such as 500GB.")
     ] = None,
-    why: Annotated[str, typer.Option(help="Kept with the tombstones, and shown by explain.")] = "evicted by hand",
+    why: Annotated[
+        str, typer.Option(help="The reason, stored with the tombstones and shown by explain.")
+    ] = "evicted by hand",
     plan: Annotated[
-        str | None, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")
+        str | None, typer.Option(metavar="ID", help="Refuse unless the plan is the one that a dry run showed.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Evict them; without this, only show what would be evicted.")
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
+    """Evict the memos of components that meet every condition, or as many as a budget needs. A dry run without --yes."""
     from headrace.screens.evictions import EvictionScreen
     from warehouse.eviction.evict import plan_eviction, run_eviction
     from warehouse.search.search import get_component
@@ -72,7 +76,7 @@ def evict(
     refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
                  plan=plan)  # fmt: skip
     if plan and not yes:
-        raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
+        raise InputError("--plan must go with --yes", where="--plan", value=plan, next_step="add --yes")
     with open_warehouse(home) as warehouse:
         whole = get_component(warehouse, fingerprint).fingerprint if fingerprint else None
         query = query_of(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=whole,
@@ -95,7 +99,7 @@ def _request(
     newer_than: str | None,
     budget: str | None,
 ) -> EvictionRequest:
-    """What is asked for, as it was typed at ``now``. Raises :class:`InputError` for what cannot be read."""
+    """The request of the options; ages count from ``now``. Raises :class:`InputError` for an invalid value."""
     from warehouse.eviction.plan import EvictionRequest
 
     return EvictionRequest(

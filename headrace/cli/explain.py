@@ -1,4 +1,4 @@
-"""``headrace model explain``: hit or miss for every input and partition, why, and what the alternatives cost."""
+"""``headrace model explain``: hit or miss per input and partition, the reason, and the costs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from warehouse.search.nearest import NearestKnown
     from warehouse.warehouse import Warehouse
 
-#: Why an input is missed whose component was never computed over any data.
+#: Reasons of a miss of a component that was never computed over any data.
 _UNKNOWN = ("never_seen", "not_kept")
 
-#: Inputs whose alternatives are priced unless others are named: each takes some minimum cuts.
+#: The number of inputs whose costs are computed by default: each takes some minimum cuts.
 _PRICED_INPUTS = 50
 
 
@@ -31,17 +31,17 @@ def explain(
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
     ] = 0,
-    partitions: Annotated[bool, typer.Option("--partitions", help="A line for every input and partition.")] = False,
-    misses: Annotated[bool, typer.Option("--misses", help="Only what is not memoized.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Print a line per input and partition.")] = False,
+    misses: Annotated[bool, typer.Option("--misses", help="Only misses.")] = False,
     only: Annotated[
         list[str] | None, typer.Option("--input", help="Only this input; may be repeated.", show_default=False)
     ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say for each input and partition: hit or miss and why, how it is read, and what the alternatives cost.
+    """Show for each input and partition: hit or miss and the reason, how it is read, and the cost of each alternative.
 
-    Costs are CPU seconds over the expected requests of a month; those of the first 50 inputs, or of the ones named.
+    Costs are CPU seconds over the expected requests of a month, for the first 50 inputs or those named by --input.
     """
     from headrace.screens.models import ExplainScreen
 
@@ -67,7 +67,7 @@ def explain(
 def _chosen_inputs(
     warehouse: Warehouse, name: str, version: int, only: Collection[str]
 ) -> tuple[ModelRecord, Sequence[str]]:
-    """The model, and its inputs in order, all or those named. Raises :class:`InputError` for one that it does not have."""
+    """The model, and its inputs in order, all or those named. Raises :class:`InputError` for an unknown input."""
     from transforms.errors import nearest
     from warehouse.models.models import get_model, stored_inputs
 
@@ -91,7 +91,7 @@ def _decisions(warehouse: Warehouse, model: ModelRecord, inputs: Sequence[str]) 
 def _nearest_of_unknown(
     warehouse: Warehouse, model: ModelRecord, decisions: Sequence[Decision]
 ) -> Sequence[NearestKnown]:
-    """Where the input's own component has a memo, or had one, nothing else is nearer to it."""
+    """The nearest known component per input whose own component never had a memo."""
     from warehouse.search.nearest import nearest_known_of
 
     known = {one.input for one in decisions if one.reason_code not in _UNKNOWN}

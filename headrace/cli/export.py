@@ -1,4 +1,4 @@
-"""``headrace model export``: a model's transforms as a TensorFlow SavedModel, for serving."""
+"""``headrace model export``: a model's transforms as a TensorFlow SavedModel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transforms.twins.export import Serving, Unservable
     from warehouse.models.models import ModelRecord
 
-#: TensorFlow Serving passes over this folder; other tools find here what the graph means.
+#: The description of the graph for other tools; TensorFlow Serving ignores this folder.
 EXTRA = "assets.extra/headrace.json"
 
 
@@ -34,28 +34,28 @@ class NotServable(InputError):
 
 
 class ExportExists(InputError):
-    """There is an export of this version already."""
+    """The export of a version exists already."""
 
 
 def export(
     name: Annotated[str, typer.Argument(help="Name of the model.")],
     output: Annotated[
-        str, typer.Option(help="Folder of the served model; the export goes to a folder in it, named by the version.")
+        str, typer.Option(help="Folder of the served model; the export is a folder in it, named by the version.")
     ],
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
     ] = 0,
     skip_unservable: Annotated[
-        bool, typer.Option("--skip-unservable", help="Leave out inputs that TensorFlow cannot compute.")
+        bool, typer.Option("--skip-unservable", help="Skip inputs that TensorFlow cannot compute.")
     ] = False,
     trained: Annotated[
-        str, typer.Option(help="Folder of a training run: export the trained model, raw columns in, prediction out.")
+        str, typer.Option(help="Folder of a training run: export the trained model, from raw columns to predictions.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an export of the same version.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse; or, of a run, to predictions."""
+    """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse, or to predictions."""
     from headrace.screens.export import ExportScreen, LeftOut
     from warehouse.files.artifacts import ArtifactSource
     from warehouse.models.models import get_model, stored_inputs
@@ -67,7 +67,7 @@ def export(
         artifacts = ArtifactSource(warehouse.storage.home)
     target = _target(output, model, force=force)
     if trained and skip_unservable:
-        raise InputError("a trained model needs all of its inputs", where="--skip-unservable",
+        raise InputError("a trained model must be exported with all of its inputs", where="--skip-unservable",
                          next_step="leave it out, or train without these inputs")  # fmt: skip
     import_quietly("transforms.twins.export")
     from transforms.twins.export import SIGNATURES, Serving, unservable
@@ -93,10 +93,10 @@ def export(
 
 
 def _target(output: str, model: ModelRecord, *, force: bool) -> Path:
-    """The folder of this version. Raises :class:`ExportExists` for one that is there, without ``force``."""
+    """The folder of this version. Raises :class:`ExportExists` if it exists, unless ``force``."""
     target = Path(output) / str(model.version)
     if target.exists() and not force:
-        raise ExportExists("this version of the model was exported already", where=f"model {model.name}", value=str(target),
+        raise ExportExists("the export of a version must not exist yet", where=f"model {model.name}", value=str(target),
                            next_step="give another --output, or --force to replace it")  # fmt: skip
     return target
 
@@ -104,7 +104,7 @@ def _target(output: str, model: ModelRecord, *, force: bool) -> Path:
 def _document(
     serving: Serving, model: ModelRecord, run: Trained | None, left_out: Sequence[Unservable]
 ) -> dict[str, Any]:
-    """What :data:`EXTRA` says of the export."""
+    """The content of :data:`EXTRA`."""
     return {
         **serving.document,
         "model": model.name,
@@ -116,7 +116,7 @@ def _document(
 
 
 def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -> Trained:
-    """The model of a run, which must have been trained on these very inputs."""
+    """The model of a run, which must have been trained on these inputs."""
     from headrace.terminal.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
@@ -165,7 +165,7 @@ def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservabl
 
 
 def _publish(serving: Any, document: Mapping[str, Any], target: Path) -> int:
-    """Write everything beside the target, then put it in place; returns its size in bytes."""
+    """Write the export to a temporary folder and rename it to the target; returns its size in bytes."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as staging:

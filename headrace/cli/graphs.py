@@ -1,4 +1,4 @@
-"""``headrace graphs``: the memoized graphs, queried."""
+"""``headrace graphs``: search, show and evict components."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
 
 Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
-Offset = Annotated[int, typer.Option(min=0, help="Leave out so many lines first.")]
-Count = Annotated[bool, typer.Option("--count", help="Also count all that fit.")]
+Offset = Annotated[int, typer.Option(min=0, help="Number of lines to skip.")]
+Count = Annotated[bool, typer.Option("--count", help="Also count all that match.")]
 
 
 @app.command("ls")
@@ -58,12 +58,16 @@ def search(
     operator: Operator = None,
     subgraph: Subgraph = None,
     pattern: PatternText = None,
-    fingerprint: Annotated[str | None, typer.Option(help="Its own fingerprint starts so.")] = None,
+    fingerprint: Annotated[str | None, typer.Option(help="Has a fingerprint with this prefix.")] = None,
     model: ModelName = None,
     client: ClientName = None,
     table: TableName = None,
-    older_than: Annotated[str | None, typer.Option(help=f"First asked for before then: {AGE_HELP}")] = None,
-    newer_than: Annotated[str | None, typer.Option(help=f"First asked for since then: {AGE_HELP}")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help=f"Was first requested longer ago than this: {AGE_HELP}")
+    ] = None,
+    newer_than: Annotated[
+        str | None, typer.Option(help=f"Was first requested more recently than this: {AGE_HELP}")
+    ] = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
     min_hits: MinHits = None,
@@ -76,13 +80,13 @@ def search(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Find components. Conditions given together must all hold."""
+    """Search components; all conditions must hold."""
     from warehouse.search.query import SORTS
     from warehouse.search.search import search_components
 
     refuse_empty(older_than=older_than, newer_than=newer_than)
     if sort not in SORTS:
-        raise InputError("no such order", where="--sort", value=sort, allowed=", ".join(SORTS))
+        raise InputError("--sort must be a known order", where="--sort", value=sort, allowed=", ".join(SORTS))
     with open_warehouse(home) as warehouse:
         now = warehouse.clock()
         query = query_of(
@@ -132,11 +136,13 @@ def _screen(found: SearchResult, offset: int) -> GraphsScreen:
 @app.command("show")
 def show(
     fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
-    svg: Annotated[str, typer.Option(metavar="FILE", help="Also draw the component into this SVG file.")] = "",
+    svg: Annotated[
+        str, typer.Option(metavar="FILE", help="Also write a drawing of the component to this SVG file.")
+    ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show one component: its tree, who reads it, what is kept."""
+    """Show one component: its tree, the models that read it, and its memos."""
     from headrace.screens.graphs import GraphScreen
     from transforms.render import graph_svg, tree_text
     from warehouse.search.search import get_component

@@ -1,4 +1,4 @@
-"""Which log an import reads: text by its schema file, or Parquet by its time column."""
+"""The log that an import reads: text with a schema file, or Parquet with a time column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAGIC = b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """What the command line says of Parquet files; empty where it says nothing."""
+    """The options for Parquet files; empty if not given."""
 
     time_column: str = ""
     time_unit: str = ""
@@ -28,7 +28,7 @@ class ParquetOptions:
 
     @property
     def given(self) -> str:
-        """The option that only Parquet files have, if one was given."""
+        """The first given option that only Parquet files have, or ""."""
         options = {
             "--time-column": self.time_column,
             "--time-unit": self.time_unit,
@@ -38,7 +38,7 @@ class ParquetOptions:
 
 
 def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSchema | ParquetLog:
-    """The log in ``files``. Raises :class:`InputError` for options that do not fit the files, and what reading a schema raises."""
+    """The log in ``files``. Raises :class:`InputError` for options of other files, and what reading a schema raises."""
     from pipelines.log_schemas.schema import LogSchema
     from pipelines.parsing.sources import expand_files
 
@@ -46,12 +46,12 @@ def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSch
     kinds = {_is_parquet(path): path for path in reversed(paths)}
     if len(kinds) > 1:
         raise InputError("files of one import must be all Parquet or all text", where=kinds[False],
-                         value=f"text, beside {kinds[True]}", next_step="import them one after the other")  # fmt: skip
+                         value=f"text, next to {kinds[True]}", next_step="import them one after the other")  # fmt: skip
     if True in kinds:
         return _parquet(paths, schema, options)
     if options.given:
         raise InputError("an option of Parquet files must go with Parquet files", where=options.given, value=paths[0],
-                         next_step="say it in the schema file: docs/importing.md")  # fmt: skip
+                         next_step="set it in the schema file: docs/importing.md")  # fmt: skip
     if not schema or not Path(schema).exists():
         raise missing_schema(list(files), schema)
     return LogSchema.from_file(schema)
@@ -63,7 +63,7 @@ def _parquet(paths: Sequence[str], schema: str, options: ParquetOptions) -> Parq
 
     if schema:
         raise InputError("a schema file must be that of text files", where="--schema", value=paths[0],
-                         next_step="leave it out: Parquet files say their types; --time-column names the time")  # fmt: skip
+                         next_step="leave it out: Parquet files hold their types; --time-column names the time")  # fmt: skip
     return parquet_log(
         [str(Path(path).absolute()) for path in paths],
         options.time_column,

@@ -1,4 +1,4 @@
-"""``headrace table infer``: a schema file from a sample of a log."""
+"""``headrace table infer``: write a schema file from a sample of a log."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _DEFAULT_OUTPUT = "schema.json"
 def infer(
     files: Annotated[list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz.")],
     output: Annotated[
-        str, typer.Option(help="Where the schema file is written; - prints it. A file that is there is not replaced.")
+        str, typer.Option(help="The schema file to write; - prints it. An existing file is not replaced.")
     ] = _DEFAULT_OUTPUT,
-    rows: Annotated[int, typer.Option(help="Look at no more rows than this.")] = 20_000,
+    rows: Annotated[int, typer.Option(help="The number of rows to sample.")] = 20_000,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Look at a sample of a log and write a schema file for it, with comments where it is unsure."""
+    """Sample a log and write a schema file for it, with comments where a choice is uncertain."""
     from headrace.screens.inferred import SchemaText
     from pipelines.inference.infer import infer_schema
     from pipelines.inference.schema_file import schema_text
     from pipelines.outputs.publication import write_atomic
 
-    del home  # every command takes it; a schema file belongs to no warehouse
+    del home  # every command has it; a schema file belongs to no warehouse
     if output != "-" and Path(output).exists():
-        raise InputError("a schema file is not replaced", where="--output", value=output,
+        raise InputError("the schema file must not exist yet", where="--output", value=output,
                          next_step="name another file, or remove this one")  # fmt: skip
     inferred = infer_schema(files, rows=rows)
     text = schema_text(inferred)
@@ -69,7 +69,7 @@ def _screen(inferred: Inferred, output: str) -> InferredScreen:
 
 
 def _type_text(column: dict[str, object]) -> str:
-    """A column's type in a few words: ``list of int64, by "|"``."""
+    """A column's type as text: ``list of int64, by "|"``."""
     kind = str(column["type"])
     if column.get("list"):
         return f"list of {kind}"
@@ -82,8 +82,8 @@ def _type_text(column: dict[str, object]) -> str:
 
 
 def missing_schema(files: list[str], schema: str) -> InputError:
-    """The error of an import without a schema file, which names the command that makes one."""
+    """The error of an import without a schema file; it names the command that writes one."""
     output = schema or _DEFAULT_OUTPUT
     command = f"headrace table infer {' '.join(files[:3])}{' …' if len(files) > 3 else ''} --output {output}"
-    return InputError("an import needs a schema file", where="--schema", value=schema or "none given",
-                      next_step=f"{command} writes one from a sample; look at it, then run this again with --schema {output}")  # fmt: skip
+    return InputError("an import of text must have a schema file", where="--schema", value=schema or "none given",
+                      next_step=f"{command} writes one from a sample; check it, then run this again with --schema {output}")  # fmt: skip

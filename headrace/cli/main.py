@@ -1,7 +1,7 @@
-"""The command line's root: groups of commands, and errors turned into one message and an exit status.
+"""The root of the command line: command groups, and errors as one message and an exit status.
 
-Exit status: 0 done; 2 the input is wrong; 3 stored bytes are not what was promised; 4 not found; 5 another process
-is in the way; 6 storage refused; 70 a defect in Headrace; 130 interrupted; 143 told to stop.
+Exit status: 0 done; 2 wrong input; 3 damaged or missing stored data; 4 not found; 5 conflict with another process;
+6 storage failed; 70 a defect in Headrace; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
 
-#: Packages that the core installs without, and the extra that brings each.
+#: Optional packages, and the extra that installs each.
 EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
           "google": "gcs"}  # fmt: skip
 
 app = typer.Typer(
-    help="Computes each feature once for all models, keeps it, and feeds the trainers.",
+    help="Computes each feature once for all models, stores it, and feeds the trainers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -64,7 +64,7 @@ app.command("demo")(demo.demo)
 @app.callback(invoke_without_command=True)
 def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    record: Annotated[str, typer.Option(help="Write the answer as JSON to this file too.")] = "",
+    record: Annotated[str, typer.Option(help="Also write the result as JSON to this file.")] = "",
 ) -> None:
     record_to.set(record)
     if show_version:
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit status is returned, so that it can be tested in process."""
+    """Run one command and return its exit status."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PrintableFormatter())
     try:

@@ -1,4 +1,4 @@
-"""``headrace pins``, ``gc``, ``compact`` and ``verify``: keeping what is stored tidy and true."""
+"""``headrace pins``, ``gc``, ``compact`` and ``verify``: maintenance of stored data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from transforms.errors import DataError, InputError
 if TYPE_CHECKING:
     from warehouse.maintenance.progress import Progress
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would be done.")]
 
 
 def pins(home: Home = "", as_json: AsJson = False) -> None:
-    """List what running jobs read: it cannot be evicted until they end."""
+    """List the pins of running jobs. What a job reads is not evicted until the job ends."""
     from headrace.screens.maintenance import PinsScreen
     from warehouse.reading.pins import live_pins
 
@@ -33,12 +33,12 @@ def gc(
     yes: Yes = False,
     leftover_hours: Annotated[
         float,
-        typer.Option(help="Files of writers without a lease count as left over when they are that old.", min=0.0),
+        typer.Option(help="The age from which files of unknown writers are deleted.", min=0.0),
     ] = 24.0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Delete files that nothing names any more: after evictions, compactions and processes that were killed."""
+    """Delete unreferenced files: of evictions, compactions and killed processes. A dry run without --yes."""
     from headrace.screens.maintenance import GarbageRow, GarbageScreen
     from headrace.terminal.printable import printable
     from warehouse.maintenance.gc import collect_garbage
@@ -61,13 +61,13 @@ def gc(
 
 
 def compact(
-    threshold: Annotated[float, typer.Option(help="Rewrite files of which less than this share is live.")] = 0.5,
-    least_gain_bytes: Annotated[int, typer.Option(help="Rewrite a file only if that frees so many bytes.")] = 4096,
+    threshold: Annotated[float, typer.Option(help="Rewrite files with less than this share of live bytes.")] = 0.5,
+    least_gain_bytes: Annotated[int, typer.Option(help="Rewrite a file only if that frees this many bytes.")] = 4096,
     yes: Yes = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite memo files that are mostly evicted, and merge many small ones."""
+    """Rewrite memo files that are mostly evicted, and merge small ones. A dry run without --yes."""
     from headrace.screens.maintenance import CompactedScreen
     from warehouse.maintenance.compact import compact_memos
     from warehouse.maintenance.compaction import CompactionPolicy
@@ -79,23 +79,23 @@ def compact(
 
 
 def verify(
-    sample: Annotated[float, typer.Option(help="Read this share of all files: 1 is everything, 0 none.")] = 1.0,
+    sample: Annotated[float, typer.Option(help="Read this share of all files: 1 is all, 0 none.")] = 1.0,
     recompute: Annotated[
-        int, typer.Option(min=0, help="Compute so many memos again from raw data and compare bit for bit.")
+        int, typer.Option(min=0, help="Compute this many memos again from raw data and compare the bits.")
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Which ones are chosen depends on this number.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed that chooses files and memos.")] = 0,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Queue again what is damaged, and make coverage and counts anew.")
+        bool, typer.Option("--repair", help="Queue damaged memos again, and rebuild coverage and counts.")
     ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check that what is stored is what the catalog promises. Exit status 3 when something is wrong and not repaired."""
+    """Compare stored files with the catalog. Exit status 3 if anything is wrong and not repaired."""
     from headrace.screens.maintenance import VerifiedScreen
     from warehouse.maintenance.verify import verify_warehouse
 
     if not 0 <= sample <= 1:
-        raise InputError("a sample is a share of the files", where="--sample", value=sample, allowed="0 to 1")
+        raise InputError("a sample must be a share of the files", where="--sample", value=sample, allowed="0 to 1")
     with open_warehouse(home) as warehouse, _progress("verifying", "files", shown=True) as report:
         found = verify_warehouse(
             warehouse, sample=sample, recompute=recompute, seed=seed, repair=repair, progress=report

@@ -1,4 +1,4 @@
-"""``headrace model``: submit models, see what matching decided and why."""
+"""``headrace model``: submit, list, show and retire models."""
 
 from __future__ import annotations
 
@@ -34,27 +34,28 @@ Version = Annotated[
 @app.command("submit")
 def submit(
     file: Annotated[str, typer.Argument(help="A Python file that defines models, such as examples/search_ads.py.")],
-    table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
+    table: Annotated[str, typer.Option(help="The table to read. Default: the table that the model names.")] = "",
     model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
     policy: Annotated[
         str,
         typer.Option(
-            help="What is kept: all (every input), adaptive (what pays, subgraphs too), none. Default: as before, at first all."
+            help="Which memos to keep: all (every input), adaptive (those worth their cost, subgraphs too), none. "
+            "Default: the model's last policy, at first all."
         ),
     ] = "",
     analyze: Annotated[
         bool,
         typer.Option(
             "--analyze",
-            help="First make the full passes that the range's data needs now, as headrace analyze does. Without it, "
-            "models keep what they are pinned to.",
+            help="First run the full passes that the data needs, as headrace analyze does. Without it, models keep their "
+            "pinned results.",
         ),
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Say what submitting would do, input by input, and with --analyze which analyses come first; change nothing.",
+            help="Show what submitting would do per input, and with --analyze which analyses it would run; change nothing.",
         ),
     ] = False,
     home: Home = "",
@@ -97,7 +98,7 @@ def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> Dry
 
 @app.command("ls")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
-    """List the live models, each at its newest version: not those that were retired."""
+    """List the live models, each at its newest version."""
     from headrace.screens.models import ModelRow, ModelsScreen
     from warehouse.status import list_models, model_memos
 
@@ -167,11 +168,11 @@ app.command("export")(export)
 @app.command("retire")
 def retire(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what it means.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Retire it; without this, only show the consequences.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Compute nothing for a model any more; its memos stay. A dry run, unless told --yes. To submit it again brings it back."""
+    """Stop computing memos for a model; existing memos stay. A dry run without --yes. Submitting it again restores it."""
     from headrace.screens.retirement import RetirementScreen
     from warehouse.models.retire import retire_model
 

@@ -34,7 +34,7 @@ def predict(
     ] = 0,
     start: Annotated[str, typer.Option(help="Score partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Score partitions that start before this time.")] = "",
-    columns: Annotated[str, typer.Option(help="Raw columns to write beside the scores, by comma.")] = "",
+    columns: Annotated[str, typer.Option(help="Raw columns to write with the scores, separated by commas.")] = "",
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     home: Home = "",
@@ -42,7 +42,7 @@ def predict(
 ) -> None:
     """Score partitions with the newest checkpoint of a trained model. Row i of a file is event i of its fragment.
 
-    The same command again scores what came since, and what could not be scored before.
+    Running the command again scores new data and what failed before.
     """
     began = time.monotonic()
     from headrace.scoring import load_scores
@@ -87,7 +87,7 @@ def predict(
 def _saved(run_dir: str, model: str) -> SavedRun:
     from trainer.training.saved_run import read_newest_run
 
-    saved = read_newest_run(Path(run_dir), on_skip=lambda reason: say(f"a checkpoint was passed over: {reason}"))
+    saved = read_newest_run(Path(run_dir), on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
     if saved is None:
         raise NotFound("a run must have a checkpoint to predict with, got none", where=run_dir,
                        next_step=f"headrace train {model}, or name the run with --run-dir")  # fmt: skip
@@ -95,7 +95,7 @@ def _saved(run_dir: str, model: str) -> SavedRun:
 
 
 def _check(saved: SavedRun, solution: ReadSolution, run_dir: str) -> None:
-    """Raise before anything is computed where the run was trained on other inputs."""
+    """Raise, before anything is computed, if the run was trained on other inputs."""
     from trainer.config import TrainConfig
     from trainer.runs.identity import check_inputs, identity_of
 

@@ -1,4 +1,4 @@
-"""``headrace model read``: what a model computes, written into a file."""
+"""``headrace model read``: write a model's inputs to a file."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def read(
     start: Annotated[str, typer.Option(help="Read partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Read partitions that start before this time.")] = "",
     column: Annotated[
-        list[str] | None, typer.Option(help="A raw column to write beside the inputs; may be repeated.")
+        list[str] | None, typer.Option(help="A raw column to write with the inputs; may be repeated.")
     ] = None,
     time: Annotated[bool, typer.Option("--time", help="Write the table's time column too.")] = False,
     label: Annotated[bool, typer.Option("--label/--no-label", help="Write the label too.")] = True,
     table_version: Annotated[
-        int, typer.Option(help="Read the table as it was at this version. Default: as it stands.", show_default=False)
+        int, typer.Option(help="Read this version of the table. Default: the newest.", show_default=False)
     ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a model's inputs, a row an event, fragment by fragment: memos are loaded, the rest is computed."""
+    """Write a model's inputs, one row per event. Memos are loaded, the rest is computed."""
     from headrace.reading import opened_reading, parsed_name
     from headrace.table_files import check_output, write_tables
 

@@ -7,7 +7,7 @@ from headrace.terminal.output import emit
 
 
 def status(home: Home = "", as_json: AsJson = False) -> None:
-    """Tables, models, memos, what sharing saved, and every client's queue."""
+    """Show tables, models, memos, the work saved by sharing, and the queues of clients."""
     from headrace.screens.status import QueueRow, StatusScreen
     from warehouse.status import status as read_status
 

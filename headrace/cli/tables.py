@@ -1,4 +1,4 @@
-"""``headrace table``: logs become tables."""
+"""``headrace table``: register, import, list and show tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Register logs as tables, import text logs, list what is there.", no_args_is_help=True, rich_markup_mode=None
+    help="Register, import, list, show, change and drop tables.", no_args_is_help=True, rich_markup_mode=None
 )
 
 add_commands(app)
@@ -44,17 +44,19 @@ def add(
             help="Folder, or gs:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are."
         ),
     ],
-    time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
-    move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
+    time_column: Annotated[str, typer.Option(help="The column of the event time.")] = "",
+    move: Annotated[
+        bool, typer.Option("--move", help="Set this folder as the new place of the table's files.")
+    ] = False,
     invalid_text: InvalidText = "refuse",
     outside_times: Annotated[
         str,
-        typer.Option(help="A time outside of its partition: keep the row where it is and say so, or refuse the file."),
+        typer.Option(help="A time outside its partition: keep the row with a warning, or refuse the file."),
     ] = "keep",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Register hive-partitioned Parquet in place; again after files were added, to take in what is new."""
+    """Register a folder of hive-partitioned Parquet. Run it again to register added files."""
     from warehouse.tables.manifests import find_table
 
     with open_warehouse(home) as warehouse:
@@ -73,7 +75,7 @@ def register(
     invalid_text: str = "refuse",
     outside_times: str = "keep",
 ) -> RegisteredScreen:
-    """Register (again) and describe what was found."""
+    """Register a table, or its new files, and return the screen."""
     from headrace.screens.tables import RegisteredScreen
     from warehouse.tables.register import register_table
 
@@ -106,7 +108,7 @@ def register(
 
 @app.command("import")
 def import_(
-    name: Annotated[str, typer.Argument(help="Name of the table to make or extend.")],
+    name: Annotated[str, typer.Argument(help="Name of the table to create or extend.")],
     files: Annotated[
         list[str],
         typer.Argument(
@@ -121,29 +123,29 @@ def import_(
         ),
     ] = "",
     time_column: Annotated[
-        str, typer.Option(help="Parquet: the column of the event's time. Default: the only column of timestamps.")
+        str, typer.Option(help="Parquet: the column of the event time. Default: the only timestamp column.")
     ] = "",
     time_unit: Annotated[
-        str, typer.Option(help="Parquet: s, ms, us or ns, of a time column of whole numbers since 1970.")
+        str, typer.Option(help="Parquet: the unit of an integer time column since 1970: s, ms, us or ns.")
     ] = "",
     partition_by: Annotated[
         str,
         typer.Option(
-            help="Parquet: hour or day. Default: hour for up to a fortnight of at least 1,000 rows an hour, else day."
+            help="Parquet: hour or day. Default: hour for at most two weeks with at least 1,000 rows per hour, else day."
         ),
     ] = "",
     invalid_text: InvalidText = "refuse",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
-        float, typer.Option(help="Give up when more than this share of the rows is bad.")
+        float, typer.Option(help="Fail when more than this share of the rows is rejected.")
     ] = 0.05,
-    longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
+    longest_line_bytes: Annotated[int, typer.Option(help="A longer line is rejected as one row.")] = 16 << 20,
     unique_by: UniqueBy = "",
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
+    """Import logs as hourly or daily Parquet and register the result. Bad rows go to reject files with the reason."""
     from pipelines.ingest.job import ImportConfig
     from pipelines.runners.runner import RunnerOptions
     from warehouse.tables.register import check_table_name
@@ -168,9 +170,9 @@ def import_(
 
 
 def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
-    """Write the table's files, and its schema beside them. Raises :class:`DataError` for logs without a row.
+    """Write the table's files and its schema. Raises :class:`DataError` for logs without a readable row.
 
-    ``where``: what gives the columns, for an error about them.
+    ``where``: the source of the columns, for errors.
     """
     from pipelines.ingest.job import import_logs
 
@@ -181,7 +183,7 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
     if Path(config.output).is_dir():
         keep_schema(config.output, config.schema)
     elif not imported.rows:
-        raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
+        raise DataError("logs must hold readable rows, got none", value=f"{imported.rejected} rows rejected",
                         next_step=f"see {config.rejects}" if imported.rejected else "check the files")  # fmt: skip
     return imported
 
@@ -202,7 +204,7 @@ def _imported_screen(config: ImportConfig, imported: ImportReport, registered: R
 
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
-    """Raise, before anything is written, if a known table would not take what this import is about to write."""
+    """Raise, before anything is written, if the imported columns do not fit the known table."""
     from warehouse.tables.manifests import find_table
     from warehouse.tables.parquet import check_drift
     from warehouse.tables.table import ColumnSchema
@@ -218,7 +220,7 @@ def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: 
 
 def _local_output(output: str) -> str:
     if "://" in output:
-        raise InputError("logs are imported into a local folder", where="--output", value=output,
+        raise InputError("the output of an import must be a local folder", where="--output", value=output,
                          next_step="import into a folder, copy it to the bucket, and register that: headrace table add")  # fmt: skip
     return output
 
@@ -229,8 +231,8 @@ def _resolved(warehouse: Warehouse, folder: str) -> str:
 
 def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
     if _resolved(warehouse, table.root) != _resolved(warehouse, root):
-        raise InputError("the table stands in another folder", where=f"table {table.name}", value=root,
-                         allowed=table.root, next_step="name another table, or say --move if it really moved")  # fmt: skip
+        raise InputError("the folder must be the one of the registered table", where=f"table {table.name}", value=root,
+                         allowed=table.root, next_step="use another table name, or --move if the files moved")  # fmt: skip
 
 
 @app.command("ls")
@@ -300,6 +302,6 @@ def _column_row(column: ColumnSchema) -> ColumnRow:
 
 
 def _overlaid(manifest: Manifest) -> tuple[str, ...]:
-    """The columns that some fragment of a partition has from elsewhere than its file."""
+    """The columns that have an overlay in any fragment of a partition."""
     overlays = (overlay for fragment in manifest.fragments for overlay in fragment.overlays)
     return tuple(sorted({overlay.column for overlay in overlays if not overlay.is_absent}))

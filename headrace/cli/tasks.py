@@ -1,4 +1,4 @@
-"""``headrace tasks``: the quarantine. What failed and why, tried again or dropped."""
+"""``headrace tasks``: list, show, retry and drop failed tasks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from warehouse.quarantine.query import TaskQuery
     from warehouse.scheduling.task_states import AttemptLimits, TaskState
 
-app = typer.Typer(
-    help="List and show tasks that failed; retry or drop them.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="List and show failed tasks; retry or drop them.", no_args_is_help=True, rich_markup_mode=None)
 
 Ids = Annotated[
     list[int] | None, typer.Argument(min=1, help="Numbers of tasks, instead of conditions.", show_default=False)
@@ -29,22 +27,24 @@ Ids = Annotated[
 State = Annotated[
     list[str] | None,
     typer.Option(
-        help="Is in this state: failed (for good), queued (waits for another attempt), leased, dropped; may be repeated. Default: all but dropped.",
+        help="In this state: failed (quarantined), queued (to be tried again), leased, dropped; may be repeated. "
+        "Default: all but dropped.",
         show_default=False,
     ),
 ]
-ClientName = Annotated[str | None, typer.Option("--client", help="A model of this client waits for it.")]
-ModelName = Annotated[str | None, typer.Option("--model", help="This model waits for it.")]
-TableName = Annotated[str | None, typer.Option("--table", help="Is over this table.")]
-Partition = Annotated[str | None, typer.Option(help="Is over this partition, such as date=2026-03-02/hour=07.")]
-Component = Annotated[str | None, typer.Option(help="Is of a component whose fingerprint starts so.")]
+ClientName = Annotated[str | None, typer.Option("--client", help="Of a model of this client.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="Of this model.")]
+TableName = Annotated[str | None, typer.Option("--table", help="Over this table.")]
+Partition = Annotated[str | None, typer.Option(help="Over this partition, such as date=2026-03-02/hour=07.")]
+Component = Annotated[str | None, typer.Option(help="Of a component whose fingerprint has this prefix.")]
 Operator = Annotated[str | None, typer.Option(help="Failed in this operator.")]
 Kind = Annotated[
-    str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data, unreadable, release, defect.")
+    str | None,
+    typer.Option(help="With a failure of this kind: raised, memory, stalled, lost, data, unreadable, release, defect."),
 ]
 ExceptionName = Annotated[str | None, typer.Option("--exception", help="Failed with an exception of this type.")]
-All = Annotated[bool, typer.Option("--all", help="All that `headrace tasks list` shows.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
+All = Annotated[bool, typer.Option("--all", help="All tasks that `headrace tasks list` shows.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would be done.")]
 
 
 @app.command("list")
@@ -58,13 +58,13 @@ def list_(
     operator: Operator = None,
     kind: Kind = None,
     exception: ExceptionName = None,
-    each: Annotated[bool, typer.Option("--each", help="A line a task, not a line for all that fail alike.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Print one line per task, not one per equal failure.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many lines.")] = 50,
-    offset: Annotated[int, typer.Option(min=0, help="Leave out so many lines first.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Number of lines to skip.")] = 0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """List what failed: a line for all tasks that fail alike. Conditions given together must all hold."""
+    """List failed tasks, one line per equal failure. All conditions must hold."""
     from headrace.screens.tasks import GroupsScreen, TasksScreen
     from warehouse.quarantine.listing import quarantine_groups, quarantine_tasks
 
@@ -81,16 +81,14 @@ def list_(
 @app.command("show")
 def show(
     task: Annotated[str, typer.Argument(help="A task's number, or the first digits of its component's fingerprint.")],
-    partition: Annotated[str | None, typer.Option(help="Which one of the component: over this partition.")] = None,
+    partition: Annotated[str | None, typer.Option(help="The partition of the component's task.")] = None,
     sample: Annotated[
-        str, typer.Option(metavar="FILE", help="Also write the events that make it fail into this Parquet file.")
+        str, typer.Option(metavar="FILE", help="Also write the events on which it fails to this Parquet file.")
     ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show one task: the exception, the operator, the expression, and the smallest sample of events that is known to make
-    it fail.
-    """
+    """Show one task: the exception, the operator, the expression, and the smallest sample of events that fails."""
     from warehouse.quarantine.listing import get_task, task_sample
 
     refuse_empty(task=task, partition=partition)
@@ -129,7 +127,7 @@ def retry(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Queue tasks again, at once and with all their attempts. A dry run, unless told --yes."""
+    """Queue tasks again, without delay and with all attempts. A dry run without --yes."""
     from headrace.screens.tasks import ChangeScreen
     from warehouse.quarantine.changes import retry_tasks
 
@@ -153,12 +151,14 @@ def drop(
     kind: Kind = None,
     exception: ExceptionName = None,
     everything: All = False,
-    why: Annotated[str, typer.Option(help="Shown by explain, with the day and your name.")] = "dropped by hand",
+    why: Annotated[
+        str, typer.Option(help="The reason, shown by explain with the date and your name.")
+    ] = "dropped by hand",
     yes: Yes = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take tasks out of the queue, until somebody retries them: what reads them computes them. A dry run, unless told --yes."""
+    """Remove tasks from the queue until they are retried; readers compute the columns. A dry run without --yes."""
     from headrace.screens.tasks import ChangeScreen
     from warehouse.quarantine.changes import drop_tasks
 
@@ -197,19 +197,21 @@ def _state(text: str) -> TaskState:
     try:
         return allowed[[state.lower() for state in allowed].index(text.strip().lower())]
     except ValueError:
-        raise InputError("not a state of a task that failed", where="--state", value=text,
+        raise InputError("--state must be a state of failed tasks", where="--state", value=text,
                          allowed=", ".join(state.lower() for state in allowed)) from None  # fmt: skip
 
 
 def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
-    """Raise unless tasks were chosen: a command without a condition is a slip more often than it is meant."""
+    """Raise unless tasks were chosen: a command without a condition is usually a mistake."""
     chosen = query != type(query)()
     if everything and chosen:
         raise InputError(
-            "all, and a condition besides", where="--all", value=query.text, next_step="leave out one of them"
+            "--all must not be combined with conditions", where="--all", value=query.text, next_step="leave out one"
         )
     if not (everything or chosen):
-        raise InputError("no task is named", where="tasks", next_step="give numbers, conditions, or --all")
+        raise InputError(
+            "tasks must be chosen, got none", where="tasks", next_step="give numbers, conditions, or --all"
+        )
 
 
 def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:

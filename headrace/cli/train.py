@@ -1,4 +1,4 @@
-"""``headrace train``: train a submitted model from its read solution, and measure it on the hours that follow."""
+"""``headrace train``: train a submitted model from its read solution, and test it."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ def train(
     ] = 0,
     start: Annotated[str, typer.Option(help="Train on partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Train on partitions that start before this time.")] = "",
-    test_end: Annotated[str, typer.Option(help="Then measure on the partitions from --end to this time.")] = "",
+    test_end: Annotated[str, typer.Option(help="Then test on the partitions from --end to this time.")] = "",
     table_version: Annotated[
         int,
-        typer.Option(help="Train on the table as it was at this version. Default: as it stands.", show_default=False),
+        typer.Option(help="Train on this version of the table. Default: the newest.", show_default=False),
     ] = 0,
     baseline: Annotated[
-        list[str] | None, typer.Option(help="Score this raw column alone on the test partitions too; may be repeated.")
+        list[str] | None, typer.Option(help="Also test this raw column alone as a baseline; may be repeated.")
     ] = None,
     accept_changed: Annotated[
         bool,
         typer.Option(
             "--accept-changed",
-            help="Go on where values of events that were trained are other ones now; they are not trained again.",
+            help="Continue although values of trained events changed; these events are not trained again.",
         ),
     ] = False,
-    config: Annotated[str, typer.Option(help="A JSON file of training options, as docs/training.md lists them.")] = "",
+    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
     run_dir: Annotated[
         str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
     ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Train over partitions in time order, with one atomic checkpoint an epoch; the same command again resumes."""
+    """Train over partitions in time order, with one atomic checkpoint per epoch. Running it again resumes."""
     began = time.monotonic()
     first, last, until = (moment_of(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
         raise InputError(
-            "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
+            "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
@@ -94,18 +94,18 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
     from warehouse.tables.manifests import get_table
 
     if solution.target.kind != "binary":
-        raise InputError("a baseline ranks events by a column, which needs a binary label",
+        raise InputError("a baseline must be of a model with a binary label",
                          where=f"--baseline {column}", value=f"a {solution.target.kind} label",
                          next_step="leave --baseline out")  # fmt: skip
     with warehouse.catalog.read() as connection:
         stored = get_table(connection, solution.table).column(column)
     if not stored.arrow_type.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-        raise InputError("a baseline is a number", where=f"--baseline {column}", value=stored.arrow_type,
+        raise InputError("a baseline must be a number", where=f"--baseline {column}", value=stored.arrow_type,
                          allowed="an integer, float or boolean column")  # fmt: skip
 
 
 def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
-    """How the trainer reads a fragment. A damaged memo is computed on the fly, and queued to be computed anew."""
+    """The function that reads a fragment for the trainer. A damaged memo is computed on the fly and queued again."""
     from warehouse.memos.memos import damage_recorder
     from warehouse.reading.reader import read_fragment
 
@@ -114,7 +114,7 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
 
 
 def _options(path: str) -> Mapping[str, Any]:
-    """The options of a file; none without one."""
+    """The options in a JSON file; none without a file."""
     options: object = {}
     if path:
         try:
@@ -124,12 +124,12 @@ def _options(path: str) -> Mapping[str, Any]:
                 "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"
             ) from None
     if not isinstance(options, Mapping):
-        raise InputError("training options are one JSON object", where=path, value=type(options).__name__)
+        raise InputError("training options must be a JSON object", where=path, value=type(options).__name__)
     return options
 
 
 def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str) -> TrainConfig:
-    """The options to train with: those that are given, and those that suit the data."""
+    """The given options, and those that are chosen from the data."""
     from trainer.training.choosing import choose_config
 
     return choose_config(solution, _reader(warehouse, solution), options, run_dir=run_dir, tell=say)
@@ -143,7 +143,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
 
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
-                say(f"a checkpoint was passed over: {event.message}")
+                say(f"a checkpoint was skipped: {event.message}")
             report(event.events, event.total_events)
 
         return run_training(
@@ -157,7 +157,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
-    """A label that the task does not learn is said before training, not after it."""
+    """Raise, before training, for a test label that the task does not have."""
     from trainer.data.label_scan import check_labels
     from warehouse.reading.reader import read_labels
 
@@ -172,7 +172,7 @@ def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Any
 
 
 def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> float | None:
-    """AUC of a raw number alone on the held-out events that have a label; a null ranks lowest. None if it is undefined."""
+    """AUC of a raw number alone on the labelled held-out events; a null ranks lowest. None if it is undefined."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -197,7 +197,7 @@ def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
 
 
 def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
-    """The chosen options; those of one reason are one row."""
+    """The chosen options, one row per reason."""
     from headrace.screens.training import OptionRow
 
     values = settings.to_document()

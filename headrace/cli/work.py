@@ -1,4 +1,4 @@
-"""``headrace work``: compute what the queues ask for."""
+"""``headrace work``: run a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def work(
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when nothing is left to lease, nor will be soon.")
+        bool, typer.Option("--until-idle", help="Stop when no task is left to lease, now or soon.")
     ] = False,
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
@@ -40,36 +40,36 @@ def work(
     batch_bytes: Annotated[
         str,
         typer.Option(
-            help="Lease tasks that read and write about so much, such as 2GB. Default: 4GB in process, else no limit.",
+            help="Lease tasks that read and write about this much, such as 2GB. Default: 4GB in process, else no limit.",
             show_default=False,
         ),
     ] = "",
     memory_limit: Annotated[
         str,
         typer.Option(
-            help="What one process that computes may hold, such as 2GB; a component that needs more fails. Default: its share of the machine."
+            help="Memory of one computing process, such as 2GB; a component that needs more fails. "
+            "Default: its share of the machine."
         ),
     ] = "",
     stall_secs: Annotated[
         float,
-        typer.Option(help="How long one operator may take over one fragment; a component that takes longer fails."),
+        typer.Option(help="The time limit of one operator over one fragment; a component that takes longer fails."),
     ] = 300.0,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
     autoscale_hint: Annotated[
-        bool, typer.Option("--autoscale-hint", help="Work on nothing; say how many workers the queue is worth.")
+        bool, typer.Option("--autoscale-hint", help="Only show the number of workers that the queue needs.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="Threads of a worker, for the hint. 0: those of this machine.")] = 0,
-    max_workers: Annotated[int, typer.Option(help="The most workers there may be, for the hint.")] = 100,
+    threads: Annotated[int, typer.Option(help="Threads per worker, for the hint. 0: as many as this machine has.")] = 0,
+    max_workers: Annotated[int, typer.Option(help="The maximum number of workers, for the hint.")] = 100,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve Prometheus figures at http://127.0.0.1:PORT/metrics while working.")
+        int | None, typer.Option(help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics.")
     ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like.
+    """Lease queued tasks, compute them with Apache Beam and store the memos. Any number of workers can run at once.
 
-    With --runner DataflowRunner and --template_location among Beam's options, the next job is written there and
-    nothing is run.
+    With --runner DataflowRunner and Beam's option --template_location, the next job is written there and not run.
     """
     if autoscale_hint:
         with open_warehouse(home) as warehouse:
@@ -98,11 +98,11 @@ def _run(
     *,
     until_idle: bool,
 ) -> None:
-    """Work until there is nothing left, or a signal comes; ``done`` counts, and ``serving`` shows it meanwhile."""
+    """Work until no task is left, or until a signal; ``done`` counts the work and ``serving`` publishes it."""
     from pipelines.worker.worker import run_worker
 
     with (
-        _told_of_the_end(done),
+        _report_stop(done),
         open_warehouse(home, _patiently(config, done)) as warehouse,
         work_progress() as report,
         ended_by_signals(_end_children),
@@ -112,20 +112,19 @@ def _run(
 
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
-    """A worker that starts while its catalog is away waits for it, as one that runs does."""
+    """Opens the warehouse, and waits for an unavailable catalog as a running worker does."""
     from pipelines.worker.catalog_retry import CatalogRetry
 
     return CatalogRetry(config.catalog_retry_secs, Event(), done.count_busy, random.random).call
 
 
 @contextmanager
-def _told_of_the_end(done: WorkerReport) -> Iterator[None]:
-    """Whoever stops a worker is told what became of its tasks."""
+def _report_stop(done: WorkerReport) -> Iterator[None]:
+    """On a signal, print the number of stored memos."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        kept = f"stopped after {many(done.memos, 'memo')}, which are kept; all other tasks wait in the queue again"
-        say(kept)
+        say(f"stopped after {many(done.memos, 'memo')}, which are stored; all other tasks are queued again")
         raise
 
 
@@ -149,7 +148,7 @@ def _config(
 
     limits = IsolationLimits(memory_bytes, stall_secs)
     if runner == "DirectRunner":
-        child_processes().prepare()  # they get ready while this process loads Beam
+        child_processes().prepare()  # they start while this process loads Beam
 
     from pipelines.worker.worker import WorkerConfig
     from warehouse.scheduling.batching import BatchBudget

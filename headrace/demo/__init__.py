@@ -1,1 +1,1 @@
-"""``headrace demo``: raw logs to a trained model, with the training killed in the middle."""
+"""The demo: from raw logs to a trained model, with a training that is killed and resumed."""

@@ -1,4 +1,4 @@
-"""The demonstration itself: the very commands a user would type, one after the other, and what they showed at the end."""
+"""Runs a demo: the commands as a user would type them, and their results."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from headrace.demo.scripts import DemoScript, LogOptions, example_file
 from trainer.checkpoints.checkpoint import epochs_committed
 from transforms.errors import HeadraceError, InputError
 
-#: Marks a folder that a demo made, and may therefore empty.
+#: Marks a folder that a demo created, and may therefore empty.
 MARKER = ".headrace-demo"
 ProgressBar = Callable[[str, str], Any]
 
 
 class DemoStepFailed(HeadraceError):
-    """A command of the demo did not succeed."""
+    """A command of the demo failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the demo measured, as the commands reported it."""
+    """The results of a demo, as the commands reported them."""
 
     submitted: tuple[dict[str, Any], ...]
     status: dict[str, Any]
@@ -63,7 +63,7 @@ class Demo:
         self.moments = random.Random(seed)
 
     def play(self, source: str) -> Outcome:
-        """Everything, in order. Raises :class:`DemoStepFailed` if a command fails."""
+        """Run all steps in order. Raises :class:`DemoStepFailed` if a command fails."""
         began = time.monotonic()
         empty_demo_folder(self.home)
         logs = self.home / "logs"
@@ -83,10 +83,10 @@ class Demo:
     def _share(self, logs: Path) -> tuple[dict[str, Any], ...]:
         example = str(example_file(self.script.example))
         submit = ("model", "submit", example, "--table", self.script.table)
-        self.say("\n[2] The first model: nothing is known yet, so everything is a miss")
+        self.say("\n[2] The first model: no memo exists yet, so everything is a miss")
         first = self._run(*submit, "--model", self.script.first)
         self._run("work", "--until-idle")
-        self.say("\n[3] All models of the file, of two clients: what they share is a hit")
+        self.say("\n[3] All models of the file, of two clients: shared inputs are hits")
         everyone = self._run(*submit)
         self._run("work", "--until-idle")
         if self.script.late:
@@ -122,7 +122,7 @@ class Demo:
         return [start for start, _ in ranges], max(end for _, end in ranges)
 
     def _run_and_kill(self, epochs: int, *arguments: str) -> int:
-        """Start training; once half of its epochs are committed, wait a random part of an epoch and kill it."""
+        """Start training; after half of its epochs, wait a random part of an epoch and kill it."""
         self._show(arguments)
         run_dir = self.home / "runs" / f"{self.script.first}-v1"
         process = subprocess.Popen(self._command(*arguments), env=self._environment(), stdout=subprocess.DEVNULL)
@@ -139,8 +139,8 @@ class Demo:
             else:
                 time.sleep(0.005)
         if process.returncode != -signal.SIGKILL:
-            raise DemoStepFailed("training ended before it could be killed", value=f"exit status {process.returncode}",
-                                 next_step="see its message above; or use a longer log")  # fmt: skip
+            raise DemoStepFailed("the training ended before it was killed", value=f"exit status {process.returncode}",
+                                 next_step="see its message above, or use a longer log")  # fmt: skip
         committed = epochs_committed(run_dir)
         self.say(f"killed (SIGKILL) after epoch {committed} of {epochs} was committed")
         return committed
@@ -148,7 +148,7 @@ class Demo:
     # commands
 
     def say(self, text: str) -> None:
-        """Write to the transcript, where the commands write too."""
+        """Write to the transcript, with the output of the commands."""
         self.transcript.write(text + "\n")
         self.transcript.flush()
 
@@ -163,12 +163,12 @@ class Demo:
         self.say(f"$ HEADRACE_HOME={shlex.quote(here)} headrace {shlex.join(_shorter(arguments))}")
 
     def _run(self, *arguments: str) -> dict[str, Any]:
-        """Run a command, let it print what it prints, and return the same answer as JSON."""
+        """Run a command with its output in the transcript, and return the result as JSON."""
         self._show(arguments)
         return self._answer(*arguments, silent=False)
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
-        """The answer of a command that the user need not see."""
+        """The result of a command without output."""
         return self._answer(*arguments, silent=True)
 
     def _answer(self, *arguments: str, silent: bool) -> dict[str, Any]:
@@ -191,10 +191,10 @@ class Demo:
 
 
 def empty_demo_folder(folder: Path) -> None:
-    """Make ``folder`` empty, if it is an earlier demo's or new. Raises :class:`InputError` for anybody else's files."""
+    """Empty a new folder or an earlier demo's. Raises :class:`InputError` for other files."""
     marker = folder / MARKER
     if folder.exists() and any(folder.iterdir()) and not marker.exists():
-        raise InputError("this folder holds something that no demo made", where="--home", value=str(folder),
+        raise InputError("the demo's folder must be empty or hold an earlier demo", where="--home", value=str(folder),
                          next_step="name a folder that is empty or does not exist")  # fmt: skip
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -202,5 +202,5 @@ def empty_demo_folder(folder: Path) -> None:
 
 
 def _shorter(arguments: Sequence[str]) -> list[str]:
-    """Absolute paths as a person at this folder would type them."""
+    """The arguments with absolute paths made relative."""
     return [os.path.relpath(item) if os.path.isabs(item) else item for item in arguments]

@@ -1,4 +1,4 @@
-"""The demonstration on real logs: Globo.com news, MovieLens, Criteo, Open Bandit."""
+"""The demos on real logs: Globo.com news, MovieLens, Criteo, Open Bandit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Split = Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
 def _prepare_with(log_format: str) -> Prepare:
     def prepare(source: str, folder: Path, options: LogOptions, progress: Progress) -> str:
         if not source:
-            raise InputError("say where the logs are", where=f"--format {log_format}",
+            raise InputError("--logs must be given for a format of real logs", where=f"--format {log_format}",
                              next_step="make demo LOGS=path FORMAT=" + log_format)  # fmt: skip
         from pipelines.formats.options import FormatOptions
 
@@ -24,7 +24,7 @@ def _prepare_with(log_format: str) -> Prepare:
         drawn = FormatOptions(negatives_per_positive=options.negatives_per_positive, seed=options.seed)
         report = module.prepare(source, str(folder), drawn, progress)
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.counts.items())
-        rejected = f"; {report.rejected:,} unreadable rows set aside" if report.rejected else ""
+        rejected = f"; {report.rejected:,} unreadable rows rejected" if report.rejected else ""
         return f"{report.rows:,} rows in {len(report.partitions)} partitions ({counts}){rejected}"
 
     return prepare
@@ -42,15 +42,15 @@ def _last_share(share: float) -> Split:
     def split(starts: Sequence[datetime], end: datetime) -> tuple[datetime, datetime]:
         if len(starts) < 2:
             raise InputError(
-                "too few partitions to train on some and test on others", value=len(starts), allowed="2 or more"
+                "the log must have partitions to train and to test on", value=len(starts), allowed="2 or more"
             )
         return starts[min(len(starts) - 1, max(1, round(len(starts) * (1 - share))))], end
 
     return split
 
 
-#: The embedding learning rate was chosen for both logs on partitions just before the test ones, the batch size so for
-#: Globo only. The trainer's other defaults were set while looking at Globo's test hours too.
+#: The embedding learning rate was chosen for both logs on the partitions before the test, the batch size for Globo only.
+#: The trainer's other defaults were set with Globo's test hours in view.
 _CHOSEN = {"batch_rows": 2048, "embedding_learning_rate": 0.03}
 
 REAL_LOGS = {

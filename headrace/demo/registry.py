@@ -1,4 +1,4 @@
-"""The demonstration of each log format."""
+"""The demo of each log format."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from transforms.errors import InputError, nearest
 
 
 def script(log_format: str, sample: SampleLogConfig) -> DemoScript:
-    """The demonstration for a format. Raises :class:`InputError` for one that does not exist."""
+    """The demo of a format. Raises :class:`InputError` for an unknown format."""
     if log_format == "sample":
         return sample_script(sample)
     if log_format not in REAL_LOGS:
-        raise InputError("unknown log format", value=log_format, allowed=", ".join(["sample", *REAL_LOGS]),
+        raise InputError("--format must be a known log format", value=log_format, allowed=", ".join(["sample", *REAL_LOGS]),
                          next_step=f"did you mean {nearest(log_format, REAL_LOGS, 1)}? other logs: headrace table import")  # fmt: skip
     return REAL_LOGS[log_format]

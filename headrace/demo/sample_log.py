@@ -1,9 +1,9 @@
-"""A search-ads log that is made up, deterministic by seed, and behaves like a real one.
+"""Generates a search-ads log, deterministic by seed, with the properties of a real one.
 
-Queries and ad titles draw on a Zipf vocabulary whose head drifts from hour to hour; traffic follows the time of day;
-numbers have nulls; some rows arrive hours after their event; and a click really depends on the features (words shared
-by query and title, the user's taste, price, position, device by hour), so a model that learns can be told from one
-that does not. Written as hive-partitioned Parquet: ``date=YYYY-MM-DD/hour=HH/*.parquet``.
+The words of queries and ad titles are from a Zipf vocabulary whose head drifts from hour to hour; traffic depends on the
+time of day; numbers have nulls; some rows arrive hours late. A click depends on the features (words shared by query and
+title, the user's taste, price, position, device by hour), so the quality of a model is measurable. The log is
+hive-partitioned Parquet: ``date=YYYY-MM-DD/hour=HH/*.parquet``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ COUNTRIES = ("de", "fr", "us", "br", "in", "jp", "gb", "ng")
 
 @dataclass(frozen=True, slots=True)
 class SampleLogConfig:
-    """What to generate. The same values give the same bytes.
+    """What to generate. Equal values give equal bytes.
 
-    ``late_share`` of each hour's rows arrive one to three hours late, in files of their own.
+    ``late_share``: the share of each hour's rows that arrive one to three hours late, in separate files.
     """
 
     seed: int = 7
@@ -51,16 +51,16 @@ class SampleLogConfig:
     def __post_init__(self) -> None:
         for name in ("hours", "mean_rows_per_hour", "users"):
             if getattr(self, name) < 1:
-                raise InputError("the sample log needs a positive number", where=name, value=getattr(self, name))
+                raise InputError("a size of the sample log must be positive", where=name, value=getattr(self, name))
         if self.vocabulary_words < 20 * len(CATEGORIES):
-            raise InputError("the sample log needs more words", where="vocabulary_words",
+            raise InputError("the vocabulary of the sample log must be larger", where="vocabulary_words",
                              value=self.vocabulary_words, allowed=f"at least {20 * len(CATEGORIES)}")  # fmt: skip
         if not 0 <= self.late_share < 1:
-            raise InputError("a share lies in [0, 1)", where="late_share", value=self.late_share)
+            raise InputError("a share must be in [0, 1)", where="late_share", value=self.late_share)
 
     @property
     def end(self) -> datetime:
-        """The first moment after the log."""
+        """The end of the log, exclusive."""
         return self.start + timedelta(hours=self.hours)
 
 
@@ -82,9 +82,9 @@ def write_sample_log(
     late: bool,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SampleLogReport:
-    """Write the rows that arrived on time (``late=False``) or the ones that came later (``late=True``) under ``root``.
+    """Write the rows that arrived on time, or the ``late`` ones, under ``root``.
 
-    ``progress`` is told (hours done, hours in all).
+    ``progress`` receives (hours done, all hours).
     """
     rows = late_rows = size_bytes = 0
     world = _World(config)
@@ -103,7 +103,7 @@ def write_sample_log(
 
 
 class _World:
-    """What stays the same through the log: words, users' tastes, advertisers' quality."""
+    """The constants of a log: words, users' tastes, advertisers' quality."""
 
     def __init__(self, config: SampleLogConfig) -> None:
         self.config = config
@@ -192,7 +192,7 @@ def _events(world: _World, rng: np.random.Generator, index: int, hour: datetime)
 def _draw_words(
     world: _World, rng: np.random.Generator, category: Array, hour: int, shortest: int, longest: int
 ) -> tuple[Array, Array]:
-    """A (rows, longest) matrix of word numbers and a length a row. The head of each category drifts by the hour."""
+    """A (rows, longest) matrix of word numbers, and the length of each row. The head of each category drifts by the hour."""
     lengths = rng.integers(shortest, longest + 1, len(category))
     ranks = rng.choice(world.words_a_category, (len(category), longest), p=_zipf(world.words_a_category))
     drifted = (ranks + 3 * hour) % world.words_a_category
@@ -200,7 +200,7 @@ def _draw_words(
 
 
 def _echo_query_in_title(rng: np.random.Generator, query: Array, query_lengths: Array, title: Array) -> None:
-    """Ads are chosen for the query: about half of the titles repeat one or two of its words."""
+    """Repeat one or two words of the query in about half of the titles."""
     for slot in range(2):
         echoed = rng.random(len(query)) < (0.5 if slot == 0 else 0.25)
         picked = rng.integers(0, query_lengths)

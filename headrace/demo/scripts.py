@@ -1,4 +1,4 @@
-"""What the demo does on each kind of log: which files, which models, where training ends and testing begins."""
+"""Scripts of the demo: the logs, the models, and the split into training and test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Progress = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How negatives are drawn for logs that hold clicks only."""
+    """How negatives are drawn for logs with clicks only."""
 
     negatives_per_positive: float = 1.0
     seed: int = 0
@@ -26,12 +26,14 @@ Prepare = Callable[[str, Path, LogOptions, Progress], str]
 
 @dataclass(frozen=True, slots=True)
 class DemoScript:
-    """One demonstration.
+    """One demo.
 
-    ``prepare(source, folder, options, progress)`` writes the hive-partitioned Parquet and returns a sentence about it.
-    ``split(starts, end)`` maps the partitions' start times and the end of the last to (end of training, end of
-    testing). ``first`` is the model that is trained; the others of the example file come once it is memoized.
-    ``late`` writes rows that arrive later, where the log has a way to tell.
+    Attributes:
+        example: the file of ``examples/`` with the models.
+        first: the model that is submitted first and trained.
+        prepare: writes the hive-partitioned Parquet and returns a sentence about it.
+        split: maps the partitions' start times and the end of the last to (end of training, end of test).
+        late: writes late rows, if the log has any.
     """
 
     table: str
@@ -48,24 +50,24 @@ def example_file(name: str) -> Path:
     """A file of ``examples/`` in the checkout that this package runs from."""
     path = Path(__file__).resolve().parents[2] / "examples" / name
     if not path.is_file():
-        raise DataError("the example models are not beside the package", value=str(path),
-                        next_step="run the demo from a clone of the repository, with make demo")  # fmt: skip
+        raise DataError("the demo must run in a clone of the repository, got no examples/", value=str(path),
+                        next_step="make demo in a clone")  # fmt: skip
     return path
 
 
 def sample_script(config: SampleLogConfig) -> DemoScript:
-    """The generated search-ads log: three quarters of the hours to train on, the rest to test."""
+    """The generated search-ads log: three quarters of the hours for training, the rest for the test."""
 
     def prepare(source: str, folder: Path, options: LogOptions, progress: Progress) -> str:
         if source:
-            raise InputError("the generated log has no source", value=source,
-                             next_step="say which format it is: FORMAT=globo|movielens|criteo|obd")  # fmt: skip
+            raise InputError("--logs must go with a format of real logs", value=source,
+                             next_step="add the format: FORMAT=globo|movielens|criteo|obd")  # fmt: skip
         report = write_sample_log(folder, config, late=False, progress=progress)
         return f"{report.rows:,} search-ads events over {report.hours} hours (seed {config.seed})"
 
     def late(folder: Path) -> str:
         report = write_sample_log(folder, config, late=True)
-        return f"{report.late_rows:,} events arrive late, each into the hour it belongs to"
+        return f"{report.late_rows:,} events arrive late, in the partitions of their hours"
 
     return DemoScript(
         table="search_log",

@@ -1,1 +1,1 @@
-"""What the user sees: one frozen dataclass a screen. Its fields are the JSON; ``render`` is the table for a person."""
+"""The screens of the commands: frozen dataclasses whose fields are the JSON and whose ``render`` gives the text."""

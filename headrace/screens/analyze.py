@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OfModel(Generic[T]):
-    """A ``value`` of one of the models that a command is about."""
+    """A ``value`` that belongs to one of the command's models."""
 
     model: str
     value: T
@@ -33,7 +33,7 @@ class OfModel(Generic[T]):
 
 
 def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
-    """A line a change."""
+    """One line per change."""
     rows = (
         (
             of.model,
@@ -50,17 +50,17 @@ def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedScreen:
-    """The analyses that were made; none if all were known. ``changes``: what the next submission takes in place of pinned ones."""
+    """The analyses that were run. ``changes``: the results that replace pinned ones at the next submission."""
 
     analyses: tuple[OfModel[Analyzed], ...]
     changes: tuple[OfModel[ChangedAnalysis], ...] = ()
 
     def render(self) -> RenderableType:
-        """A line an analysis, and a line a change."""
+        """One line per analysis and per change."""
         changes = ["", "the next submission is a new version of these models:", changed_grid(self.changes)]
         if not self.analyses:
             return Group(
-                "nothing to analyze: every statistic these models need is known",
+                "nothing to analyze: every result that these models need exists",
                 *(changes if self.changes else []),
                 "next: headrace model submit MODEL_FILE",
             )
@@ -77,7 +77,7 @@ class AnalyzedScreen:
 
 
 def _result(made: Analyzed) -> str:
-    """What was found, in words."""
+    """The result as text."""
     if made.operator == PREPROCESSING:
         return many(made.size, "output")
     if made.operator.endswith("vocabulary_ids"):
@@ -89,13 +89,13 @@ def _result(made: Analyzed) -> str:
 _STATES = {
     "new": "new",
     "pinned": "pinned; the range has other data now",
-    "known": "known; nothing is read",
+    "known": "exists; nothing is read",
     "unchanged": "unchanged",
 }
 
 
 def _state(planned: PlannedAnalysis) -> str:
-    """The state in words, with the rows that came since."""
+    """The state as text, with the number of new rows."""
     if planned.state != "pinned" or planned.rows_pinned is None:
         return _STATES[planned.state]
     return f"pinned; {more_rows(planned.rows_pinned, planned.rows)}"
@@ -103,14 +103,14 @@ def _state(planned: PlannedAnalysis) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedScreen:
-    """What an analysis would read and change; nothing was done."""
+    """What an analysis would read and change."""
 
     plan: tuple[OfModel[PlannedAnalysis], ...]
 
     def render(self) -> RenderableType:
-        """A line an analysis."""
+        """One line per analysis."""
         if not self.plan:
-            return "dry run: these models have no full-pass operators, so there is nothing to analyze"
+            return "dry run: nothing to analyze; these models have no full-pass operators"
         rows = (
             (of.model, one.operator, one.expression, one.over,
              f"{count_text(one.partitions_to_read)} of {count_text(one.partitions)}", count_text(one.rows_to_read), _state(one))
@@ -120,5 +120,5 @@ class PlannedScreen:
         table = grid(("model", "operator", "expression*", "range", "partitions to read>", "rows>", "state*"), rows)
         if all(of.value.state == "unchanged" for of in self.plan):
             return Group(table, "dry run: nothing would change")
-        return Group(table, "dry run: nothing was read; without --dry-run it is, and models whose pinned findings change "
-                            "are new versions when they are submitted")  # fmt: skip
+        return Group(table, "dry run: nothing was read; after the analysis the next submission makes a new version of each "
+                            "model whose pinned result changes")  # fmt: skip

@@ -12,7 +12,7 @@ from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 @dataclass(frozen=True, slots=True)
 class ClientCapacityRow:
-    """One client's queue and the fleet that its deadline asks for. ``left_secs`` under 0: its oldest task is late."""
+    """One client's queue and the workers that its deadline needs. A negative ``left_secs``: the oldest task is late."""
 
     client: str
     workers: int
@@ -28,7 +28,7 @@ class ClientCapacityRow:
 
 @dataclass(frozen=True, slots=True)
 class CapacityScreen:
-    """How many ``workers`` of so many ``threads`` the queue is worth; ``running`` ones hold leases now."""
+    """The number of ``workers`` with ``threads`` each that the queue needs; ``running`` workers hold leases now."""
 
     workers: int
     threads: int
@@ -39,8 +39,8 @@ class CapacityScreen:
     clients: tuple[ClientCapacityRow, ...]
 
     def render(self) -> RenderableType:
-        """The number and why, then a line a client."""
-        head = (f"the queue is worth {many(self.workers, 'worker')} of {many(self.threads, 'thread')} each; "
+        """The number and the reason, then one line per client."""
+        head = (f"the queue needs {many(self.workers, 'worker')} with {many(self.threads, 'thread')} each; "
                 f"{many(self.running, 'worker')} {'has' if self.running == 1 else 'have'} tasks now")  # fmt: skip
         if not self.clients:
             return f"{head}\n{self.why}"

@@ -20,13 +20,13 @@ _DONE = {
     "append": ("appended", "would append"),
     "overlay": ("overlaid", "would overlay"),
     "fix": ("fixed", "would fix"),
-    "delete": ("retracted", "would retract"),
+    "delete": ("deleted", "would delete"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeScreen:
-    """What a change of a table did, or would do, and what has to be computed again for it."""
+    """What a change of a table did or would do, and what must be computed again."""
 
     change: Change
 
@@ -35,22 +35,22 @@ class ChangeScreen:
         return fields_of(self.change)
 
     def render(self) -> RenderableType:
-        """What was done, what was odd, what has to be computed."""
+        """What was done, notes, and what must be computed."""
         change = self.change
         lines = [self._head()]
         if change.added_columns:
             lines.append(f"new columns: {', '.join(change.added_columns)}")
         if change.unknown_keys:
             lines.append(
-                f"{many(change.unknown_keys, 'key')} of the file {'is' if change.unknown_keys == 1 else 'are'} of no event"
+                f"{many(change.unknown_keys, 'key')} of the file {'matches' if change.unknown_keys == 1 else 'match'} no event"
             )
         lines += change.notes
         if not change.recompute:
-            return "\n".join([*lines, "nothing has to be computed for it"] if change.changed else lines)
+            return "\n".join([*lines, "nothing must be computed"] if change.changed else lines)
         rows = sum(one.rows for one in change.recompute)
         memos = sum(one.memos for one in change.recompute)
         lines.append(f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
-                     + ("nothing was changed yet" if change.dry_run else "next: headrace work"))  # fmt: skip
+                     + ("nothing was changed" if change.dry_run else "next: headrace work"))  # fmt: skip
         table = grid(
             ("input*", "reads*", "models*", "memos>", "rows>"),
             ((", ".join(one.inputs) or f"part of inputs: {one.expression}", ", ".join(one.columns), ", ".join(one.models),

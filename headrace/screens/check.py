@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class CheckedRow:
     """One input, or the label, over the sample. With an ``error`` there are no figures.
 
-    ``empty_share``: nulls, or empty lists. ``lengths``: least, median and greatest; ``numbers``: least, mean and greatest of
-    what is finite and no id.
+    Attributes:
+        empty_share: the share of nulls or empty lists.
+        lengths: least, median and greatest length.
+        numbers: least, mean and greatest of finite numbers that are not ids.
     """
 
     input: str
@@ -51,12 +53,12 @@ class CheckedModel:
 
 @dataclass(frozen=True, slots=True)
 class CheckScreen:
-    """Every model that was checked."""
+    """The checked models."""
 
     models: tuple[CheckedModel, ...]
 
     def render(self) -> RenderableType:
-        """A table a model, then its warnings and errors."""
+        """One table per model, then its warnings and errors."""
         return Group(
             *(part for at, model in enumerate(self.models) for part in (*([""] if at else []), *_parts(model)))
         )
@@ -72,7 +74,7 @@ def _parts(model: CheckedModel) -> tuple[RenderableType, ...]:
     warnings = [(row.input, warning.text) for row in every for warning in row.warnings]
     counted = [many(len(said), what) for said, what in ((errors, "error"), (warnings, "warning")) if said]
     if not counted:
-        return Text(head), table, _NOTE, "nothing is surprising in this sample"
+        return Text(head), table, _NOTE, "no warnings in this sample"
     return Text(head), table, _NOTE, "", facts([*errors, *warnings], title=", ".join(counted))
 
 

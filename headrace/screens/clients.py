@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientsScreen:
-    """Every client. ``floor_share``: what one that waits gets at least."""
+    """All clients. ``floor_share``: the minimum share of a waiting client."""
 
     clients: tuple[Client, ...]
     floor_share: float
 
     def render(self) -> RenderableType:
-        """A line a client, and what the share means."""
+        """One line per client, and the meaning of the columns."""
         if not self.clients:
-            return "no client submitted a model yet; next: headrace model submit FILE.py --table TABLE"
+            return "no client has submitted a model; next: headrace model submit FILE.py --table TABLE"
         return _table(self.clients, self.floor_share)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientScreen:
-    """One client after its settings were changed."""
+    """One client with its new settings."""
 
     client: Client
     floor_share: float
 
     def render(self) -> RenderableType:
-        """Its line."""
+        """One line."""
         return _table((self.client,), self.floor_share)
 
 
@@ -55,7 +55,7 @@ def _table(clients: Sequence[Client], floor_share: float) -> RenderableType:
         "queued>",
         "leased>",
         "failed>",
-        "leased so far>",
+        "leases so far>",
         "virtual time>",
         "deadline>",
     )

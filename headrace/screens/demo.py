@@ -1,4 +1,4 @@
-"""The end of ``headrace demo``: what came out, and what to try next."""
+"""The screen of ``headrace demo``: the results, and commands to try next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DemoScreen:
-    """The figures of one demonstration, each as a command reported it."""
+    """The results of one demo, as its commands reported them."""
 
     model: str
     home: str
@@ -39,7 +39,7 @@ class DemoScreen:
     secs: float
 
     def render(self) -> RenderableType:
-        """Facts, then commands."""
+        """Results, then commands."""
         sharing = (f"hit rate {percent_text(self.hit_rate)}: {count_text(self.requests)} requests of three models cost "
                    f"{count_text(self.computed)} computations")  # fmt: skip
         crash = (f"killed with SIGKILL after epoch {self.killed_after_epoch} of {self.epochs}, resumed: "
@@ -64,7 +64,7 @@ class DemoScreen:
             "headrace graphs search --operator intersect",
             f"headrace model show {self.model} --json",
         )
-        return Group("", facts(pairs, title="What came out"), "", "What to try next:", *(f"  {step}" for step in steps))
+        return Group("", facts(pairs, title="Results"), "", "What to try next:", *(f"  {step}" for step in steps))
 
 
 def _number(value: float | None) -> str:
@@ -72,7 +72,7 @@ def _number(value: float | None) -> str:
 
 
 def demo_screen(model: str, home: Path, outcome: Outcome) -> DemoScreen:
-    """The screen of an outcome."""
+    """The screen of a demo's outcome."""
     status, trained = outcome.status, outcome.trained
     test: dict[str, Any] = trained["test"]
     return DemoScreen(

@@ -1,4 +1,4 @@
-"""The screen of ``headrace table drop``: what goes, what stays, and what stands in the way."""
+"""The screens of ``headrace table drop``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class DroppedTableScreen:
-    """What dropping a table does or, once ``dropped.done``, did. ``deleted_files`` are those of an imported table."""
+    """A dropped table, or what dropping it would do. ``deleted_files`` are those of an imported table."""
 
     dropped: DroppedTable
     imported: bool
@@ -28,7 +28,7 @@ class DroppedTableScreen:
     refused: bool
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields of the dropped table, but for its fragments; ``done`` stands last."""
+        """The fields of the dropped table without its fragments; ``done`` is last."""
         own = fields_of(self, "dropped")
         return {**fields_of(self.dropped, "fragments", "done"), **own, "done": self.dropped.done}
 
@@ -45,7 +45,7 @@ class DroppedTableScreen:
             ("its models", self._models()),
         ]
         if self.dropped.running_tasks or self.dropped.queued_tasks:
-            pairs.append(("its tasks", f"running: {count_text(self.dropped.running_tasks)}; queued, and computed no more: "
+            pairs.append(("its tasks", f"running: {count_text(self.dropped.running_tasks)}; queued, not computed any more: "
                           f"{count_text(self.dropped.queued_tasks)}"))  # fmt: skip
         if self.dropped.readers:
             pairs.append(("read by", ", ".join(self.dropped.readers)))
@@ -53,7 +53,7 @@ class DroppedTableScreen:
 
     def _files(self) -> str:
         if self.deleted_files:
-            verb = "were deleted" if self.dropped.done else "go"
+            verb = "were deleted" if self.dropped.done else "are deleted"
             return f"{many(self.deleted_files, 'file')} under {self.dropped.root}, {bytes_text(self.deleted_bytes)}, {verb}"
         if self.imported and not self.dropped.done:
             return f"stay in {self.dropped.root}; --delete-files deletes them"
@@ -61,7 +61,7 @@ class DroppedTableScreen:
 
     def _memos(self) -> str:
         shared = (
-            f"; {count_text(self.dropped.shared_memos)} more stay, since another table holds equal data"
+            f"; {count_text(self.dropped.shared_memos)} more stay: another table holds equal data"
             if self.dropped.shared_memos
             else ""
         )
@@ -69,12 +69,12 @@ class DroppedTableScreen:
         return (
             f"{many(self.dropped.memos, 'memo')} {verb}{shared}"
             if self.dropped.memos or self.dropped.shared_memos
-            else "none is ready"
+            else "none"
         )
 
     def _models(self) -> str:
         if not self.dropped.models:
-            return "no live model reads it"
+            return "none"
         more = (
             f", and {len(self.dropped.models) - _NAMES_SHOWN} more" if len(self.dropped.models) > _NAMES_SHOWN else ""
         )
@@ -84,14 +84,14 @@ class DroppedTableScreen:
         if self.dropped.done:
             return "next: headrace gc deletes the files of its memos and overlays"
         if self.refused:
-            return ("nothing was changed: models, tasks or jobs need it; next: retire the models, or the same command with "
+            return ("nothing was changed: models, tasks or jobs read it; next: retire the models, or the same command with "
                     "--yes --force")  # fmt: skip
         return "nothing was changed; next: the same command with --yes"
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedFilesScreen:
-    """The files of a table that is not registered (any more), and whether they were deleted."""
+    """The files of a table that is not registered, and whether they were deleted."""
 
     table: str
     folders: tuple[str, ...]

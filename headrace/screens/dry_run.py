@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DryRunScreen:
-    """The models of one file, as submitting them would go."""
+    """What submitting the models of one file would do."""
 
     models: tuple[PlannedSubmission, ...]
 
     def json_fields(self) -> dict[str, Any]:
-        """A model's counts stand beside its other fields; bytes of memos are whole."""
+        """The models; the counts of queued work are fields of the model."""
         return {"models": [_model_fields(model) for model in self.models]}
 
     def render(self) -> RenderableType:
-        """A part a model, and the next step."""
+        """One part per model, and the next step."""
         parts = [part for model in self.models for part in (*_parts(model), "")]
         refused = any(model.missing_analyses for model in self.models)
         next_step = (
@@ -67,8 +67,8 @@ def _parts(model: PlannedSubmission) -> tuple[RenderableType, ...]:
         head = f"model {model.model} would be refused: {passes} missing"
     pairs = [("client, table, policy", f"{model.client}, {model.table}, {model.policy}")]
     pairs += [("changes", "; ".join(model.changes))] if model.changes else []
-    pairs += [("to be analyzed first", one) for one in model.missing_analyses]
-    pairs += [("stays as analyzed", one) for one in model.pinned]
+    pairs += [("missing analysis", one) for one in model.missing_analyses]
+    pairs += [("pinned analysis", one) for one in model.pinned]
     pairs.append(("queued now", _queued(model.work)))
     rows = (
         (
@@ -84,7 +84,7 @@ def _parts(model: PlannedSubmission) -> tuple[RenderableType, ...]:
 
 
 def _why(one: PlannedInput) -> str:
-    """The reasons, with their counts where there are several, and what differs from the version before."""
+    """The reasons, with counts if there are several, and the changes from the previous version."""
     several = len(one.reasons) > 1
     said = "; ".join(f"{count_text(n)}: {text}" if several else text for text, n in one.reasons)
     if not one.changes:
@@ -95,7 +95,7 @@ def _why(one: PlannedInput) -> str:
 def _queued(work: PlannedWork) -> str:
     if not work.tasks:
         return "nothing"
-    return (f"{many(work.tasks, 'task')}, {many(work.rows, 'row')} in all, about "
+    return (f"{many(work.tasks, 'task')}, {many(work.rows, 'row')} in total, about "
             f"{secs_text(work.secs)} of one core, about {bytes_text(round(work.memo_bytes))} of memos")  # fmt: skip
 
 

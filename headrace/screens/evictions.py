@@ -1,4 +1,4 @@
-"""The screen of ``headrace graphs evict``: what goes, what that costs, and what stays because a job reads it."""
+"""The screen of ``headrace graphs evict``."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EvictionScreen:
-    """What an eviction does or, once ``plan.done``, did."""
+    """The plan of an eviction, done or not."""
 
     plan: EvictionPlan
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields of the plan, and what stays above its budget."""
+        """The fields of the plan, and the bytes over its budget."""
         return {**fields_of(self.plan), "over_budget_bytes": self.plan.over_budget_bytes}
 
     def render(self) -> RenderableType:
         """One sentence, the consequences, and the next step."""
         plan = self.plan
-        pairs = [("asked for", plan.request)]
+        pairs = [("request", plan.request)]
         if plan.memos:
             pairs += self._consequences()
         if plan.budget_bytes is not None:
@@ -37,7 +37,7 @@ class EvictionScreen:
             jobs = ", ".join(f"{pin.holder} ({many(pin.components, 'component')})" for pin in plan.pinned)
             pairs.append(("stays pinned", f"{many(plan.pinned_memos, 'memo')} that running jobs read: {jobs}"))
         if not plan.memos:
-            return Group("nothing to evict: no ready memo fits", facts(pairs))
+            return Group("nothing to evict: no ready memo matches", facts(pairs))
         pairs.append(("plan", plan.id))
         verb = "evicted" if plan.done else "would evict"
         said = (f"{verb} {many(plan.memos, 'memo')} of {many(plan.components, 'component')}: "
@@ -52,10 +52,13 @@ class EvictionScreen:
         pairs = []
         if plan.files_deleted:
             pairs.append(
-                ("files to delete", f"{count_text(plan.files_deleted)}, {bytes_text(plan.deleted_bytes)}; gc does")
+                (
+                    "files to delete",
+                    f"{count_text(plan.files_deleted)}, {bytes_text(plan.deleted_bytes)}, by headrace gc",
+                )
             )
         if plan.files_rewritten:
-            dead = f"{bytes_text(plan.dead_bytes)} stay in them until they are compacted"
+            dead = f"{bytes_text(plan.dead_bytes)} of evicted memos stay until compaction"
             pairs.append(("files to rewrite", f"{count_text(plan.files_rewritten)}; {dead}"))
         return [*pairs, ("to compute again", again if plan.models else "nothing: no live model reads them")]
 
@@ -63,5 +66,5 @@ class EvictionScreen:
         plan = self.plan
         left = plan.stored_bytes - plan.bytes
         said = f"{bytes_text(plan.stored_bytes)} before, {bytes_text(left)} after; budget {bytes_text(budget_bytes)}"
-        over = f"; {bytes_text(plan.over_budget_bytes)} over it, and nothing else that fits may go"
+        over = f"; {bytes_text(plan.over_budget_bytes)} over it, and no other memo that matches can be evicted"
         return said + (over if plan.over_budget_bytes else "")

@@ -12,7 +12,7 @@ from headrace.terminal.units import bytes_text
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An input that is not in the SavedModel, the operator at fault, and why."""
+    """An input that is not in the SavedModel, its operator, and the reason."""
 
     input: str
     operator: str
@@ -21,7 +21,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ExportScreen:
-    """What was written, where, and what was left out. ``checkpoint``: of the run, where a trained model was exported."""
+    """The written export, and inputs that were left out. ``checkpoint``: of the run, for a trained model."""
 
     model: str
     version: int
@@ -34,7 +34,7 @@ class ExportScreen:
     checkpoint: str = ""
 
     def render(self) -> RenderableType:
-        """The facts, then a line for each input that was left out."""
+        """The facts, then one line per input that was left out."""
         table = facts((
             ("model", f"{self.model} version {self.version}"),
             ("written", self.path),

@@ -1,4 +1,4 @@
-"""Screens of ``headrace graphs``: the components that are known, memoized or not."""
+"""Screens of ``headrace graphs``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
-    """One component: how much of it is kept and who reads it.
+    """One component, its memos, and the models that read it.
 
-    ``within``: the models that contain it, where none has it as an input. ``created_at``: epoch seconds.
+    ``within``: the models that contain it, if none has it as an input. ``created_at``: epoch seconds.
     """
 
     fingerprint: str
@@ -34,7 +34,7 @@ class GraphRow:
 
 @dataclass(frozen=True, slots=True)
 class GraphsScreen:
-    """A page of components, from the one at ``offset`` on. ``total``: how many in all, where that was asked."""
+    """A page of components from ``offset`` on. ``total``: the number of all, if requested."""
 
     graphs: tuple[GraphRow, ...]
     offset: int
@@ -42,19 +42,19 @@ class GraphsScreen:
     total: int | None
 
     def render(self) -> RenderableType:
-        """A line a component."""
+        """One line per component."""
         if not self.graphs:
             none = "no component matches" if not self.offset else f"no component from --offset {self.offset} on"
-            return none + ("" if self.total is None else f"; {count_text(self.total)} in all")
+            return none + ("" if self.total is None else f"; {count_text(self.total)} in total")
         rows = (
             (g.fingerprint[:12], count_text(g.memos.get("READY", 0)), count_text(g.rows), bytes_text(g.size_bytes), secs_text(g.secs),
              secs_text(g.saved_secs), count_text(g.hits), _readers(g), g.expression)
             for g in self.graphs
         )  # fmt: skip
-        columns = ("fingerprint", "ready memos>", "rows>", "size>", "computed in>", "saved>", "asked for>", "models>",
+        columns = ("fingerprint", "ready memos>", "rows>", "size>", "computed in>", "saved>", "requests>", "models>",
                    "expression*")  # fmt: skip
         table = grid(columns, rows)
-        said = [] if self.total is None else [f"{count_text(self.total)} in all"]
+        said = [] if self.total is None else [f"{count_text(self.total)} in total"]
         said += [f"there are more: --offset {self.offset + len(self.graphs)}"] if self.more else []
         return Group(table, "; ".join(said)) if said else table
 
@@ -93,9 +93,9 @@ class GraphScreen:
                 ("operators", operators),
                 ("read by", ", ".join(self.models) or "-"),
                 *([("contained in", ", ".join(self.within))] if self.within else []),
-                ("asked for", f"{many(self.hits, 'time')}"),
+                ("requests", count_text(self.hits)),
                 ("memos", memos or "none"),
-                ("kept", f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
+                ("stored", f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
                 ("computed in", f"{secs_text(self.secs)}; {secs_text(self.saved_secs)} more saved by sharing"),
             )
         )

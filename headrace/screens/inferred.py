@@ -1,4 +1,4 @@
-"""The screen of ``headrace table infer``: what a log seems to be, and what that is unsure of."""
+"""The screens of ``headrace table infer``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABELS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class InferredColumnRow:
-    """One column of a log as it seems to be."""
+    """One inferred column of a log."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class InferredColumnRow:
 
 @dataclass(frozen=True, slots=True)
 class InferredScreen:
-    """A schema from a sample. ``output`` is the file that was written."""
+    """A schema that was inferred from a sample and written to ``output``."""
 
     output: str
     files: tuple[str, ...]
@@ -40,17 +40,17 @@ class InferredScreen:
     unsure: tuple[str, ...]
 
     def render(self) -> RenderableType:
-        """Facts, columns, doubts, and the next step."""
+        """Facts, columns, uncertain choices, and the next step."""
         time = self.schema["time"]
         of = "" if self.about_rows is None else f" of about {count_text(self.about_rows)}"
         head = facts(
-            (("looked at", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
+            (("sampled", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
              ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
              ("event time", _time_text(time)),
              ("may be a label", ", ".join(self.labels[:_LABELS_SHOWN]) or "-"))
         )  # fmt: skip
         columns = grid(
-            ("column", "type", "missing>", "distinct>", "such as*"),
+            ("column", "type", "missing>", "distinct>", "examples*"),
             (
                 (c.name, c.type, percent_text(c.missing_share), count_text(c.distinct), ", ".join(c.examples))
                 for c in self.columns
@@ -59,18 +59,18 @@ class InferredScreen:
         doubts = [f"unsure: {sentence}" for sentence in self.unsure]
         doubts += [f"unsure of {c.name}: {sentence}" for c in self.columns for sentence in c.unsure]
         files = " ".join(self.files[:2]) + (" …" if len(self.files) > 2 else "")
-        after = [f"wrote {self.output}; look at it; next: headrace table import NAME {files} --schema {self.output}"]
+        after = [f"wrote {self.output}; next: check it, then headrace table import NAME {files} --schema {self.output}"]
         return Group(head, "", columns, *(["", *doubts] if doubts else []), "", *after)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """The schema file alone, to be redirected."""
+    """The text of the schema file only, for a pipe."""
 
     text: str
 
     def render(self) -> RenderableType:
-        """The text as it is written to a file."""
+        """The text of the file."""
         return Text(self.text.rstrip("\n"), no_wrap=True, overflow="ignore")
 
 
@@ -80,7 +80,7 @@ def _time_text(time: dict[str, Any]) -> str:
             made = {
                 "fixed": "one time for all rows",
                 "file_name": "the day in the file's name",
-                "row_order": "made up by the order of rows",
+                "row_order": "generated from the order of rows",
             }
             return f"{time['column']}, {made[key]}"
     form = time.get("format") or time.get("unit", "iso8601")

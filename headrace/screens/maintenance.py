@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warehouse.maintenance.verify import Verified
     from warehouse.reading.pins import Pin
 
-#: Places and memos that a person is shown; the JSON has all.
+#: The most places and memos in the text; the JSON has all.
 _MOST_PLACES, _MOST_MEMOS = 40, 6
 
 _AGAIN = "nothing was changed; next: the same command with --yes"
@@ -25,13 +25,13 @@ _AGAIN = "nothing was changed; next: the same command with --yes"
 
 @dataclass(frozen=True, slots=True)
 class PinsScreen:
-    """The pins that hold ``now``, in epoch seconds: what running jobs read."""
+    """The pins of running jobs at ``now``, in epoch seconds."""
 
     pins: tuple[Pin, ...]
     now: float
 
     def json_fields(self) -> dict[str, Any]:
-        """The pins; those of a range that is open have no ``start`` or ``end``."""
+        """The pins; ``start`` and ``end`` are null for an open range."""
         return {"pins": [self._pin_fields(pin) for pin in self.pins]}
 
     def _pin_fields(self, pin: Pin) -> dict[str, Any]:
@@ -51,9 +51,9 @@ class PinsScreen:
         return round(pin.expires_in_secs(self.now), 1)
 
     def render(self) -> RenderableType:
-        """A line a pin."""
+        """One line per pin."""
         if not self.pins:
-            return "no running job has pinned anything"
+            return "no running job has a pin"
         rows = (
             (pin.holder, f"{pin.model} v{pin.model_version}", pin.table, time_text(pin.start), time_text(pin.end),
              count_text(len(pin.fingerprints)), time_text(moment(pin.created_at)), secs_text(self._expires_in_secs(pin)))
@@ -65,7 +65,7 @@ class PinsScreen:
 
 @dataclass(frozen=True, slots=True)
 class GarbageRow:
-    """Files of one kind that nothing names."""
+    """Unreferenced files of one kind."""
 
     kind: str
     files: int
@@ -74,18 +74,13 @@ class GarbageRow:
 
 @dataclass(frozen=True, slots=True)
 class GarbageScreen:
-    """The effect of a garbage collection.
+    """The files that a collection deleted or would delete.
 
     Attributes:
-        dry_run: It was only planned.
-        garbage: The deleted files by kind.
-        files: The number of deleted files.
-        size_bytes: Their bytes.
-        pinned_files: Unreferenced files that stay because of pins.
-        pinned_bytes: Their bytes.
-        named_meanwhile: Files that another process referenced, or deleted, meanwhile.
-        expired_leases: Leases of lost workers that were ended.
-        foreign: Paths under Headrace's folders that Headrace did not make; they stay.
+        pinned_files: unreferenced files that stay while jobs may read them.
+        named_meanwhile: files that another process referenced or deleted during the collection.
+        expired_leases: leases of lost workers on tasks that no live model reads.
+        foreign: paths in Headrace's folders that Headrace did not create; they stay.
     """
 
     dry_run: bool
@@ -99,7 +94,7 @@ class GarbageScreen:
     foreign: tuple[str, ...]
 
     def render(self) -> RenderableType:
-        """A line per kind, the sum, and the next step."""
+        """One line per kind, the sum, and the next step."""
         parts: list[RenderableType] = []
         if self.garbage:
             rows = ((row.kind, count_text(row.files), bytes_text(row.size_bytes)) for row in self.garbage)
@@ -107,19 +102,21 @@ class GarbageScreen:
             verb = "would delete" if self.dry_run else "deleted"
             parts.append(f"{verb} {many(self.files, 'file')}, {bytes_text(self.size_bytes)}")
         else:
-            parts.append("there is nothing to delete" if self.dry_run else "nothing was deleted")
+            parts.append("nothing to delete" if self.dry_run else "nothing was deleted")
         if self.pinned_files:
-            parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, kept while jobs may "
-                         "read them: headrace pins lists the jobs")  # fmt: skip
+            parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, stay while jobs may "
+                         "read them: headrace pins")  # fmt: skip
         if self.named_meanwhile:
-            parts.append(f"referenced or deleted by another process meanwhile: {many(self.named_meanwhile, 'file')}")
+            parts.append(
+                f"referenced or deleted by another process during this run: {many(self.named_meanwhile, 'file')}"
+            )
         if self.expired_leases:
             verb = "would end" if self.dry_run else "ended"
             parts.append(
-                f"{verb} {many(self.expired_leases, 'lease')} of lost workers, with tasks that no worker takes over"
+                f"{verb} {many(self.expired_leases, 'lease')} of lost workers on tasks that no live model reads"
             )
         if self.foreign:
-            parts.append(f"not made by Headrace, and left: {many(len(self.foreign), 'path')}")
+            parts.append(f"not created by Headrace, not deleted: {many(len(self.foreign), 'path')}")
             parts += [f"  {path}" for path in self.foreign[:_MOST_PLACES]]
             if len(self.foreign) > _MOST_PLACES:
                 parts.append(f"  and {count_text(len(self.foreign) - _MOST_PLACES)} more: --json lists them all")
@@ -130,28 +127,30 @@ class GarbageScreen:
 
 @dataclass(frozen=True, slots=True)
 class CompactedScreen:
-    """What a compaction did, or would do."""
+    """A compaction, done or planned."""
 
     compacted: Compacted
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields of the compaction, but for the bytes that it read."""
+        """The fields of the compaction without the bytes that it read."""
         return fields_of(self.compacted, "read_bytes")
 
     def render(self) -> RenderableType:
-        """One sentence, what was in the way, and the next step."""
+        """One sentence, the memos that were skipped, and the next step."""
         done = self.compacted
         if not done.new_files and not done.damaged:
-            return "no file is worth rewriting" if done.dry_run else "nothing was rewritten"
+            return "no file needs rewriting" if done.dry_run else "nothing was rewritten"
         verb, about = ("would rewrite", "about ") if done.dry_run else ("rewrote", "")
         parts: list[RenderableType] = [
             f"{verb} {many(done.old_files, 'file')} as {count_text(done.new_files)} of {about}{bytes_text(done.written_bytes)}"
             f": {about}{bytes_text(done.freed_bytes)} {'can be freed' if done.dry_run else 'less'}"
         ]
         if done.left:
-            parts.append(f"evicted or moved meanwhile, and left where they were: {many(done.left, 'memo')}")
+            parts.append(
+                f"evicted or moved by another process during this run, not rewritten: {many(done.left, 'memo')}"
+            )
         if done.damaged:
-            parts.append(f"damaged, and computed again where a model reads them: {many(len(done.damaged), 'memo')}")
+            parts.append(f"damaged, and queued again if a model reads them: {many(len(done.damaged), 'memo')}")
             parts += [f"  {one}" for one in done.damaged]
         parts.append(_AGAIN if done.dry_run else "next: headrace gc deletes the old files once no job reads them")
         return Group(*parts)
@@ -159,17 +158,17 @@ class CompactedScreen:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedScreen:
-    """What was verified, and what was found wrong."""
+    """What was verified, and the findings."""
 
     verified: Verified
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields of the verification; ``wrong`` counts the findings that are not repaired."""
+        """The fields of the verification; ``wrong`` counts the unrepaired findings."""
         found = self.verified
         return {**fields_of(found, "findings"), "wrong": found.wrong, "findings": found.findings}
 
     def render(self) -> RenderableType:
-        """What was looked at, then every finding with its next step."""
+        """What was verified, then every finding with its next step."""
         found = self.verified
         looked = (
             f"{many(found.files, 'memo file')} compared with the catalog, {count_text(found.read_files)} of them read: "
@@ -186,7 +185,7 @@ class VerifiedScreen:
         ]
         parts: list[RenderableType] = [looked, *([", ".join(others)] if others else [])]
         if not found.findings:
-            return Group(*parts, "all is well")
+            return Group(*parts, "no errors found")
         places = _together(found.findings)
         for one, components in places[:_MOST_PLACES]:
             parts += ["", f"{'repaired: ' if one.repaired else ''}{one.kind}: {one.what}", f"  where:   {one.where}"]
@@ -200,7 +199,7 @@ class VerifiedScreen:
 
 
 def _together(findings: tuple[Finding, ...]) -> list[tuple[Finding, list[str]]]:
-    """Findings that differ in the component only, once, with the components; in their order."""
+    """The findings in order; those that differ only in the component are one, with all components."""
     places: dict[Finding, list[str]] = {}
     for one in findings:
         places.setdefault(replace(one, component=""), []).extend([one.component] if one.component else [])

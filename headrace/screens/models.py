@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRow:
-    """What submitting one model found. ``analyzed``: what it takes in the place of pinned analyses."""
+    """One submitted model. ``analyzed``: the results that replace its pinned analyses."""
 
     client: str
     inputs: int
@@ -29,7 +29,7 @@ class SubmittedRow:
     analyzed: tuple[OfModel[ChangedAnalysis], ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields of the submission; ``pinned`` are the analyses that it keeps though their ranges changed."""
+        """The fields of the submission; ``pinned`` are the analyses that stay although their data changed."""
         done = self.submission
         return {
             "model": done.model,
@@ -52,22 +52,22 @@ class SubmittedRow:
 
     @property
     def pinned(self) -> tuple[UsedAnalysis, ...]:
-        """Pinned analyses whose ranges hold other data by now."""
+        """Pinned analyses whose ranges hold other data now."""
         return tuple(one for one in self.submission.analyses if not one.is_current)
 
     @property
     def said(self) -> str:
-        """What is new about the model."""
+        """The changes of the model as text."""
         return "; ".join(self.submission.changes) or ("unchanged" if self.submission.unchanged else "")
 
     @property
     def requests(self) -> int:
-        """All the (component, fragment) pairs."""
+        """The number of (component, fragment) pairs."""
         return self.submission.hits + self.submission.misses
 
     @property
     def covered_share(self) -> float | None:
-        """The share that costs no new work: memoized, or queued already."""
+        """The share that needs no new work: memoized, or queued already."""
         return (self.submission.hits + self.submission.shared) / self.requests if self.requests else None
 
 
@@ -78,7 +78,7 @@ class SubmittedScreen:
     models: tuple[SubmittedRow, ...]
 
     def render(self) -> RenderableType:
-        """A line a model."""
+        """One line per model, and the next step."""
         rows = (
             (done.model, str(done.version), m.client, str(m.inputs), count_text(m.requests), count_text(done.hits),
              count_text(done.shared), count_text(done.queued), percent_text(m.covered_share), m.said)
@@ -96,40 +96,40 @@ class SubmittedScreen:
         computed = sum(done.computed for done in submissions)
         dropped = sum(done.dropped for done in submissions)
         if failed := sum(done.failed for done in submissions):
-            return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace tasks list says why, "
-                                "headrace tasks retry --all tries again")  # fmt: skip
+            return Group(table, f"{count_text(failed)} are quarantined; next: headrace tasks list shows why, "
+                                "headrace tasks retry --all queues them again")  # fmt: skip
         if waiting:
             return Group(table, "next: headrace work --until-idle")
         if dropped:
-            return Group(table, f"{count_text(dropped)} were dropped and are computed whenever they are read; next: headrace "
+            return Group(table, f"{count_text(dropped)} are dropped, and computed at every read; next: headrace "
                                 "tasks list --state dropped")  # fmt: skip
         if computed:
-            return Group(table, f"computed whenever they are read, as the policy says: {count_text(computed)}")
+            return Group(table, f"computed at every read, by the admission policy: {count_text(computed)}")
         return Group(table, "everything these models read is memoized")
 
     def _analyses(self) -> list[RenderableType]:
-        """What models keep though their ranges changed, and what they take in the place of pinned findings."""
+        """The pinned analyses whose data changed, and the results that replace pinned ones."""
         pinned = [
             (
                 m.submission.model,
                 f"{p.operator}({p.expression})",
                 p.over,
-                f"pinned to {many(p.rows, 'row')}; {more_rows(p.rows, p.rows_now or 0)}",
+                f"{many(p.rows, 'row')}; {more_rows(p.rows, p.rows_now or 0)}",
             )
             for m in self.models
             for p in m.pinned
         ]
         shown: list[RenderableType] = []
         if pinned:
-            shown = ["", grid(("model", "pinned analysis*", "range", "what it keeps*"), pinned),
-                     "--analyze would find them anew and make new versions; --analyze --dry-run says what it would read"]  # fmt: skip
+            shown = ["", grid(("model", "pinned analysis*", "range", "pinned to*"), pinned),
+                     "--analyze would analyze again and create new versions; --analyze --dry-run shows what it would read"]  # fmt: skip
         if changes := [change for m in self.models for change in m.analyzed]:
             shown += ["", changed_grid(changes)]
         return [*shown, ""] if shown else []
 
 
 def _pinned_fields(one: UsedAnalysis) -> dict[str, Any]:
-    """A pinned analysis: ``rows`` of its range when it was analyzed, ``rows_now`` today."""
+    """A pinned analysis: ``rows`` of its range at the analysis, and ``rows_now``."""
     shown = {name: getattr(one, name) for name in ("operator", "expression", "over", "rows")}
     return {**shown, "rows_now": one.rows_now or 0}
 
@@ -156,14 +156,14 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelsScreen:
-    """Every live model."""
+    """The live models."""
 
     models: tuple[ModelRow, ...]
 
     def render(self) -> RenderableType:
-        """A line a model."""
+        """One line per model."""
         if not self.models:
-            return "no model is live; next: headrace model submit FILE.py --table TABLE"
+            return "there is no live model; next: headrace model submit FILE.py --table TABLE"
         rows = (
             (
                 m.name,
@@ -197,7 +197,7 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelScreen:
-    """One model and its inputs. ``live``: what it misses is computed; neither older versions nor retired models are."""
+    """One model and its inputs. ``live``: its missing memos are computed; false for old versions and retired models."""
 
     name: str
     version: int
@@ -212,7 +212,7 @@ class ModelScreen:
     analyses: tuple[UsedAnalysis, ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields; of an analysis what it is over, the rows of its range, and the digest of what it found."""
+        """The fields; an analysis has its range, its rows, and the digest of its result."""
         names = ("operator", "expression", "over", "rows", "artifact")
         analyses = [{name: getattr(one, name) for name in names} for one in self.analyses]
         return {**fields_of(self), "analyses": analyses}
@@ -223,7 +223,7 @@ class ModelScreen:
         return (("task", f"{self.task}, {self.classes} classes" if self.classes else self.task),)
 
     def render(self) -> RenderableType:
-        """Facts and inputs, and the analyses that it is pinned to."""
+        """Facts, inputs, and pinned analyses."""
         head = facts(
             (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
              ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label), *self._task())
@@ -241,10 +241,10 @@ class ModelScreen:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """What matching decided for one input over one fragment, and why.
+    """The decision of matching for one input over one fragment, with the reason.
 
-    ``read``: how a trainer obtains it now, at the least cost. The costs are CPU seconds over the horizon, null where it
-    cannot be had so, or where no costs were asked for; ``requests`` is how often it is expected to be asked for.
+    ``read``: how a trainer obtains it now at the least cost. The costs are CPU seconds over the horizon, null if impossible
+    or not requested; ``requests``: the expected number over the horizon.
     """
 
     input: str
@@ -264,7 +264,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class NearestRow:
-    """For an input that was missed: the nearest component that is known, and what differs in the input."""
+    """The nearest known component of a missed input, and the differences of the input."""
 
     input: str
     fingerprint: str
@@ -275,19 +275,25 @@ class NearestRow:
 
     @property
     def text(self) -> str:
-        """What differs, in words."""
+        """The differences as text."""
         return "; ".join(str(change["sentence"]) for change in self.changes)
 
 
 def _alike(decision: DecisionRow) -> str:
-    """What decisions of one line share: where fragments failed, each names a row and an event of its own."""
+    """The reason without the details that differ by fragment, such as the event of a failure."""
     return decision.reason.partition("; ")[0] if decision.reason_code == "failed" else decision.reason
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
-    """Hit or miss for every input and partition of a model, with reasons. ``hits`` and ``misses`` count those that are
-    left out of ``decisions`` too; ``summarised`` only changes the table. ``label_is_computed``: it is an expression."""
+    """Hit or miss for every input and partition of a model, with reasons.
+
+    Attributes:
+        hits: all hits, also those that are not in ``decisions``.
+        misses: all misses, likewise.
+        summarised: whether the text has one line per equal decision of an input.
+        label_is_computed: whether the label is an expression.
+    """
 
     model: str
     version: int
@@ -301,7 +307,7 @@ class ExplainScreen:
     label_is_computed: bool = False
 
     def render(self) -> RenderableType:
-        """Equal answers of one input are one line, unless asked for every partition."""
+        """One line per equal decision of an input, or per partition."""
         if not self.decisions and not self.misses:
             return (
                 f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, 0 misses"
@@ -311,13 +317,13 @@ class ExplainScreen:
         answers = self._summary() if self.summarised else self._every_partition()
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)
-        next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
+        next_step = ["", f"next: headrace tasks list --model {self.model} shows what failed"] if failed else []
         label = [f"label {self.label}, computed when it is read"] if self.label_is_computed else []
         return Group(head, *label, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
-        return grid(("missed input", "nearest known", "read by", "what differs in the input*"), rows)
+        return grid(("missed input", "nearest known", "read by", "differences of the input*"), rows)
 
     def _every_partition(self) -> RenderableType:
         rows = (
@@ -342,11 +348,11 @@ class ExplainScreen:
 
 
 _COSTS = ("if loaded>", "if computed>", "if kept>")
-_COSTS_MEAN = "if loaded, if computed, if kept: CPU time for all the requests expected, obtained in that way"
+_COSTS_MEAN = "if loaded, if computed, if kept: CPU time of all expected requests if the column is obtained in this way"
 
 
 def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:
-    """What obtaining these one way or another costs together; a dash where it cannot be had so."""
+    """The total cost of each way to obtain the columns; a dash if a way is impossible."""
 
     def text(secs: Iterable[float | None]) -> str:
         listed = list(secs)

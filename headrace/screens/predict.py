@@ -11,7 +11,7 @@ from headrace.terminal.units import count_text, many, secs_text
 
 @dataclass(frozen=True, slots=True)
 class PredictedScreen:
-    """What was scored into ``output``; ``known_files`` held scores of the same checkpoint and data already."""
+    """The scores in ``output``; ``known_files`` held scores of the same checkpoint and data already."""
 
     model: str
     version: int
@@ -25,14 +25,14 @@ class PredictedScreen:
     secs: float
 
     def render(self) -> RenderableType:
-        """What was written, from what, and what could not be."""
+        """What was written, from which checkpoint, and what failed."""
         text = (f"scored {many(self.rows, 'event')} of {many(self.partitions, 'partition')} in {secs_text(self.secs)}: "
                 f"{many(self.files, 'file')} under {self.output}")  # fmt: skip
         if self.known_files:
-            text += f"\nscored before, and left: {many(self.known_files, 'file')}"
+            text += f"\nscored before, unchanged: {many(self.known_files, 'file')}"
         text += f"\nmodel {self.model} version {self.version}, checkpoint {self.checkpoint}"
         for failure in self.failures:
             text += f"\nnot scored: {failure}"
         if self.failures:
-            text += f"\n{count_text(len(self.failures))} failed; next: mend them and run the same command again"
+            text += f"\n{count_text(len(self.failures))} failed; next: fix them and run the same command again"
         return text

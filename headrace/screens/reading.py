@@ -12,7 +12,7 @@ from headrace.terminal.units import bytes_text, count_text, many
 
 @dataclass(frozen=True, slots=True)
 class ReadScreen:
-    """What was written. ``columns_read``: (input, fragment) pairs by how they were obtained."""
+    """The written file. ``columns_read``: (input, fragment) pairs by the way they were obtained."""
 
     model: str
     version: int
@@ -29,7 +29,7 @@ class ReadScreen:
     size_bytes: int
 
     def render(self) -> RenderableType:
-        """The facts."""
+        """Facts."""
         several = f" to {self.last_partition}" if self.partitions > 1 else ""
         read = ", ".join(f"{count_text(count)} {_WORDS[how]}" for how, count in self.columns_read.items() if count)
         return facts((
@@ -37,7 +37,7 @@ class ReadScreen:
             ("table", f"{self.table} version {self.table_version}"),
             ("partitions", f"{count_text(self.partitions)}: {self.first_partition}{several}"),
             ("columns", ", ".join(self.columns)),
-            ("columns of fragments", read),
+            ("inputs × fragments", read),
             ("written", f"{self.output}, {many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
         ))  # fmt: skip
 

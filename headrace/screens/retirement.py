@@ -1,4 +1,4 @@
-"""The screen of ``headrace model retire``: what stops, and what stays."""
+"""The screen of ``headrace model retire``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetirementScreen:
-    """What retiring a model does or, once ``retirement.done``, did."""
+    """The retirement of a model, done or planned."""
 
     retirement: Retirement
 
@@ -29,7 +29,7 @@ class RetirementScreen:
         """One sentence, the consequences, and the next step."""
         done = self.retirement
         named = f"model {done.model} version {done.version}, of client {done.client}"
-        back = "to have it back, submit it again: headrace model submit FILE"
+        back = "to restore it, submit it again: headrace model submit FILE"
         if not done.live:
             return Group(f"{named}, is retired already", back)
         pairs = [
@@ -44,15 +44,13 @@ class RetirementScreen:
 
     def _queue(self) -> str:
         done = self.retirement
-        alone = f"{many(done.queued_tasks, 'queued task')} that only it waits for {'is' if done.queued_tasks == 1 else 'are'} not computed"
-        others = (
-            f"; {many(done.shared_tasks, 'more task')} that other models wait for too stay" if done.shared_tasks else ""
-        )
-        return (alone if done.queued_tasks else "no queued task waits for it alone") + others
+        alone = f"{many(done.queued_tasks, 'queued task')} of this model only {'is' if done.queued_tasks == 1 else 'are'} not computed"
+        others = f"; {many(done.shared_tasks, 'more task')} of other models too stay" if done.shared_tasks else ""
+        return (alone if done.queued_tasks else "no queued task is of this model only") + others
 
     def _memos(self) -> str:
         done = self.retirement
         if not done.memos:
-            return "none is ready"
-        own = f"{count_text(done.own_memos)} of them, {bytes_text(done.own_bytes)}, are no other live model's input"
+            return "none"
+        own = f"{count_text(done.own_memos)} of them, {bytes_text(done.own_bytes)}, are no input of another live model"
         return f"{many(done.memos, 'memo')}, {bytes_text(done.bytes)}, stay until they are evicted; {own}"

@@ -12,7 +12,7 @@ from headrace.terminal.units import bytes_text, count_text, many, percent_text, 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One client's queue. ``share``: the part of the workers that it gets now, null while it has nothing to lease."""
+    """One client's queue. ``share``: its current share of the workers, null while it has nothing to lease."""
 
     client: str
     queued: int
@@ -24,8 +24,12 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class StatusScreen:
-    """The warehouse at a glance. ``requests`` counts (input, fragment) pairs over all submissions of new models or versions; ``computed`` of them had
-    to be computed for it, the others were memoized or queued already: ``hit_rate``.
+    """The state of the warehouse.
+
+    Attributes:
+        requests: (input, fragment) pairs over all submissions of new models or versions.
+        computed: requests that were queued; the others were memoized or queued already.
+        hit_rate: the share of these others.
     """
 
     home: str

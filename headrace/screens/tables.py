@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4
-#: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.
+#: The most partitions in the text, the first half and the last; the JSON has all.
 _MOST_PARTITIONS = 24
 _TYPE_WIDTH = 60
 
 
 def short_type(arrow_type: str) -> str:
-    """A type as a line has room for it."""
+    """A type, cut to fit into a line."""
     return arrow_type if len(arrow_type) <= _TYPE_WIDTH else f"{arrow_type[: _TYPE_WIDTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredScreen:
-    """What registering a table (again) found."""
+    """What a registration found."""
 
     table: str
     version: int
@@ -45,17 +45,19 @@ class RegisteredScreen:
     outside: str = ""
 
     def render(self) -> RenderableType:
-        """One line of what changed, and what to do next."""
+        """The changes, then warnings."""
         new = f"{many(len(self.added), 'partition')} added, {len(self.changed)} changed, {self.unchanged} unchanged"
         text = (f"table {self.table}, version {self.version}: {new}; "
                 f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}")  # fmt: skip
-        for what, keys in (("changed", self.changed), ("no longer there", self.removed)):
+        for what, keys in (("changed", self.changed), ("removed", self.removed)):
             if keys:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
         for lost in self.dropped:
-            text += f"\nno longer applied, since the file holds other events now: {lost}"
+            text += f"\nnot applied any more, because the file holds other events now: {lost}"
         for place in self.replaced[:_PLACES_SHOWN]:
-            text += f"\ntext that is not UTF-8 is read with U+FFFD for what is invalid: {place} is the first of its fragment"
+            text += (
+                f"\ntext that is not UTF-8 is read with U+FFFD for invalid bytes: {place} is the first of its fragment"
+            )
         if len(self.replaced) > _PLACES_SHOWN:
             text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
         for column in self.unreadable[:_PLACES_SHOWN]:
@@ -65,7 +67,7 @@ class RegisteredScreen:
         if len(self.unreadable) > _PLACES_SHOWN:
             text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
         if self.outside:
-            text += f"\nevents whose time lies outside of their partition: {self.outside}"
+            text += f"\nevents with a time outside their partition: {self.outside}"
         for place in self.unfit:
             text += f"\na model that reads this column fails: {place}"
         return text
@@ -87,14 +89,14 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class TablesScreen:
-    """Every registered table."""
+    """The registered tables."""
 
     tables: tuple[TableRow, ...]
 
     def render(self) -> RenderableType:
-        """A table of tables."""
+        """One line per table."""
         if not self.tables:
-            return "no table is registered yet; next: headrace table add NAME FOLDER, or headrace table import"
+            return "no table is registered; next: headrace table add NAME FOLDER, or headrace table import"
         rows = (
             (t.name, str(t.version), count_text(t.partitions), count_text(t.rows), bytes_text(t.size_bytes),
              time_text(t.start), time_text(t.end), t.root)
@@ -115,7 +117,7 @@ class ColumnRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """One partition of a table. ``rows`` are all of them, ``deleted_rows`` of them retracted; ``overlaid``: columns."""
+    """One partition of a table. ``rows`` include ``deleted_rows``; ``overlaid``: the columns with an overlay."""
 
     partition: str
     version: int
@@ -147,9 +149,9 @@ class TableScreen:
             ("column", "type*"),
             ((c.name, f"{c.arrow_type}, only by overlay" if c.overlay_only else c.arrow_type) for c in self.columns),
         )
-        # Most tables never change: the two columns appear with the first change.
+        # The two columns appear with the first change of the table.
         changed = any(p.deleted_rows or p.overlaid for p in self.partitions)
-        extra = ("retracted>", "overlaid*") if changed else ()
+        extra = ("deleted>", "overlaid*") if changed else ()
         shown = self.partitions
         if len(shown) > _MOST_PARTITIONS:
             shown = shown[: _MOST_PARTITIONS // 2] + shown[-_MOST_PARTITIONS // 2 :]
@@ -160,14 +162,14 @@ class TableScreen:
              for p in shown),
         )  # fmt: skip
         left_out = len(self.partitions) - len(shown)
-        more = [f"{many(left_out, 'partition')} between them not shown: --json lists them all"] if left_out else []
+        more = [f"{many(left_out, 'partition')} in the middle not shown: --json lists all"] if left_out else []
         unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
         return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions, *more)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedScreen:
-    """What an import wrote and what it set aside."""
+    """What an import wrote and rejected."""
 
     output: str
     rows: int
@@ -185,6 +187,6 @@ class ImportedScreen:
         text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:
-            text += f"\nset aside, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
+            text += f"\nrejected, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
         text += "".join(f"\n{what}: {count_text(count)}" for what, count in self.counts.items())
         return Group(text, self.registered.render())

@@ -1,4 +1,4 @@
-"""Screens of ``headrace tasks``: what failed alike, one task with all that is known, and what a change does."""
+"""Screens of ``headrace tasks``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from warehouse.quarantine.changes import QuarantineChange
     from warehouse.quarantine.listing import TaskGroup, TaskRow, Waiting
 
-#: What a person is shown of a value and of an error; the JSON has all.
+#: The most characters of a value and of an error in the text; the JSON has all.
 _VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
 _MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsScreen:
-    """The quarantine, from the group at ``offset`` on. ``request``: the conditions, in words."""
+    """The quarantine by group, from ``offset`` on. ``request``: the conditions as text."""
 
     request: str
     groups: tuple[TaskGroup, ...]
@@ -36,11 +36,11 @@ class GroupsScreen:
     more: bool
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields, with the groups as :func:`_group_fields` gives them."""
+        """The fields, with the groups as :func:`_group_fields`."""
         return {**fields_of(self), "groups": [_group_fields(group) for group in self.groups]}
 
     def render(self) -> RenderableType:
-        """A line for what fails alike, and the next step."""
+        """One line per group, and the next step."""
         if not self.groups:
             return _nothing(self.request, self.offset)
         more = [f"there are more: --offset {self.offset + len(self.groups)}"] if self.more else []
@@ -66,7 +66,7 @@ def _groups(groups: Sequence[TaskGroup]) -> RenderableType:
 
 
 def _group_fields(group: TaskGroup) -> dict[str, Any]:
-    """The fields of a group: its states and models as words, and the clients of these."""
+    """The fields of a group, with its states and models as text, and the clients of the models."""
     return {
         **fields_of(group),
         "states": _states(group),
@@ -88,7 +88,7 @@ def _models(group: TaskGroup) -> list[str]:
 
 
 def _task_fields(task: TaskRow) -> dict[str, Any]:
-    """The fields of a task, its number first."""
+    """The fields of a task; ``id`` is first."""
     return {
         "id": task.task_id,
         **fields_of(task, "task_id"),
@@ -99,7 +99,7 @@ def _task_fields(task: TaskRow) -> dict[str, Any]:
 
 
 def _errors(errors: Iterable[tuple[str, int]]) -> RenderableType:
-    """What went wrong, under the table: in a column of it a sentence would be a tower of words. Each once, with its tasks."""
+    """Each error once, with its tasks."""
     tasks: dict[str, list[int]] = {}
     for error, task in errors:
         tasks.setdefault(_cut(error, _ERROR_CHARACTERS), []).append(task)
@@ -108,7 +108,7 @@ def _errors(errors: Iterable[tuple[str, int]]) -> RenderableType:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """3, 4, 5 and 9 as ``3-5, 9``; of many ranges the first, for what stands beside them needs its room."""
+    """3, 4, 5 and 9 as ``3-5, 9``; only the first ranges if there are many."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and ranges[-1][1] == number - 1:
@@ -122,7 +122,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TasksScreen:
-    """The quarantine task by task, from the one at ``offset`` on. ``request``: the conditions, in words."""
+    """The quarantine by task, from ``offset`` on. ``request``: the conditions as text."""
 
     request: str
     tasks: tuple[TaskRow, ...]
@@ -130,11 +130,11 @@ class TasksScreen:
     more: bool
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields, with the tasks as :func:`_task_fields` gives them."""
+        """The fields, with the tasks as :func:`_task_fields`."""
         return {**fields_of(self), "tasks": [_task_fields(task) for task in self.tasks]}
 
     def render(self) -> RenderableType:
-        """A line a task."""
+        """One line per task."""
         if not self.tasks:
             return _nothing(self.request, self.offset)
         rows = (
@@ -150,7 +150,7 @@ class TasksScreen:
 
 @dataclass(frozen=True, slots=True)
 class ChangeScreen:
-    """What a retry or a drop does or, once ``change.done``, did."""
+    """A retry or drop of tasks, done or planned."""
 
     change: QuarantineChange
 
@@ -164,7 +164,7 @@ class ChangeScreen:
         return "drop" if self.change.event == "drop" else "retry"
 
     def render(self) -> RenderableType:
-        """What it concerns, what stays as it is, and the next step."""
+        """The tasks, those that do not change, and the next step."""
         change = self.change
         verb = {"retry": ("would queue again", "queued again"), "drop": ("would drop", "dropped")}[self._action][
             change.done
@@ -190,15 +190,19 @@ class ChangeScreen:
             return "nothing was changed; next: the same command with --yes"
         if self._action == "retry":
             return "next: headrace work --until-idle"
-        return "what reads them computes them now; headrace tasks retry brings them back"
+        return "readers compute the columns now; headrace tasks retry restores the tasks"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScreen:
-    """One task. ``component`` is the whole expression, ``expression`` the part of it that was running.
+    """One task.
 
-    ``events`` are rows of the fragment, ``sample`` their values of the raw columns that the component reads, in that order;
-    empty where none is kept. ``alike``: other tasks of the component in the quarantine.
+    Attributes:
+        component: the whole expression.
+        expression: the part of it that failed.
+        events: rows of the fragment on which it fails; empty if no sample is stored.
+        sample: their values of the raw columns that the component reads, in the same order.
+        alike: the number of other failed tasks of the component.
     """
 
     id: int
@@ -234,14 +238,12 @@ class TaskScreen:
     alike: int
 
     def render(self) -> RenderableType:
-        """What it is, what went wrong, the sample as a table, and the next step."""
+        """The task, its failure, the sample as a table, and the next step."""
         parts: list[RenderableType] = [facts([*self._place(), *self._standing(), *self._failure()])]
         if self.sample:
             parts += ["", self._sample_table()]
             if len(self.sample) > _MOST_EVENTS:
-                parts.append(
-                    f"and {many(len(self.sample) - _MOST_EVENTS, 'event')} more: --sample FILE writes them all"
-                )
+                parts.append(f"and {many(len(self.sample) - _MOST_EVENTS, 'event')} more: --sample FILE writes all")
         if self.sample_file:
             parts.append(f"written to {self.sample_file}")
         return Group(*parts, "", f"next: {self._next()}")
@@ -251,16 +253,16 @@ class TaskScreen:
         return [
             ("task", str(self.id)),
             ("component", f"{self.fingerprint[:12]}  {self.component}"),
-            ("waited for by", models or "no model"),
+            ("models", models or "none"),
             ("table", f"{self.table}, {self.partition}"),
             ("fragment", f"{self.fragment[:12]}, {many(self.rows, 'row')}, {self.file}"),
         ]
 
     def _standing(self) -> list[tuple[str, str]]:
         state = {
-            "failed": "failed for good",
+            "failed": "failed, quarantined",
             "queued": f"queued, next attempt not before {self.next_at:%Y-%m-%d %H:%M:%S}" if self.next_at else "queued",
-            "leased": f"with {self.holder} until {self.lease_until:%Y-%m-%d %H:%M:%S}"
+            "leased": f"leased by {self.holder} until {self.lease_until:%Y-%m-%d %H:%M:%S}"
             if self.lease_until
             else "leased",
             "dropped": f"dropped on {time_text(self.dropped_at)} {self.dropped_why}",
@@ -291,16 +293,16 @@ class TaskScreen:
         if self.state == "done":
             return f"headrace graphs show {self.fingerprint[:12]}"
         if self.state == "dropped":
-            return f"headrace tasks retry {self.id} brings it back"
+            return f"headrace tasks retry {self.id} queues it again"
         if self.state == "queued":
-            return f"headrace work tries it; headrace tasks drop {self.id} --why REASON gives it up"
+            return f"headrace work computes it; headrace tasks drop {self.id} --why REASON drops it"
         if self.state == "leased":
-            return f"see what its worker makes of it; headrace tasks drop {self.id} --why REASON gives it up"
-        return f"headrace tasks retry {self.id}, once the fault is mended; headrace tasks drop {self.id} --why REASON gives it up"
+            return f"wait for the worker; headrace tasks drop {self.id} --why REASON drops it"
+        return f"headrace tasks retry {self.id} after the cause is fixed; headrace tasks drop {self.id} --why REASON drops it"
 
 
 def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:
-    """Events as JSON values: what JSON cannot say (times, bytes, not-a-number) as text."""
+    """Events as JSON values; times, bytes and NaN are text."""
     from warehouse.queue.failures import readable_rows
 
     return tuple({name: _plain(value) for name, value in row.items()} for row in readable_rows(rows))

@@ -10,13 +10,13 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import count_text, secs_text
+from headrace.terminal.units import count_text, many, secs_text
 
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.model.metrics import AnyScores
 
-#: Headings that are spelled out where there is room.
+#: Headings that are spelled out in sentences.
 _SPELLED = {"NE": "normalized entropy"}
 
 
@@ -33,7 +33,7 @@ _HEADINGS = {
 
 
 def _figures(scores: AnyScores) -> dict[str, float | None]:
-    """The figures by their headings. One is None where it is undefined: only one label occurs, say."""
+    """The metrics by heading; None if undefined, for example with only one label."""
     return {_HEADINGS[name]: value for name, value in fields_of(scores).items() if name in _HEADINGS}
 
 
@@ -41,9 +41,14 @@ def _score_fields(scores: AnyScores) -> dict[str, Any]:
     return fields_of(scores, "positives")
 
 
+def _late_fields(late: LateData) -> dict[str, Any]:
+    """The fields, with ``retracted`` as ``deleted``."""
+    return {"deleted" if name == "retracted" else name: value for name, value in fields_of(late).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """One epoch: measured before each batch was learned from (progressive validation)."""
+    """One epoch with its progressive validation: each batch is scored before the model learns from it."""
 
     epoch: int
     first_partition: str
@@ -51,19 +56,19 @@ class EpochRow:
     metrics: AnyScores
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields; the metrics without the count of positive labels."""
+        """The fields, the metrics without the count of positive labels."""
         return {**fields_of(self), "metrics": _score_fields(self.metrics)}
 
 
 @dataclass(frozen=True, slots=True)
 class OptionRow:
-    """Training options that were chosen from the data, by name, and the reason."""
+    """Training options that were chosen from the data, and the reason."""
 
     values: dict[str, Any]
     reason: str
 
     def cells(self) -> tuple[str, str, str]:
-        """Names, values and the reason; an option that is long is left to the JSON."""
+        """Names, values and the reason; a long option is only in the JSON."""
         shown = (str(v).lower() if isinstance(v, bool) else str(v) for v in self.values.values())
         if any(isinstance(value, dict) for value in self.values.values()):
             return ", ".join(self.values), "by input", self.reason
@@ -72,12 +77,17 @@ class OptionRow:
 
 @dataclass(frozen=True, slots=True)
 class TrainedScreen:
-    """What a training run did and how good the model is.
+    """A training run and the quality of its model.
 
-    ``table_version`` is the version of ``table`` that was read. ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
-    beside the weights; ``fewest_times`` and ``most_times`` are read off those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
-    raw columns, each alone, on the same test events. ``unlabelled`` events of the training range, ``test_unlabelled`` of the
-    test range, have no label yet and were skipped.
+    Attributes:
+        table_version: the version of ``table`` that was read.
+        events_this_time: events that this command trained, in ``training_secs``.
+        columns_read: (input, fragment) pairs by the way they were read.
+        counted: events with a counter in the checkpoint.
+        fewest_times: the least counter, likewise ``most_times``.
+        unlabelled: events of the training range without a label; they were skipped.
+        test_unlabelled: the same of the test range.
+        baselines: the AUC of raw columns, each alone, on the test events.
     """
 
     model: str
@@ -107,11 +117,12 @@ class TrainedScreen:
     secs: float
 
     def json_fields(self) -> dict[str, Any]:
-        """The fields; the test's scores without the count of positive labels."""
-        return {**fields_of(self), "test": None if self.test is None else _score_fields(self.test)}
+        """The fields, the test's scores without the count of positive labels."""
+        test = None if self.test is None else _score_fields(self.test)
+        return {**fields_of(self), "late": _late_fields(self.late), "test": test}
 
     def render(self) -> RenderableType:
-        """Epochs, the count of events, then the quality on the test partitions."""
+        """Options, epochs, counts of events, then the quality on the test partitions."""
         rows = (
             (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
             for e in self.epochs
@@ -120,7 +131,7 @@ class TrainedScreen:
         table = grid(
             ("epoch>", "from", "to", "events>", *(f"{name}>" for name in figures)),
             rows,
-            title=f"{self.model} version {self.version}; each batch is scored before it is learned from",
+            title=f"{self.model} version {self.version}; each batch is scored before the model learns from it",
         )
         how = {"load": "memoized", "compute": "computed on the fly", "raw": "raw"}
         read = ", ".join(f"{count_text(n)} {how[action]}" for action, n in self.columns_read.items() if n)
@@ -160,7 +171,7 @@ class TrainedScreen:
         skipped = self.unlabelled
         return (
             (
-                f"{_events(skipped)} {'is' if skipped == 1 else 'are'} skipped; the same command trains what has a label then",
+                f"{_events(skipped)} {'is' if skipped == 1 else 'are'} skipped; run the command again when the labels are there",
             )
             if skipped
             else ()
@@ -169,17 +180,14 @@ class TrainedScreen:
     def _late(self) -> list[str]:
         late = self.late
         counted = (
-            (late.labels, f"{_events(late.labels)} whose label has come"),
-            (late.rows, f"{_events(late.rows)} that came late"),
-            (
-                late.restored,
-                f"{_events(late.restored)} that {'is' if late.restored == 1 else 'are'} no longer retracted",
-            ),
+            (late.labels, f"{_events(late.labels)} with a late label"),
+            (late.rows, many(late.rows, "late event")),
+            (late.restored, f"{_events(late.restored)} no longer deleted"),
         )
         lines = [f"{text} {'is' if count == 1 else 'are'} trained now" for count, text in counted if count]
         if late.retracted:
             lines.append(
-                f"{_events(late.retracted)} that {'was' if late.retracted == 1 else 'were'} trained {_have(late.retracted)} been retracted since"
+                f"{_events(late.retracted)} that {'was' if late.retracted == 1 else 'were'} trained {_have(late.retracted)} been deleted since"
             )
         return lines
 

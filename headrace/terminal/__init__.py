@@ -1,1 +1,1 @@
-"""Terminal output: grids, wrapping, units, progress lines, interruption."""
+"""Terminal output: tables, wrapping, units, progress, and signals."""

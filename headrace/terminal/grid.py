@@ -1,7 +1,7 @@
-"""The look of every table on the terminal, at any width.
+"""The layout of tables on terminals of any width.
 
-A table is laid out in the first way that fits: prose wrapped in its column, if need be; closer columns, their names on
-several lines; prose beneath its row; each row as a block of names and values.
+A table has the first layout that fits: prose wrapped in its column; narrower gaps and column names on several lines; prose
+below its row; each row as a block of names and values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows under column names. Only prose wraps; names and numbers stay whole."""
+    """Rows under column names. Only prose is wrapped; names and numbers are not."""
 
     columns: tuple[_Column, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -96,7 +96,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values, one pair a line; a long value goes on beneath itself."""
+    """Names and values, one pair per line; long values are wrapped."""
 
     pairs: tuple[tuple[str, str], ...]
     title: str
@@ -118,7 +118,7 @@ def _pairs(pairs: Sequence[tuple[str, str]], width: int) -> Iterator[Text]:
 def _lines_of(
     cells: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[_Column], gap: str
 ) -> Iterator[str]:
-    """The terminal's lines of one row, whose cells may have several lines each."""
+    """The terminal lines of one row, whose cells may have several lines each."""
     for number in range(max(map(len, cells), default=0)):
         padded = (
             _padded(cell[number] if number < len(cell) else "", width, to_the_right=column.to_the_right)
@@ -137,7 +137,7 @@ def _widest(cell: str) -> int:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
-    """A plain table. A column whose name ends in ``>`` is set to the right; one ending in ``*`` holds prose, which wraps."""
+    """A table. A column name that ends in ``>`` is aligned right; one that ends in ``*`` holds prose."""
     named = tuple(_Column(name.rstrip(">*"), name.endswith(">"), name.endswith("*")) for name in columns)
     cells = (
         tuple(printable(cell, lines=column.prose) for cell, column in zip(row, named, strict=True)) for row in rows
@@ -146,5 +146,5 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "")
 
 
 def facts(pairs: Iterable[tuple[str, str]], title: str = "") -> Facts:
-    """Name and value, one pair a line."""
+    """Names and values, one pair per line."""
     return Facts(tuple(pairs), title)

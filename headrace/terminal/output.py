@@ -1,4 +1,4 @@
-"""The one place that prints: a screen as a table for a person, or as JSON for a program."""
+"""Prints screens, as text or as JSON; no other module prints."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from transforms.errors import StorageError
 
 
 class Screen(Protocol):
-    """What a command returns: a frozen dataclass, and its text for a person.
+    """A frozen dataclass that a command prints.
 
-    Its fields are the JSON, unless it (or a value in it) has a method ``json_fields`` that gives them.
+    Its fields are the JSON, unless it, or a value in it, has a method ``json_fields``.
     """
 
     def render(self) -> RenderableType:
@@ -31,11 +31,11 @@ class Screen(Protocol):
         ...
 
 
-#: The width in cells of what is printed into a pipe or a file, and the least width that a terminal's may be taken for.
+#: The width of text in a pipe or a file, and the least assumed width of a terminal, in cells.
 PLAIN_WIDTH = 140
 LEAST_WIDTH = 40
 
-#: How a line of an error begins that names one of its parts.
+#: The beginning of a line of an error that holds one of its fields.
 _LABEL = re.compile(r"  [a-z]+: +")
 
 #: A file that gets the JSON of the screen as well, from ``headrace --record FILE``.
@@ -79,7 +79,7 @@ def error_text(text: str, width: int) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Records of the log as a terminal may be shown them."""
+    """Formats log records with control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's text, escaped."""
@@ -87,11 +87,11 @@ class PrintableFormatter(logging.Formatter):
 
 
 def write_output(file: str, text: str, *, option: str) -> None:
-    """Write what ``option`` asked for into a file. Raises :class:`StorageError`."""
+    """Write the file of ``option``. Raises :class:`StorageError`."""
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageError("the answer cannot be written", where=option, value=str(error),
+        raise StorageError("the output file cannot be written", where=option, value=str(error),
                            next_step="name a file in a folder that exists")  from error  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Text from outside, as a terminal may be shown it: no character of it moves the cursor, colours, hides or turns around what is read.
+"""Escapes control and invisible characters in text from outside.
 
-Names of columns, tables and files, errors and samples may hold anything. What is a command to a terminal, or invisible, is written
-as Python escapes it (``\\x1b``, ``\\u202e``).
+Names of columns, tables and files, errors and samples may hold any character. Terminal commands and invisible characters are
+written as Python escapes (``\\x1b``, ``\\u202e``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-#: Controls, soft hyphen, marks and overrides of direction, zero widths, separators of lines and paragraphs, surrogates, tags. The
-#: two joiners that scripts and emoji are written with are no such characters.
+#: Controls, soft hyphen, marks and overrides of direction, zero widths, separators of lines and paragraphs, surrogates, tags; not
+#: the two joiners of scripts and emoji.
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f]"
@@ -32,7 +32,7 @@ def _escaped(character: str) -> str:
 
 
 def json_printable(text: str) -> str:
-    """JSON text that means the same, whose strings hold no such character; JSON itself escapes those below 32 only."""
+    """Equal JSON text without such characters; JSON itself escapes only those below 32."""
     return _HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else _json_escaped(found[0]), text)
 
 
@@ -42,10 +42,10 @@ def _json_escaped(character: str) -> str:
 
 
 def printable_screen(screen: _T) -> _T:
-    """A copy of a screen, or of any value in one, all of whose texts are printable."""
+    """A copy of a screen, or of a value in one, with printable texts."""
     value: Any = screen
     if isinstance(value, str):
-        found: Any = printable(value) if type(value) is str else value  # members of enums are ours
+        found: Any = printable(value) if type(value) is str else value  # enum members are not from outside
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         found = _copied(value)
     elif isinstance(value, Mapping):
@@ -60,7 +60,7 @@ def printable_screen(screen: _T) -> _T:
 
 
 def _copied(value: Any) -> Any:
-    """A dataclass again, field by field: what its constructor checked was checked."""
+    """A copy of a dataclass by field, without its constructor's checks."""
     copy = object.__new__(type(value))
     for field in dataclasses.fields(value):
         object.__setattr__(copy, field.name, printable_screen(getattr(value, field.name)))

@@ -1,4 +1,4 @@
-"""Progress on standard error, so that standard output stays what was asked for."""
+"""Progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = Callable[..., None]
 
 
 class _CountColumn(MofNCompleteColumn):
-    """How many of how many, once it is known how many there are."""
+    """The count and the total, once the total is known."""
 
     def render(self, task: Task) -> Text:
         """The count, or nothing."""
@@ -30,7 +30,7 @@ class _CountColumn(MofNCompleteColumn):
 
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
-    """A bar that shows (done, total). Without a terminal it is one line when the work ends; without work it is nothing."""
+    """A bar of (done, total). Without a terminal it is one line at the end; without work it is nothing."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

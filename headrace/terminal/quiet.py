@@ -1,4 +1,4 @@
-"""Importing TensorFlow without what it says about CUDA and instruction sets before anybody asked."""
+"""Imports TensorFlow without its messages about CUDA and instruction sets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from importlib import import_module
 
 
 def import_tensorflow_quietly() -> None:
-    """Load the model's libraries for the CPU."""
+    """Import the model's libraries for the CPU."""
     import_quietly("trainer.model.dlrm")
 
 
 def import_quietly(module: str) -> None:
-    """Load a module that loads TensorFlow, for the CPU. What that prints is dropped if it loads and shown if it does not."""
+    """Import a module that imports TensorFlow, for the CPU. Native output is shown only if the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with _native_stderr_held_back():
@@ -25,7 +25,7 @@ def import_quietly(module: str) -> None:
 
 @contextmanager
 def _native_stderr_held_back() -> Iterator[None]:
-    """Native code writes to the file descriptor, not to ``sys.stderr``; so it is the descriptor that is diverted."""
+    """Redirect the file descriptor of standard error: native code does not write to ``sys.stderr``."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as readable text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def bytes_text(size_bytes: float) -> str:
 
 
 def secs_text(secs: float) -> str:
-    """75.2 as ``1 m 15 s``; under a minute with one decimal, under a tenth of a second in milliseconds."""
+    """75.2 as ``1 m 15 s``; below a minute with one decimal, below 0.1 s in milliseconds."""
     if secs < 0.1:
         return f"{secs * 1000:.0f} ms"
     if secs < 60:
@@ -38,22 +38,22 @@ def many(count: int, noun: str) -> str:
 
 
 def more_rows(before: int, now: int) -> str:
-    """How the rows of a range changed since it was analyzed."""
+    """The change of a range since its analysis."""
     if now == before:
         return "the range has other values now"
-    return f"the range has {many(abs(now - before), 'more row' if now > before else 'fewer row')} since"
+    return f"the range has {many(abs(now - before), 'more row' if now > before else 'fewer row')} now"
 
 
 def percent_text(share: float | None) -> str:
-    """0.953 as ``95.3 %``; nothing to take a share of is a dash."""
+    """0.953 as ``95.3 %``; None as a dash."""
     return "-" if share is None else f"{share * 100:.1f} %"
 
 
 def moment(at: float | None) -> datetime | None:
-    """The moment of epoch seconds, in UTC."""
+    """Epoch seconds as a time in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
 def time_text(at: datetime | None) -> str:
-    """A moment to the minute, in UTC."""
+    """A time in UTC, to the minute."""
     return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"

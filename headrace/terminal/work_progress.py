@@ -1,4 +1,4 @@
-"""A worker's progress on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""A worker's progress on standard error: a bar on a terminal, else a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.terminal.units import bytes_text, count_text, many, secs_text
 if TYPE_CHECKING:
     from pipelines.worker.progress import WorkProgress
 
-#: Without a terminal, how often there is a line.
+#: The time between two lines without a terminal.
 _LINE_SECS = 30.0
 
 
 @contextmanager
 def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[WorkProgress], None]]:
-    """What a worker is given to tell how far it is. ``clock``: monotonic seconds."""
+    """A function that shows a worker's progress. ``clock``: monotonic seconds."""
     console = Console(stderr=True, markup=False, soft_wrap=True)
     if not console.is_terminal:
         yield _lines(console, clock)
@@ -39,11 +39,11 @@ def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Calla
 
 
 def _lines(console: Console, clock: Callable[[], float]) -> Callable[[WorkProgress], None]:
-    told = [clock()]
+    shown_at = [clock()]
 
     def show(done: WorkProgress) -> None:
-        if clock() - told[0] >= _LINE_SECS:
-            told[0] = clock()
+        if clock() - shown_at[0] >= _LINE_SECS:
+            shown_at[0] = clock()
             console.print(f"memoizing: {progress_text(done)}")
 
     return show
@@ -56,5 +56,5 @@ def progress_text(done: WorkProgress) -> str:
         f"{many(done.rows, 'row')}, {bytes_text(done.raw_bytes)} read"
     )
     if done.waits_for:
-        return f"{text}; waiting for {many(done.waits_for, 'memo')} that other workers hold or that failed and are not due yet"
+        return f"{text}; waiting for {many(done.waits_for, 'memo')} leased by other workers or delayed after a failure"
     return text if done.left_secs is None else f"{text}, about {secs_text(done.left_secs)} left"

@@ -1,4 +1,4 @@
-"""Breaking text into lines where a reader expects it: at spaces, after commas and brackets, never inside a name."""
+"""Wraps text at spaces, and after commas and brackets, but not inside names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PIECE = re.compile(r"[^\s,;(/=]*[,;(/=]*\s*")
 def wrapped(text: str, width: int) -> list[str]:
     """The lines of ``text``, each at most ``width`` terminal cells wide.
 
-    A line ends at a space where that fills half of it, else after a comma, a bracket, a slash or an equals sign. Only a
-    name that is longer than ``width`` is cut.
+    A line ends at a space if that fills half of it, else after a comma, a bracket, a slash or an equals sign. Only a name
+    longer than ``width`` is cut.
     """
     return [line for paragraph in text.split("\n") for line in _paragraph(paragraph, max(width, 1))]
 
@@ -29,7 +29,7 @@ def _paragraph(text: str, width: int) -> list[str]:
 
 
 def _line_end(text: str, width: int) -> int:
-    """Where the first line of a text that does not fit ends."""
+    """The end of the first line of a text that does not fit."""
     at_space = at_mark = end = 0
     for piece in _PIECE.findall(text):
         if cell_len(text[: end + len(piece.rstrip())]) > width:

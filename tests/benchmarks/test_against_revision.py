@@ -62,7 +62,7 @@ def test_the_figures_of_a_script(name: str) -> None:
     assert figures_of(SCRIPTS[name], PRINTED[name]) == FOUND[name]
 
 
-def test_sides_take_turns() -> None:
+def test_sides_alternate() -> None:
     seen: list[str] = []
 
     def run(tree: Path) -> dict[tuple[str, str], float]:

@@ -15,7 +15,7 @@ def test_a_history_is_a_function_of_its_seed() -> None:
     assert churn(SMALL) == churn(SMALL) != churn(replace(SMALL, seed=SMALL.seed + 1))
 
 
-def test_who_lives() -> None:
+def test_churn_replaces_models_and_edits_clones() -> None:
     config = ChurnConfig(days=100)
     live: dict[str, Born] = {}
     known: set[int] = set()

@@ -1,4 +1,4 @@
-"""What people and cron jobs do to a warehouse while workers compute: models, changes of the table, maintenance.
+"""What users and cron jobs do to a warehouse while workers compute: models, changes of the table, maintenance.
 
 Each runs in a process of its own, which may be killed at any instruction.
 """

@@ -1,4 +1,4 @@
-"""Many faults in one run: what each of them does, and how it heals."""
+"""Faults of one run: what each does, and how it is undone."""
 
 from __future__ import annotations
 

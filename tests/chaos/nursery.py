@@ -1,4 +1,4 @@
-"""A process that keeps workers alive: forked from one that has everything loaded, restarted when they die.
+"""A process that keeps workers alive: it forks them with everything loaded, and restarts them when they exit.
 
 Run as ``python -m tests.chaos.nursery HOME CATALOG_URL WORKERS CLOCK_FILE``. A line ``CHORE SEED`` on its standard input has a chore
 (:mod:`tests.chaos.chores`) done in a process of its own. Prints ``started PID`` for each worker, ``chore PID`` for each chore and

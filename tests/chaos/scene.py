@@ -1,4 +1,4 @@
-"""What the chaos works on: 2,000 tasks of small fragments, and what their memos must be."""
+"""The chaos tests' work: 2,000 tasks of small fragments, and their expected memos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in which everything goes on at once: workers, models that come and go, a table that changes, maintenance, and faults.
+"""A run of everything at once: workers, models, changes of the table, maintenance, and faults.
 
 When it is over the workers finish undisturbed, and then nothing may be wrong: no value, no lease, no file.
 """

@@ -1,4 +1,4 @@
-"""A database that is restarted, and takes its time."""
+"""A catalog that is restarted while workers run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_worker_outlives_its_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_not_patient_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_worker_without_catalog_patience_fails_with_the_cause(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", hours=1)
     with running() as server, Warehouse.open(config_of(str(tmp_path / "home"), server.database())) as warehouse:
         register_table(warehouse, "log", str(log))

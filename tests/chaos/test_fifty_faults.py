@@ -1,4 +1,4 @@
-"""Every memo present, none twice, none wrong, no lease stuck, whatever happens to workers, catalog, storage and clock."""
+"""Under faults of workers, catalog, storage and clock, every memo exists once and correct, and no lease is stuck."""
 
 from __future__ import annotations
 

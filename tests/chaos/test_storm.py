@@ -1,4 +1,4 @@
-"""Workers, models, changes of the table, maintenance and faults all at once: no wrong value, no lease and no file is left."""
+"""Under concurrent changes and faults, no value is wrong, and no lease or file is left over."""
 
 from __future__ import annotations
 

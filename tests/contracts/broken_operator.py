@@ -1,4 +1,4 @@
-"""An operator of a user's own that reads nothing."""
+"""A user-defined operator that reads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every contract of the catalog is tested on every database that is supported."""
+"""Runs every contract of the catalog on every supported database."""
 
 from __future__ import annotations
 

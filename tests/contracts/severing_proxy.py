@@ -1,4 +1,4 @@
-"""A socket in front of a PostgreSQL server that cuts a connection exactly while it commits."""
+"""A socket proxy for PostgreSQL that cuts a connection during a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clock leases go by."""
+"""The clock of leases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warehouse.catalog.clock import ServerClock, catalog_clock, elapsed_secs
 from warehouse.catalog.urls import parse_url
 
 
-def test_processes_of_one_machine_go_by_its_clock(tmp_path: object) -> None:
+def test_processes_of_one_machine_use_its_clock(tmp_path: object) -> None:
     with_sqlite = Catalog.open(f"sqlite:///{tmp_path}/home/catalog.db")
     assert catalog_clock(with_sqlite) is time.time
     with_sqlite.close()
@@ -47,7 +47,7 @@ def test_a_server_has_the_clock_of_all(url: str) -> None:
     catalog.close()
 
 
-def test_a_server_that_is_gone_leaves_its_last_answer(url: str) -> None:
+def test_the_last_answer_of_a_stopped_server_is_kept(url: str) -> None:
     elapsed = [0.0]
     catalog = Catalog.open(url, sleep=lambda secs: None)
     clock = ServerClock(catalog, lambda: elapsed[0])

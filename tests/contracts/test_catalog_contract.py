@@ -1,4 +1,4 @@
-"""What every catalog has to do under several processes at once. On each database that is supported."""
+"""The contract of a catalog under several processes, on each database."""
 
 from __future__ import annotations
 

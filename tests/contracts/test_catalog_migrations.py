@@ -1,4 +1,4 @@
-"""A migrated catalog equals a fresh one, from every older revision, on every database."""
+"""A migrated catalog equals a new one, from every older revision, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers that wait, fail, are killed, or whose clocks disagree: the same on every database."""
+"""Writers that wait, fail, are killed, or have different clocks, on each database."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_a_writer_read_cannot_have_changed_when_it_commits(url: str) -> Non
         assert served(catalog) == [300]
 
 
-def test_a_writer_that_waited_sees_what_the_other_one_wrote(url: str) -> None:
+def test_a_writer_that_waited_reads_the_other_writers_rows(url: str) -> None:
     with opened(url) as first, opened(url) as second:
         seen: list[int] = []
         begun = threading.Event()
@@ -145,7 +145,7 @@ def test_a_write_that_raises_is_undone_and_not_repeated(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [CatalogConflict, CatalogLost])
-def test_what_the_database_undid_is_begun_anew_after_doubling_waits(url: str, kind: type[Exception]) -> None:
+def test_rolled_back_transactions_are_retried_with_backoff(url: str, kind: type[Exception]) -> None:
     waits: list[float] = []
     catalog = Catalog.open(url, sleep=waits.append, draw=lambda: 0.5)
     try:

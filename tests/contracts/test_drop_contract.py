@@ -1,4 +1,4 @@
-"""Dropping a table, on every catalog; a process that is killed meanwhile changes nothing."""
+"""Dropping a table, on each database; a killed process changes nothing."""
 
 from __future__ import annotations
 

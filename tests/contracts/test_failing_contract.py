@@ -1,4 +1,4 @@
-"""Many failed attempts reported at once, on every catalog: the answers of one by one, in a few statements."""
+"""A batch of failed attempts has the results of single ones in few statements, on each database."""
 
 from __future__ import annotations
 

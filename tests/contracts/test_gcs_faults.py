@@ -1,4 +1,4 @@
-"""Google Cloud Storage on a bad day: real requests through a proxy that spoils some of them, and how many are then made."""
+"""Google Cloud Storage through a proxy that injects faults, and the number of requests."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_credentials_that_do_not_do_are_named_at_once(scene: Scene, status: int)
         assert scene.bucket in caught.value.where
 
 
-def test_an_upload_whose_answer_was_lost_has_won(scene: Scene) -> None:
+def test_an_upload_with_a_lost_answer_succeeds(scene: Scene) -> None:
     """Its second attempt is told that an object is there: its own."""
     scene.fault(UPLOAD, "lose")
     assert scene.create(b"mine")
@@ -117,7 +117,7 @@ def test_an_upload_whose_answer_was_lost_has_won(scene: Scene) -> None:
     assert scene.plain.read_bytes("x") == b"again"
 
 
-def test_an_upload_whose_answer_was_lost_has_lost_to_one_of_equal_bytes(scene: Scene) -> None:
+def test_an_upload_with_a_lost_answer_accepts_equal_bytes(scene: Scene) -> None:
     scene.plain.write_atomic(f"gs://{scene.bucket}/x", b"same")
     scene.fault(UPLOAD, "refuse")
     assert not scene.create(b"same")
@@ -147,7 +147,7 @@ def test_a_torn_upload_is_never_kept(scene: Scene, action: Action) -> None:
     assert not scene.plain.exists("y")
 
 
-def test_a_large_upload_goes_in_pieces_and_only_a_lost_piece_is_sent_again(scene: Scene) -> None:
+def test_a_large_upload_is_sent_in_chunks_and_only_lost_ones_again(scene: Scene) -> None:
     scene.fault(PIECE, 503, 2)
     assert scene.create(LARGE)
     assert scene.proxy.count(UPLOAD) == 1
@@ -159,7 +159,7 @@ def test_a_large_upload_goes_in_pieces_and_only_a_lost_piece_is_sent_again(scene
     assert scene.plain.read_bytes("x") == LARGE[::-1]
 
 
-def test_a_large_upload_whose_last_answer_was_lost_has_won(scene: Scene) -> None:
+def test_a_large_upload_with_a_lost_last_answer_succeeds(scene: Scene) -> None:
     """The server forgot the session that was finished: the object says by its token whose it is."""
     scene.fault(PIECE, "lose", 3)
     assert scene.create(LARGE)
@@ -167,7 +167,7 @@ def test_a_large_upload_whose_last_answer_was_lost_has_won(scene: Scene) -> None
     assert scene.plain.read_bytes("x") == LARGE
 
 
-def test_a_large_upload_whose_session_was_lost_begins_anew(scene: Scene) -> None:
+def test_a_large_upload_with_a_lost_session_restarts(scene: Scene) -> None:
     scene.fault(PIECE, 410, 2)
     assert scene.create(LARGE)
     assert scene.proxy.count(UPLOAD) == 2
@@ -262,7 +262,7 @@ def test_listing_is_tried_again(scene: Scene) -> None:
     assert scene.proxy.count(r"^GET .*/o\?") == 3
 
 
-def test_a_bucket_that_is_not_there_is_said_to_be_not_there(scene: Scene) -> None:
+def test_a_missing_bucket_is_an_error(scene: Scene) -> None:
     nothing = Storage(scene.plain.home.replace(scene.bucket, f"no-{scene.bucket}"))
     for call in (lambda: nothing.write_atomic("x", b"1"), lambda: nothing.write_atomic("x", LARGE),
                  lambda: nothing.list("x"), lambda: nothing.folder_exists(nothing.root)):  # fmt: skip

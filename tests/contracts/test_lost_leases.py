@@ -1,4 +1,4 @@
-"""Leases of lost workers whose tasks no live model waits for any more, on every catalog: they expire like all others."""
+"""Leases of lost workers on tasks that no live model reads expire like others, on each database."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_asked_for_again_they_are_computed(warehouse: Warehouse, clock: Clock) -
     assert verify_warehouse(warehouse, recompute=4).findings == ()
 
 
-def test_those_that_a_model_waits_for_are_left_to_the_next_worker(warehouse: Warehouse, clock: Clock) -> None:
+def test_expired_leases_of_live_models_are_left_to_the_next_worker(warehouse: Warehouse, clock: Clock) -> None:
     task, *_ = lease_tasks(warehouse, "late", limit=4)
     written = compute(warehouse, task)
     clock.advance(warehouse.config.lease_secs + 1)
@@ -132,7 +132,7 @@ def test_those_that_a_model_waits_for_are_left_to_the_next_worker(warehouse: War
     assert commit_memos(warehouse, [(task, written)])[0], "no other worker took it"
 
 
-def test_one_that_no_worker_takes_up_for_a_day_is_reported_and_repaired(warehouse: Warehouse, clock: Clock) -> None:
+def test_a_lease_that_expired_a_day_ago_is_reported_and_repaired(warehouse: Warehouse, clock: Clock) -> None:
     lease_tasks(warehouse, "lost", limit=1)
     clock.advance(UNCOLLECTED_SECS + warehouse.config.lease_secs + 1)
     (found,) = verify_warehouse(warehouse).findings

@@ -1,4 +1,4 @@
-"""Pins, compaction, collection and verification, on every catalog."""
+"""Pins, compaction, garbage collection and verification, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a server can do to a catalog: undo, cut off, be restarted, refuse. A real one does it here."""
+"""A real PostgreSQL server that rolls back, disconnects, restarts and refuses."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_schemas_of_one_database_are_catalogs_of_their_own(new_database: NewData
         catalog.close()
 
 
-def test_a_schema_that_is_not_there_is_said(new_database: NewDatabase) -> None:
+def test_a_missing_schema_is_an_error(new_database: NewDatabase) -> None:
     with pytest.raises(InputError, match="no such schema") as caught:
         Catalog.open(f"{new_database(migrated=False)}&options=-csearch_path%3Dabsent")
     assert "CREATE SCHEMA" in caught.value.next_step
 
 
-def test_a_deadlock_is_undone_and_begun_anew(
+def test_a_deadlock_is_rolled_back_and_retried(
     catalog: Catalog, url: str, waits: list[float], postgres: PostgresServer
 ) -> None:
     catalog.run(lambda connection: [add(connection, name) for name in ("a", "b")])
@@ -159,7 +159,7 @@ def test_a_deadlock_is_undone_and_begun_anew(
         assert connection.execute(select(CLIENTS.c.served)).scalars().all() == [2, 2]
 
 
-def test_a_serialization_failure_is_undone_and_begun_anew(
+def test_a_serialization_failure_is_rolled_back_and_retried(
     catalog: Catalog, url: str, waits: list[float], postgres: PostgresServer
 ) -> None:
     """A transaction that sees one moment, and a writer that knows nothing of our lock."""
@@ -187,7 +187,7 @@ def backend_of(connection: Connection) -> int:
     return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
 
 
-def test_a_connection_ended_inside_a_transaction_is_made_anew(
+def test_a_connection_lost_inside_a_transaction_is_replaced(
     catalog: Catalog, waits: list[float], postgres: PostgresServer
 ) -> None:
     backends: list[int] = []
@@ -458,7 +458,7 @@ def test_a_worker_that_starts_while_the_server_is_restarted_waits(
     assert said == "nothing was queued\n"
 
 
-def test_a_transaction_that_stands_still_is_ended_by_the_server(url: str, postgres: PostgresServer) -> None:
+def test_the_server_ends_an_idle_transaction(url: str, postgres: PostgresServer) -> None:
     catalog = Catalog.open(url)
     with catalog.read() as connection:
         assert setting(connection, "idle_in_transaction_session_timeout") == f"{IDLE_TRANSACTION_SECS // 60}min"
@@ -489,7 +489,7 @@ except InputError as error:
 """
 
 
-def test_a_missing_driver_says_what_to_install() -> None:
+def test_a_missing_driver_error_names_the_package() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_DRIVER], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )

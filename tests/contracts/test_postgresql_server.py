@@ -1,4 +1,4 @@
-"""The tests' own server: it comes from the pinned wheel where nothing is installed, and it always goes."""
+"""The tests' PostgreSQL server: it is from the pinned wheel if none is installed, and always stopped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_server_goes_with_the_tests_that_were_killed() -> None:
+def test_a_server_stops_when_its_tests_are_killed() -> None:
     process = start(_ABANDON)
     out, _ = process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The quarantine, on every catalog: what is listed, shown, retried and dropped."""
+"""The quarantine, on each database: listed, shown, retried and dropped tasks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def each(warehouse: Warehouse, **conditions: object) -> tuple[TaskRow, ...]:
     return quarantine_tasks(warehouse, TaskQuery(**conditions))  # type: ignore[arg-type]
 
 
-def test_what_fails_alike_is_one_group(warehouse: Warehouse, clock: Clock) -> None:
+def test_equal_failures_are_one_group(warehouse: Warehouse, clock: Clock) -> None:
     first, second = component(warehouse, 0), component(warehouse, 2)
     assert quarantine_groups(warehouse) == ()
     fail(warehouse, clock, BROKEN, first)
@@ -252,7 +252,7 @@ def test_what_a_worker_has_is_not_retried(warehouse: Warehouse, clock: Clock) ->
     assert commit_memos(warehouse, [(held[0], pretended())])[0], "and nothing happened to it"
 
 
-def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: Clock) -> None:
+def test_a_dropped_task_stays_dropped_until_a_retry(warehouse: Warehouse, clock: Clock) -> None:
     first = component(warehouse, 0)
     fail(warehouse, clock, BROKEN, first)
     assert drop_tasks(warehouse, TaskQuery(), why="Latin-1", dry_run=True).tasks == 3
@@ -293,7 +293,7 @@ def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: 
     assert read_solution(warehouse, "three").count("load") == 3
 
 
-def test_whoever_has_it_when_it_is_dropped_commits_nothing(warehouse: Warehouse, clock: Clock) -> None:
+def test_the_holder_of_a_dropped_task_cannot_commit(warehouse: Warehouse, clock: Clock) -> None:
     held, *_ = lease(warehouse)
     assert drop_tasks(warehouse, TaskQuery(ids=(held.task_id,)), why="it never ends").tasks == 1
     assert heartbeat(warehouse, [held]) == ()
@@ -311,7 +311,7 @@ def test_whoever_has_it_when_it_is_dropped_commits_nothing(warehouse: Warehouse,
     assert "done" in caught.value.value
 
 
-def test_what_nobody_waits_for_is_not_retried(warehouse: Warehouse, clock: Clock) -> None:
+def test_tasks_without_a_live_model_are_not_retried(warehouse: Warehouse, clock: Clock) -> None:
     third = component(warehouse, 2)
     fail(warehouse, clock, HUGE, third)
     submit_model(warehouse, model("two", "search", inputs=2))  # its third input is gone
@@ -345,9 +345,7 @@ def test_texts_that_no_database_keeps(warehouse: Warehouse, clock: Clock) -> Non
     assert each(warehouse) == ()
 
 
-def test_a_component_that_fails_and_was_dropped_is_named_by_whoever_reads_it(
-    config: WarehouseConfig, tmp_path: Path, clock: Clock
-) -> None:
+def test_readers_name_a_dropped_component_that_fails(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> None:
     import transforms.expressions.expression as hr
     from tests.contracts.broken_operator import broken
     from transforms.expressions.model import Model

@@ -1,4 +1,4 @@
-"""Each rule of the schema refuses the row that breaks it, on every database."""
+"""Each rule of the schema refuses a row that violates it, on each database."""
 
 from __future__ import annotations
 

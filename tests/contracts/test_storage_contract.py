@@ -1,4 +1,4 @@
-"""What every location that a storage may stand on has to do."""
+"""The contract of a storage location."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_writing_again_replaces(storage: Storage) -> None:
     assert storage.read_bytes("x") == b"after"
 
 
-def test_large_content_comes_back_whole(storage: Storage) -> None:
+def test_large_content_round_trips(storage: Storage) -> None:
     content = bytes(range(251)) * 80_000
     assert storage.write_atomic("x", content) == len(content) == 20_080_000
     assert storage.read_bytes("x") == content
@@ -124,7 +124,7 @@ def test_of_several_processes_that_create_one_wins(storage: Storage) -> None:
         assert all(storage.read_bytes(f"locks/{number}") == f"{name} {number}".encode() for number in numbers)
 
 
-def test_a_reader_never_sees_a_part(storage: Storage) -> None:
+def test_a_reader_never_reads_a_partial_file(storage: Storage) -> None:
     storage.write_atomic("x", bytes([0]) * 200_000)
     stop = threading.Event()
 
@@ -198,7 +198,7 @@ def test_listing_is_sorted_and_can_be_read_back(storage: Storage) -> None:
     assert storage.absolute(storage.home) == root
 
 
-def test_a_name_is_taken_letter_for_letter(storage: Storage) -> None:
+def test_a_name_is_matched_literally(storage: Storage) -> None:
     for name in ("date=2026-01-01/hour=03/a b%20c?d=1#e.parquet", "ü/日本"):
         storage.write_atomic(name, b"1")
         listed = storage.list(name.rpartition("/")[0])

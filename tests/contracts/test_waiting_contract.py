@@ -1,4 +1,4 @@
-"""The queue's figures, on every catalog: what they count, against queries that look at each task by itself."""
+"""The queue's figures, on each database, compared with queries over every task."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_figures_are_those_of_each_task_by_itself(warehouse: Warehouse, clock: Clock, seed: int) -> None:
+def test_figures_equal_those_of_single_tasks(warehouse: Warehouse, clock: Clock, seed: int) -> None:
     draws = random.Random(seed)
     check(warehouse, clock.now)
     for number in range(6):
@@ -182,7 +182,7 @@ def test_an_empty_catalog(warehouse: Warehouse) -> None:
     assert (queued_tasks(warehouse), unfinished_tasks(warehouse), queue_depths(warehouse)) == (0, 0, ())
 
 
-def test_sqlite_goes_along_its_indexes(warehouse: Warehouse) -> None:
+def test_sqlite_uses_its_indexes(warehouse: Warehouse) -> None:
     if warehouse.catalog.dialect != "sqlite":
         pytest.skip("other databases choose by statistics")
     statements: list[tuple[str, tuple[object, ...]]] = []

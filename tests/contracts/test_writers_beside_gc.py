@@ -1,4 +1,4 @@
-"""Writers that are paused between their files and the transaction that names them, while garbage is collected."""
+"""Garbage collection while writers are paused between their files and the transaction that references them."""
 
 from __future__ import annotations
 

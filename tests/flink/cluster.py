@@ -1,4 +1,4 @@
-"""A Flink session cluster of this machine: one job manager and two task managers, each a process of its own."""
+"""A local Flink session cluster: one job manager and two task managers, each a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Flink, where ``make flink`` has set one up."""
+"""A real Flink, if ``make flink`` has installed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings a Flink distribution and Beam's Flink job server into ``.flink/``: ``python -m tests.flink.install``.
+"""Installs Flink and Beam's Flink job server in ``.flink/``: ``python -m tests.flink.install``.
 
 Every version is pinned here. Flink comes in the package that PyFlink keeps its Java side in, checked by digest; the job
 server is put together by Maven from Beam's parts, checked by Maven's checksums. Both are released code, unchanged.

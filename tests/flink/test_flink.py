@@ -1,4 +1,4 @@
-"""Memoizing on a real Flink: two task managers, workers as processes of their own, one task manager killed midway."""
+"""Memoizing on a real Flink with two task managers, one of which is killed."""
 
 from __future__ import annotations
 

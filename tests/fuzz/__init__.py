@@ -1,1 +1,1 @@
-"""Mutated documents and files, read in child processes of bounded memory: nothing but an error of Headrace may come of it."""
+"""Mutated documents and files, read in child processes with limited memory; only errors of Headrace are allowed."""

@@ -1,4 +1,4 @@
-"""Trials by seeds in a child process that may take so much memory beyond what it begins with."""
+"""Runs trials by seed in a child process with a limit of additional memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small damages to documents and bytes, drawn from a seed."""
+"""Small mutations of documents and bytes, drawn from a seed."""
 
 from __future__ import annotations
 

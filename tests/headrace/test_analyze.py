@@ -1,4 +1,4 @@
-"""``headrace analyze`` as its user meets it."""
+"""``headrace analyze`` from the command line."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_late_rows_change_nothing_until_it_is_asked_for(
     assert (again["version"], again["unchanged"]) == (1, True)
     assert [one["rows_now"] > one["rows"] for one in again["pinned"]] == [True, True]
     said = cli("model", "submit", model_file).out
-    assert "more rows since" in said
-    assert "--analyze would find them anew" in said
+    assert "more rows now" in said
+    assert "--analyze would analyze again" in said
     assert cli("model", "show", "ctr", "--json").json == first
 
     for command in (("analyze",), ("model", "submit", "--analyze")):

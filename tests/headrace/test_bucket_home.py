@@ -1,4 +1,4 @@
-"""The commands on a home in a bucket, as somebody would type them."""
+"""The commands on a home in a bucket."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_from_a_log_in_a_bucket_to_memos_in_it(bucket: str, tmp_path: Path, caps
 def test_what_needs_a_local_home_says_so(bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "table", "add", "log", f"gs://{bucket}/log")
     said = call(capsys, "table", "import", "other", "x.csv", "--schema", "schema.json", status=2)
-    assert "needs a home that is a local folder" in said
+    assert "the home must be a local folder" in said
     call(capsys, "model", "submit", tmp_path / "model.py")
     assert "--run-dir" in call(capsys, "train", "ctr", status=2)
     assert "local folder" in call(capsys, "demo", status=2)

@@ -13,9 +13,9 @@ def test_the_hint_works_on_nothing(submitted: Callable[..., Answer]) -> None:
     assert all(one["queued"] > 0 and one["secs"] > 0 and one["deadline_secs"] == 3600 for one in found["clients"])
     assert submitted("work", "--autoscale-hint", "--json").json["clients"][0]["queued"] == found["clients"][0]["queued"]
     text = submitted("work", "--autoscale-hint", "--threads", 2).out
-    assert "the queue is worth 1 worker of 2 threads each; 0 workers have tasks now" in text
+    assert "the queue needs 1 worker with 2 threads each; 0 workers have tasks now" in text
     served = submitted("work", "--until-idle", "--metrics-port", 0).err
-    assert served.startswith("figures for Prometheus: http://127.0.0.1:")
+    assert served.startswith("metrics for Prometheus: http://127.0.0.1:")
     idle = submitted("work", "--autoscale-hint", "--json").json
     assert (idle["workers"], idle["clients"], idle["why"]) == (0, [], "nothing is queued")
 

@@ -1,6 +1,6 @@
-"""The commands as their user meets them: from a folder of Parquet to a trained model, and what each one prints.
+"""The commands from a folder of Parquet to a trained model, and their output.
 
-Golden texts live in ``goldens/``; ``HEADRACE_WRITE_GOLDENS=1 pytest …`` writes them anew, for a person to read.
+Golden texts live in ``goldens/``; ``HEADRACE_WRITE_GOLDENS=1 pytest …`` rewrites them, to be reviewed.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_amounts_and_ages_as_people_write_them():
 def test_limits_of_a_worker_are_amounts_that_make_sense(submitted):
     cli = submitted
     assert "the memory limit must be" in cli("work", "--until-idle", "--memory-limit", "1MB", status=2).err
-    assert "not a size" in cli("work", "--until-idle", "--memory-limit", "much", status=2).err
+    assert "a size must be" in cli("work", "--until-idle", "--memory-limit", "much", status=2).err
     assert "the stall limit must be" in cli("work", "--until-idle", "--stall-secs", "0", status=2).err
     done = cli("work", "--until-idle", "--memory-limit", "2GB", "--stall-secs", "120", "--json").json
     assert (done["failures"], done["memos"]) == (0, done["tasks"])
@@ -204,12 +204,12 @@ def test_a_corrected_column_is_named_by_explain(submitted, small_log):
     assert "data changed in column price" in misses[0]["reason"]
 
 
-def test_an_unchanged_model_is_free_and_says_so(submitted, models_file):
+def test_an_unchanged_model_queues_nothing_and_is_reported(submitted, models_file):
     again = submitted("model", "submit", models_file, "--table", "log", "--json").json["models"]
     assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
 
 
-def test_a_submission_says_what_it_set_anew(submitted, models_file):
+def test_a_submission_reports_changed_settings(submitted, models_file):
     submit = ("model", "submit", models_file, "--table", "log", "--model", "first")
     said = submitted(*submit, "--policy", "adaptive").out
     assert "policy: all -> adaptive" in said
@@ -223,7 +223,7 @@ def test_a_submission_says_what_it_set_anew(submitted, models_file):
     assert row["changes"] == ["policy: adaptive -> all", "priority: 10 -> 30"]
 
 
-def test_a_model_is_retired_and_brought_back(submitted, models_file):
+def test_a_model_is_retired_and_restored(submitted, models_file):
     cli = submitted
     cli("work", "--until-idle")
     models_file.write_text(models_file.read_text(encoding="utf-8").replace("1000", "2000"), encoding="utf-8")
@@ -237,7 +237,7 @@ def test_a_model_is_retired_and_brought_back(submitted, models_file):
     check_golden("model_retire_again", cli("model", "retire", "second", "--yes").out)
     row = cli("model", "retire", "first", "--yes", "--json").json
     assert (row["live"], row["done"], row["memos"], row["own_memos"]) == (True, True, 12, 12)
-    assert "no model is live" in cli("model", "ls").out
+    assert "there is no live model" in cli("model", "ls").out
     error = cli("model", "retire", "secnd", status=4).err
     assert "allowed: second" in error
     (back,) = cli("model", "submit", models_file, "--table", "log", "--model", "second", "--json").json["models"]
@@ -245,7 +245,7 @@ def test_a_model_is_retired_and_brought_back(submitted, models_file):
     assert "memos" in cli("work", "--until-idle").out
 
 
-def test_a_text_log_is_imported_and_bad_rows_are_set_aside(cli, tmp_path):
+def test_a_text_log_is_imported_and_bad_rows_are_rejected(cli, tmp_path):
     (tmp_path / "clicks.tsv").write_text(
         "1\tshoes\t1772409600\t1\n2\tred shoes\t1772413200\t0\nthree\thats\t1772413201\t0\n4\thats\t1772413202\n",
         encoding="utf-8",
@@ -291,5 +291,5 @@ def test_every_command_has_help(capsys):
 
 def test_the_answer_can_be_recorded_beside_the_table(tmp_path, capsys):
     assert run(["--record", str(tmp_path / "answer.json"), "table", "ls", "--home", str(tmp_path / "home")]) == 0
-    assert "no table is registered yet" in capsys.readouterr().out
+    assert "no table is registered" in capsys.readouterr().out
     assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == {"tables": []}

@@ -1,4 +1,4 @@
-"""``headrace train`` on a run folder with damaged files: the same weights in the end, or one clear error."""
+"""``headrace train`` on a run folder with damaged files: equal weights in the end, or one error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def manifests(folder: Path) -> dict[str, bytes]:
     return {path.name: (path / "manifest.json").read_bytes() for path in checkpoints_dir(folder).iterdir()}
 
 
-def test_a_damaged_run_ends_in_the_same_weights_or_says_why_not(train, tmp_path):
+def test_a_damaged_run_gives_equal_weights_or_an_error(train, tmp_path):
     epochs = len(train(tmp_path / "straight").json["epochs"])
     straight = manifests(tmp_path / "straight")
     newest = f"epoch-{epochs:06d}"
@@ -50,7 +50,7 @@ def test_a_damaged_run_ends_in_the_same_weights_or_says_why_not(train, tmp_path)
         data = path.read_bytes()
         path.write_bytes(flipped(data, draw.randrange(len(data)), draw.randrange(8)))
         answer = train(folder)
-        assert f"a checkpoint was passed over: {newest}: " in answer.err
+        assert f"a checkpoint was skipped: {newest}: " in answer.err
         assert str(path) in answer.err
         assert answer.json["resumed_from"].endswith(f"epoch-{epochs - 1:06d}")
         assert answer.json["exact"]

@@ -1,4 +1,4 @@
-"""``headrace train`` with no option: what was chosen is said, kept, and can be replaced."""
+"""``headrace train`` without options: its choices are shown, stored, and replaceable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def submitted(cli, models_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_choices_are_said_and_kept(submitted, tmp_path):
+def test_the_choices_are_shown_and_stored(submitted, tmp_path):
     first = submitted(*TRAIN, "--json")
     chosen = {name: value for row in first.json["options"] for name, value in row["values"].items()}
     assert chosen["batch_rows"] == 64

@@ -1,4 +1,4 @@
-"""Dropping a table from the command line, imported ones and those that stand elsewhere."""
+"""``headrace table drop``, for imported tables and others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def imported(cli, tmp_path):
     return command
 
 
-def test_a_dry_run_says_what_goes(cli, imported, tmp_path):
+def test_a_dry_run_shows_what_is_removed(cli, imported, tmp_path):
     dry = cli("table", "drop", "clicks", "--delete-files")
     assert "would drop table clicks, 1 version" in dry.out
     assert "12 rows in 3 partitions" in dry.out
@@ -32,7 +32,7 @@ def test_a_dry_run_says_what_goes(cli, imported, tmp_path):
     assert cli("table", "ls", "--json").json["tables"][0]["rows"] == 12
 
 
-def test_an_imported_table_goes_with_its_files_and_comes_back(cli, imported, tmp_path):
+def test_an_imported_table_is_dropped_with_its_files_and_imported_again(cli, imported, tmp_path):
     home = tmp_path / "home"
     done = cli("table", "drop", "clicks", "--yes", "--delete-files")
     assert "dropped table clicks" in done.out
@@ -71,13 +71,13 @@ def test_an_import_after_only_the_folder_went_imports_everything(cli, imported, 
     assert cli(*imported, "--json").json["registered"]["rows"] == 12
 
 
-def test_a_table_that_stands_elsewhere_keeps_its_files(cli, small_log, models_file):
+def test_a_table_outside_the_home_keeps_its_files(cli, small_log, models_file):
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", models_file, "--table", "log")
     assert "never" not in cli("table", "drop", "log", "--delete-files", "--yes", status=2).out
     dry = cli("table", "drop", "log")
     assert "first, second are retired" in dry.out
-    assert "models, tasks or jobs need it" in dry.out
+    assert "models, tasks or jobs read it" in dry.out
     assert "live model first, live model second" in cli("table", "drop", "log", "--yes", status=5).err
     done = cli("table", "drop", "log", "--yes", "--force", "--why", "a trial", "--json").json
     assert done["models"] == ["first", "second"]

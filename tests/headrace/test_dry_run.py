@@ -1,4 +1,4 @@
-"""``headrace model submit --dry-run``: what submitting would do, and that nothing is changed."""
+"""``headrace model submit --dry-run`` shows what submitting would do, and changes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _submitted(row: dict[str, Any]) -> dict[str, int]:
     return {name: row[name] for name in ("hits", "shared", "queued", "failed", "computed", "dropped")}
 
 
-def test_a_dry_run_says_what_submitting_does_and_changes_nothing(log, models_file, tmp_path):
+def test_a_dry_run_shows_a_submission_and_changes_nothing(log, models_file, tmp_path):
     before, files = _catalog(tmp_path / "home"), _files(tmp_path / "home")
     planned = log("model", "submit", models_file, "--table", "log", "--dry-run", "--json").json["models"]
     assert _catalog(tmp_path / "home") == before

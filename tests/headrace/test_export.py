@@ -1,4 +1,4 @@
-"""Exported models: what a server that knows nothing of Headrace gives is what the warehouse gives, bit for bit."""
+"""Exported models give the bits of the warehouse without Headrace."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_an_export_is_whole_and_is_not_overwritten(cli, submitted, tmp_path):
     first = cli("model", "export", model, "--output", out).out
     assert "serving_default, complete" in first
     (out / "1" / "mark").touch()
-    assert "exported already" in cli("model", "export", model, "--output", out, status=2).err
+    assert "must not exist yet" in cli("model", "export", model, "--output", out, status=2).err
     assert (out / "1" / "mark").exists()
     cli("model", "export", model, "--output", out, "--force")
     assert not (out / "1" / "mark").exists()
@@ -334,7 +334,7 @@ def test_a_bridged_preprocessing_fn_through_both(cli, submitted, tmp_path):
     assert replayed(cli, tmp_path, model, events=250) == 250
 
 
-def test_names_that_tensorflow_cannot_take_are_told():
+def test_names_that_tensorflow_refuses_are_errors():
     import headrace as hr
     from transforms.errors import InputError
     from transforms.twins.export import Serving

@@ -1,4 +1,4 @@
-"""From a raw log to a table without writing a schema by hand."""
+"""From a raw log to a table with an inferred schema."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
     assert "I_DATE, iso8601" in shown.out
     assert "PURCHASE_FLG" in shown.out
     assert "unsure of I_DATE: the times have no zone" in shown.out
-    assert f"next: headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
-    assert "is not replaced" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
+    assert f"then headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
+    assert "must not exist yet" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
     found = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--json").json
     assert found["labels"] == ["PURCHASE_FLG"]
     printed = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--rows", "10").out

@@ -1,4 +1,4 @@
-"""Coupons whose redemption is known a day later: labels by overlay, trained once they are there."""
+"""Labels that arrive a day late: added by overlay, then trained."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     assert "greater(spent, 2.5)" in cli("model", "explain", "coupons").out
 
     first = train("--end", "2011-07-03", "--test-end", "2011-07-04").out
-    assert "40 events are skipped; the same command trains what has a label then" in first
+    assert "40 events are skipped; run the command again when the labels are there" in first
     assert "40 events, each exactly twice" in first
     assert "40 events of the test range have no label yet" in first
     assert train("--end", "2011-07-03", "--json").json["events_this_time"] == 0
@@ -101,12 +101,12 @@ def test_labels_that_come_a_day_later(cli, log, train):
     cli("table", "append", "coupons", log / "late.parquet")
     assert "5 events are skipped" in train("--end", "2011-07-03").out
     cli("table", "overlay", "coupons", log / "late_spent.parquet", "--on", "coupon")
-    assert "5 events that came late are trained now" in train("--end", "2011-07-03").out
+    assert "5 late events are trained now" in train("--end", "2011-07-03").out
     overlay(cli, log, 2)
     cli("table", "delete", "coupons", "--where", "coupon=3")
     last = train("--json").json
     assert (last["events_this_time"], last["counted"], last["exact"]) == (80, 3 * 40 + 5 - 1, True)
-    assert last["late"]["retracted"] == 1
+    assert last["late"]["deleted"] == 1
     read_newest(log / "run", on_skip=pytest.fail)
 
 
@@ -150,7 +150,7 @@ def test_other_tasks_train_and_test(cli, log, train, written, figures):
     assert train("--end", "2011-07-03", "--json").json["events_this_time"] == 0
 
 
-def test_a_label_that_is_no_0_or_1_is_said_before_training(cli, log, train):
+def test_an_invalid_binary_label_is_an_error_before_training(cli, log, train):
     (log / "model.py").write_text(MODEL.replace('label=hr.float32("spent") > 2.5', 'label="discount"'))
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
     cli("model", "submit", log / "model.py")

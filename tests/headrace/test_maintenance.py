@@ -1,4 +1,4 @@
-"""``headrace pins``, ``gc``, ``compact`` and ``verify`` as their user meets them."""
+"""``headrace pins``, ``gc``, ``compact`` and ``verify`` from the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_evict_compact_collect_verify(kept: Any, tmp_path: Path) -> None:
     assert len(list((tmp_path / "home/memos").rglob("*.memo"))) == 4
     assert kept("verify", "--json").json["findings"] == []
     (tmp_path / "home/memos/mine\x1b[31m.txt").write_text("mine")
-    assert "not made by Headrace, and left: 1 path\n  memos/mine\\x1b[31m.txt\n" in kept("gc", "--yes").out
+    assert "not created by Headrace, not deleted: 1 path\n  memos/mine\\x1b[31m.txt\n" in kept("gc", "--yes").out
     assert kept("gc", "--json").json["foreign"] == ["memos/mine\\x1b[31m.txt"]
 
 

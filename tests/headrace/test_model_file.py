@@ -53,11 +53,11 @@ def test_a_neighbouring_module_can_be_imported(tmp_path):
     [
         ("1 / 0\n", "raised an exception", "ZeroDivisionError"),
         ("def broken(:\n", "not valid Python", ""),
-        ("x = 3\n", "defines no model", ""),
-        ("import sys; sys.exit(3)\n", "called exit", "3"),
+        ("x = 3\n", "must define a model", ""),
+        ("import sys; sys.exit(3)\n", "must not exit", "3"),
         (
             'a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n',
-            "different names",
+            "must have different names",
             "m",
         ),
     ],

@@ -1,4 +1,4 @@
-"""Parquet as others write it: types that no model reads, and times that stand for no time."""
+"""Parquet with types that no model reads, and with invalid times."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_one_sentinel_year_is_counted_and_named_or_refused(cli, folder):
     assert cli("table", "ls", "--json").json["tables"] == []
     kept = cli("table", "add", "log", folder, "--time-column", "time")
     assert "13 rows" in kept.out
-    assert "events whose time lies outside of their partition: 1; the first is " in kept.out
+    assert "events with a time outside their partition: 1; the first is " in kept.out
     assert "b.parquet, row 2, column time: 9999-12-31T00:00:00+00:00" in " ".join(kept.out.split())
     assert "refuse, keep" in cli("table", "add", "log", folder, "--outside-times", "drop", status=2).err

@@ -1,4 +1,4 @@
-"""The examples of docs/functions.md, submitted from files that are gone when workers compute them."""
+"""The examples of docs/functions.md, computed after their files are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a trained model, partition by partition."""
+"""Scores of a trained model by partition."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_same_command_scores_what_is_new_only(trained, tmp_path):
     first = trained(*predict, "--json").json
     kept = {name: table.num_rows for name, table in scores_in(tmp_path / "scores").items()}
     again = trained(*predict).out
-    assert "scored before, and left: 4 files" in again
+    assert "scored before, unchanged: 4 files" in again
     write_sample_log(tmp_path / "log", SMALL, late=True)
     trained("table", "add", "log", tmp_path / "log")
     late = trained(*predict, "--json").json

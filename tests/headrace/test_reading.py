@@ -1,4 +1,4 @@
-"""``hr.read`` and ``headrace model read``: what a model computes, as a table and as a file."""
+"""``hr.read`` and ``headrace model read``: a model's inputs as a table and as a file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_memos_are_loaded_and_give_the_same(cli, home):
     assert before.num_rows == sum(part.num_rows for part in hr.scan("second", home=home)) > 200
 
 
-def test_a_scan_pins_what_it_reads_and_lets_it_go(cli, home):
+def test_a_scan_pins_what_it_reads_and_releases_it(cli, home):
     cli("work", "--until-idle")
     parts = hr.scan("first", home=home, label=False)
     first = next(parts)
@@ -90,8 +90,8 @@ print(hr.read("first", home={home!r}).num_rows > 0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "a read as polars needs the package polars / pip install polars, or read as arrow",
-        "a read as pandas needs the package pandas / pip install pandas, or read as arrow",
+        "polars must be installed to read as polars / pip install polars, or read as arrow",
+        "pandas must be installed to read as pandas / pip install pandas, or read as arrow",
         "True",
     ]
 
@@ -101,17 +101,17 @@ print(hr.read("first", home={home!r}).num_rows > 0)
     [
         ({"model": "third"}, "third"),
         ({"model": "first@9"}, "9"),
-        ({"model": "first", "start": "2030-01-01"}, "no partition starts in this range"),
+        ({"model": "first", "start": "2030-01-01"}, "the range must hold partitions"),
         ({"model": "first", "start": "yesterday"}, "a moment must be a date or a time"),
         ({"model": "first", "as_": "numpy"}, "known form"),
         ({"model": "first", "columns": "query"}, "list of names"),
         ({"model": "first", "columns": ["quarry"]}, "quarry"),
-        ({"model": "first", "columns": ["price"]}, "must not be named like an input"),
+        ({"model": "first", "columns": ["price"]}, "must not have the name of an input"),
         ({"model": "first", "home": "no/such/home"}, "must be the folder of a warehouse"),
-        ({"model": ""}, "must be named by text"),
+        ({"model": ""}, "a model must be a name"),
     ],
 )
-def test_mistakes_are_told_apart(home, asked, says):
+def test_mistakes_have_different_errors(home, asked, says):
     with pytest.raises(hr.HeadraceError, match=says):
         hr.read(**{"home": home, **asked})
 
@@ -138,7 +138,7 @@ def test_an_existing_file_is_kept_unless_forced(cli, tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("mine", encoding="utf-8")
     refused = cli("model", "read", "first", "--output", path, status=2)
-    assert "the output exists already" in refused.err
+    assert "the output must not exist yet" in refused.err
     assert path.read_text(encoding="utf-8") == "mine"
     cli("model", "read", "first@1", "--output", path, "--force", "--no-label", "--time")
     assert path.read_text(encoding="utf-8").startswith('"overlap","user","price","time"\n')

@@ -1,4 +1,4 @@
-"""The operators' reference page: it is what the declarations give, and nothing is undocumented."""
+"""The reference page of operators equals its declarations, and is complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_operator_is_documented(operator: Operator) -> None:
     assert operator.example or operator.name in NOT_SHOWN, "no example"
 
 
-def test_entry_says_how_it_is_written_and_shows_its_example() -> None:
+def test_an_entry_shows_its_forms_and_its_example() -> None:
     entry = operators_page([REGISTRY["url_query_parameter"]])
     for line in (
         "| [web](#web-operators) | [url_query_parameter](#url_query_parameter) |",

@@ -1,4 +1,4 @@
-"""Runners and Beam's options, as they are typed."""
+"""Runners and Beam's options on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_options_of_beam_stand_after_two_dashes(cli, submitted):
     assert answer["memos"] == 16
 
 
-def test_nothing_is_taken_from_the_queue_for_a_command_that_is_mistyped(cli, submitted):
+def test_a_mistyped_command_leases_nothing(cli, submitted):
     before = queued(cli)
     for words, said in [
         (["--runner", "FlinkRuner"], ["no such runner", "'FlinkRuner'", "FlinkRunner"]),
@@ -66,6 +66,6 @@ def test_analyses_take_them_too(cli, submitted, tmp_path):
     assert "cannot reach a folder" in cli(*words, "DataflowRunner", status=2).err
 
 
-def test_files_and_options_are_told_apart():
+def test_files_and_options_are_separated():
     assert split_beam_options(["a.csv", "b.csv"]) == (["a.csv", "b.csv"], ())
     assert split_beam_options(["a.csv", "--name", "value"]) == (["a.csv"], ("--name", "value"))

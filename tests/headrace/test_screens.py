@@ -1,4 +1,4 @@
-"""What screens show where a table would be too long, or where there is nothing to show."""
+"""Screens of long tables and of empty ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_table_of_thousands_shows_the_first_and_the_last():
     text = text_of(table_screen(3440))
     shown = [line.split()[0] for line in text.split("\n") if line.startswith("hour=")]
     assert shown == [f"hour={n:05d}" for n in (*range(12), *range(3428, 3440))]
-    assert "3,416 partitions between them not shown: --json lists them all" in text
+    assert "3,416 partitions in the middle not shown: --json lists all" in text
 
 
 def test_an_import_of_known_rows_says_so():

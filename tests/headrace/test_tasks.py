@@ -1,4 +1,4 @@
-"""``headrace tasks`` and ``headrace clients`` as their user meets them."""
+"""``headrace tasks`` and ``headrace clients`` from the command line."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ model.input("price", hr.float32("price").fill_null(0.0))
 """
 
 
-def test_from_a_worker_over_a_sample_to_a_mended_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
+def test_from_a_failure_and_its_sample_to_a_fixed_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
     """A real worker, what it found, the very lines of ``docs/quarantine.md`` over the sample, drop, and a new version."""
     cli("table", "add", "log", small_log)
     path = tmp_path / "my_models.py"
@@ -131,7 +131,7 @@ def test_from_a_worker_over_a_sample_to_a_mended_model(cli: Any, tmp_path: Path,
     cli("model", "submit", path)
     done = cli("work", "--until-idle").out
     assert "4 memos" in done, "its neighbour is computed"
-    assert "next: headrace tasks list says which and why" in done
+    assert "next: headrace tasks list shows which and why" in done
     (group,) = cli("tasks", "list", "--json").json["groups"]
     assert (group["tasks"], group["states"], group["models"]) == (4, {"failed": 4}, ["strict v1"])
     assert (group["kind"], group["operator"], group["exception"]) == ("raised", "python_function", "ValueError")
@@ -147,9 +147,9 @@ def test_from_a_worker_over_a_sample_to_a_mended_model(cli: Any, tmp_path: Path,
     assert "3 of 3" in text
     assert "3 more tasks of this component failed" in text
     assert "raised ValueError" in _as_the_page_says(tmp_path)
-    assert "headrace tasks list says why" in cli("model", "submit", path).out
-    cli("tasks", "drop", "--model", "strict", "--why", "mended in version 2", "--yes")
-    assert "4 were dropped" in cli("model", "submit", path).out
+    assert "headrace tasks list shows why" in cli("model", "submit", path).out
+    cli("tasks", "drop", "--model", "strict", "--why", "fixed in version 2", "--yes")
+    assert "4 are dropped" in cli("model", "submit", path).out
     path.write_text(STRICT.replace("if 3 in", "if 33 in"), encoding="utf-8")
     assert cli("model", "submit", path, "--json").json["models"][0]["queued"] == 4
     assert cli("work", "--until-idle", "--json").json["memos"] == 4
@@ -170,15 +170,15 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("show", "abcdef"), 4, "no such task"),
     (("show", "%"), 2, "hexadecimal"),
     (("retry", "999"), 4, "no such task"),
-    (("retry",), 2, "no task is named"),
-    (("drop", "--yes"), 2, "no task is named"),
-    (("drop", "--all", "--kind", "data"), 2, "all, and a condition besides"),
+    (("retry",), 2, "tasks must be chosen"),
+    (("drop", "--yes"), 2, "tasks must be chosen"),
+    (("drop", "--all", "--kind", "data"), 2, "--all must not be combined with conditions"),
     (("drop", "1", "--kind", "data"), 2, "by numbers or by conditions, not by both"),
     (("drop", "--all", "--why", " "), 2, "--why"),
     (("list", "--state", "done"), 2, "failed, queued, leased, dropped"),
     (("list", "--kind", "bad"), 2, "raised, memory, stalled, lost, data, unreadable, release, defect"),
     (("list", "--model", "frist"), 4, "first"),
-    (("list", "--client", ""), 2, "a condition without a value"),
+    (("list", "--client", ""), 2, "a condition must have a value"),
     (("list", "--component", "xyz"), 2, "hexadecimal"),
     (("list", "--table", "lag"), 4, "log"),
 ]

@@ -1,4 +1,4 @@
-"""The trained model as a SavedModel: raw events in, the trainer's own predictions out."""
+"""A trained model as a SavedModel: raw events in, the trainer's predictions out."""
 
 from __future__ import annotations
 
@@ -96,4 +96,4 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, s
         alone = cli(
             "model", "export", name, "--output", tmp_path / "x", "--trained", run, "--skip-unservable", status=2
         )
-        assert "needs all of its inputs" in alone.err
+        assert "must be exported with all of its inputs" in alone.err

@@ -1,4 +1,4 @@
-"""The page "Your own log in ten minutes", command by command, as a newcomer types them."""
+"""Runs the commands of the page "Your own log in ten minutes"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of this room's tests."""
+"""Fixtures of the tests of ``pipelines``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small logs written for one test."""
+"""Small logs for single tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small search log, two models on it, and a worker in a process of its own."""
+"""A small search log, two models on it, and a worker in a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warehouse whose home and logs are in a bucket: real requests, the real worker, the same bytes as on a local disk."""
+"""A warehouse with home and logs in a bucket: a real worker writes the bytes of a local home."""
 
 from __future__ import annotations
 

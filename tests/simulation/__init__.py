@@ -1,4 +1,4 @@
-"""A simulation of the queue and its workers in virtual time, with the decisions of production.
+"""Simulates the queue and its workers, with production's decisions, but without catalog, disk or clock.
 
 It needs no catalog, disk or clock. Runs with equal arguments are equal, event by event.
 """

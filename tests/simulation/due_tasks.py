@@ -1,4 +1,4 @@
-"""The times at which tasks become leasable. Clocks differ by worker, so time may go backwards."""
+"""The times at which tasks become leasable: due retries and expired leases. Each worker's clock differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time: events in order of their times."""
+"""Virtual time: events in order of their time."""
 
 from __future__ import annotations
 

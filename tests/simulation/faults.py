@@ -1,4 +1,4 @@
-"""Faults of a simulation."""
+"""The faults of a simulation and their rates."""
 
 from __future__ import annotations
 

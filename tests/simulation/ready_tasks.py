@@ -1,4 +1,4 @@
-"""Leasable tasks by client and partition: the cost of a lease does not grow with the queue."""
+"""Leasable tasks by client and partition: the cost of a lease is independent of the queue's length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulate workers on tasks with faults until all tasks are finished."""
+"""One simulation: workers, tasks and faults, until no task is left."""
 
 from __future__ import annotations
 

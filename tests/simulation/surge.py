@@ -1,4 +1,4 @@
-"""Simulate a day with a tenfold surge in one hour, under a scaling policy."""
+"""A day of work with a tenfold surge in one hour, under an autoscaling policy."""
 
 from __future__ import annotations
 

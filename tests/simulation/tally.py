@@ -1,4 +1,4 @@
-"""The backlog and the waiting times of a simulated queue, as sums (see :mod:`warehouse.queue.backlog`)."""
+"""Sums of a simulated queue and its waiting times, like :mod:`warehouse.queue.backlog`."""
 
 from __future__ import annotations
 

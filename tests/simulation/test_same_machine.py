@@ -1,4 +1,4 @@
-"""The queue in memory and the one in the catalog, driven by the same operations: at each step they say the same.
+"""The queue in memory and the catalog's queue give equal results at each step.
 
 What the simulator shows of thousands of workers is shown of production to the extent that this holds.
 """

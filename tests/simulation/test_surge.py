@@ -16,7 +16,7 @@ def run(policy: ScalingPolicy, seed: int = 1) -> SurgeOutcome:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_tenfold_surge_is_met_without_waste(seed: int) -> None:
+def test_a_tenfold_surge_meets_deadlines_without_waste(seed: int) -> None:
     hint, mean, peak = run(hinted(SETTINGS), seed), run(fixed(3), seed), run(fixed(7), seed)
     assert hint.missed == 0
     assert hint.wasted < 0.5

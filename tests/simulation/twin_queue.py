@@ -1,4 +1,4 @@
-"""A queue in memory with the tasks of a catalog, to compare the two."""
+"""The queue in memory, filled from a catalog, to compare the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks and grants of the simulation."""
+"""Tasks and leases in a simulation."""
 
 from __future__ import annotations
 

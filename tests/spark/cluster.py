@@ -1,4 +1,4 @@
-"""A Spark cluster of this machine: a master and two Spark workers, each a process of its own, which start executors."""
+"""A local Spark cluster: a master and two workers, each a process, which start executors."""
 
 from __future__ import annotations
 

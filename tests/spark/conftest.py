@@ -1,4 +1,4 @@
-"""A real Spark, where ``make spark`` has set one up."""
+"""A real Spark, if ``make spark`` has installed one."""
 
 from __future__ import annotations
 

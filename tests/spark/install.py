@@ -1,4 +1,4 @@
-"""Brings a Spark and Beam's Spark job server into ``.spark/``: ``python -m tests.spark.install``.
+"""Installs Spark and Beam's Spark job server in ``.spark/``: ``python -m tests.spark.install``.
 
 Every version is pinned here. Maven fetches the released parts of both, unchanged and checked by its checksums, and lays
 them into ``.spark/jars/``: what a Spark distribution has there, and Beam's runner. ``job-server.jar`` beside it holds no

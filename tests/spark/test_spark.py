@@ -1,4 +1,4 @@
-"""Memoizing on a real Spark: in one process, and on a cluster of which one executor is killed midway."""
+"""Memoizing on a real Spark, in one process and on a cluster with a killed executor."""
 
 from __future__ import annotations
 

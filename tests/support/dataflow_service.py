@@ -1,4 +1,4 @@
-"""What of Google's Dataflow service its client needs to see: jobs are taken, looked at and cancelled, over HTTP.
+"""The part of Google's Dataflow service that its client uses, over HTTP: jobs are accepted, read and cancelled.
 
 Google has no emulator of it. Beam's real client speaks to this one (``--dataflow_endpoint=http://localhost:...``, which
 Beam allows), with a login that is good only here. Who runs a job is the test's business.

@@ -1,4 +1,4 @@
-"""An HTTP proxy that stands between a client and a real server and spoils chosen requests, over real sockets."""
+"""An HTTP proxy between a client and a real server that injects faults into chosen requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Beam worker that stops before its third fragment until a file says that it may go on.
+"""A Beam worker that stops before its third fragment until a file exists.
 
 So a test can kill something in the middle of a job, however fast the machine is: at the gate some fragments have their
 results, and the others cannot get them. ``python -m tests.support.gated_worker GATE --id=...``, started by a runner.

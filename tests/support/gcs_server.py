@@ -1,4 +1,4 @@
-"""A real server of the Google Cloud Storage API in a process of its own, and buckets in it."""
+"""A real server of the Google Cloud Storage API in a process, and its buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Released Java programs that a test needs, brought into an ignored folder of the checkout and pinned."""
+"""Installs pinned Java programs in an ignored folder of the checkout."""
 
 from __future__ import annotations
 

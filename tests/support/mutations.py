@@ -1,4 +1,4 @@
-"""Files damaged by a seed: bits flipped, bytes put in, left out, repeated or spliced, and tokens that readers trip over."""
+"""Mutations of files by seed: flipped bits, inserted, removed, repeated or spliced bytes, and tokens."""
 
 from __future__ import annotations
 

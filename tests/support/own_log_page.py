@@ -1,4 +1,4 @@
-"""The chapters of docs/your-own-log.md: the model file and the commands that a newcomer types."""
+"""The chapters of docs/your-own-log.md: its model file and its commands."""
 
 from __future__ import annotations
 

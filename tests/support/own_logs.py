@@ -1,4 +1,4 @@
-"""Made-up logs as a newcomer brings them: coupon ads in CSV, news clicks in JSON lines, app installs in Parquet and TSV.
+"""Synthetic logs of a new user: coupon ads in CSV, news clicks in JSON lines, app installs in Parquet and TSV.
 
 Every value is drawn from a seeded generator, so equal arguments give equal bytes. In each log the label depends on
 columns that a first model reads, so that a trained model is better than the mean rate.

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: started when a test asks for it, gone when the tests are, however they end."""
+"""A PostgreSQL server for the tests: started on first use, stopped at the end in any case."""
 
 from __future__ import annotations
 

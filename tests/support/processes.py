@@ -1,4 +1,4 @@
-"""Processes that tests start, watch and kill."""
+"""Starts, watches and kills processes."""
 
 from __future__ import annotations
 

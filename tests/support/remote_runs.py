@@ -1,4 +1,4 @@
-"""A day of a log, memoized in this process and by a real runner whose workers are processes of their own."""
+"""A day of a log, memoized in this process and by a real runner with worker processes."""
 
 from __future__ import annotations
 

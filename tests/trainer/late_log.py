@@ -1,4 +1,4 @@
-"""A synthetic log whose labels, rows and retractions come and go.
+"""A synthetic log with late labels, late rows and deletions.
 
 Also a program: ``python late_log.py <run_dir> <stage> <batches>`` trains on it, for tests that kill a training process. At stage
 0 some labels have not come, at stage 1 they have, with late rows and retractions. After so many batches it stands still

@@ -1,4 +1,4 @@
-"""A small synthetic read solution whose labels depend on its inputs, and a reader for it. No files, no catalog.
+"""A small synthetic read solution with labels that depend on its inputs, and a reader, without files or catalog.
 
 Also a program: ``python synthetic.py <run_dir> <options as JSON> <batches>`` trains on it, for tests that kill a training
 process: after so many batches it stands still (0: never).

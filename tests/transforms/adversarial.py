@@ -1,4 +1,4 @@
-"""Columns that are hard on kernels, and operators run over them as Arrow arrays."""
+"""Difficult columns for kernels, and operators over them as Arrow arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for components, for the tests of canonical form, fingerprints, documents and plans."""
+"""Hypothesis strategies for components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers that end, or begin, at a page that cannot be touched: one byte beyond them is a segmentation fault."""
+"""Buffers at the border of a protected page: an access beyond them is a segmentation fault."""
 
 from __future__ import annotations
 

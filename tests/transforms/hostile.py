@@ -1,4 +1,4 @@
-"""Random components over columns of hostile values: what the canonical form must not change a bit of."""
+"""Random components over hostile values; canonical form must not change a bit of their output."""
 
 from __future__ import annotations
 

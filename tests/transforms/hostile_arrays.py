@@ -1,4 +1,4 @@
-"""Arrow arrays as no well-behaved program writes them, by seed, in memory whose every overrun is a segmentation fault.
+"""Malformed Arrow arrays by seed, in memory whose every overrun is a segmentation fault.
 
 An array has at most one kind of fault; without one it is sound, however oddly it lies in memory: sliced, with bytes
 around what its offsets span, with anything at all beneath its nulls.

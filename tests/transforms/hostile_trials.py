@@ -1,4 +1,4 @@
-"""Plans over hostile arrays, in a process that may die of them: ``python -m tests.transforms.hostile_trials --help``.
+"""Plans over hostile arrays, in a process that may crash: ``python -m tests.transforms.hostile_trials --help``.
 
 Each trial is one plan over hostile columns. It must refuse them with an error of ours, or give what it gives for the same
 values in ordinary arrays, valid text included. A trial is known by its seed and number, which are written to a file before it

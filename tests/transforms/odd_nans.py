@@ -1,4 +1,4 @@
-"""Floats whose NaNs carry payloads and signs, as other programs write them."""
+"""NaNs with payloads and signs, as other programs write them."""
 
 from __future__ import annotations
 

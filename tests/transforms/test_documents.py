@@ -1,4 +1,4 @@
-"""Documents from outside: one error, which names the place."""
+"""Invalid documents raise one error, which names the place."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_values_are_shortened() -> None:
         assert "\x1b" not in str(error)
 
 
-def test_components_come_back_from_text() -> None:
+def test_components_round_trip_through_text() -> None:
     root = hr.if_else(hr.float32("x") > float("-inf"), hr.float32("x"), float("nan")).node
     text = json.dumps(component_document(root))
     assert component_from_document(parse_document(text, "component")) == root

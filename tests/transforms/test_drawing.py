@@ -1,4 +1,4 @@
-"""Graphs drawn as SVG: what a reader must find in the drawing, and that it is the same every time."""
+"""Graphs as SVG: the required content, and equal output for equal graphs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_kind_of_node_is_drawn_with_its_type_and_its_own_shape() -> None:
     assert boxes_of(graph_svg(terms.node), "artifact") == [["abababababab", "Vector[string, 3]"]]
 
 
-def test_parameters_and_argument_numbers_are_told() -> None:
+def test_differences_of_parameters_and_arguments_are_reported() -> None:
     svg = graph_svg((hr.float32("a") - hr.float32("b").clip(0, 1)).node)
     assert ["clip", "high=1.0, low=0.0", "Dense[float32]"] in boxes_of(svg, "operation")
     assert "<title>clip → subtract, argument 2</title>" in svg

@@ -1,4 +1,4 @@
-"""No array kills a process or reaches another row's bytes: plans over hostile arrays, and what they once broke."""
+"""No array crashes a process or reads another row: plans over hostile arrays, and regressions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _refused(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Data
     return error.value
 
 
-def test_a_null_count_that_lies_is_refused() -> None:
+def test_a_wrong_null_count_is_refused() -> None:
     validity = pa.py_buffer(bytes([0b101]))
     array = pa.Array.from_buffers(pa.string(), 3, [validity, _TEXTS, pa.py_buffer(b"ab\xffcd")], 2)
     assert "2 nulls by its count and 1 by its validity" in str(_refused(array, Dense(DType.STRING)))

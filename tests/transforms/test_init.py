@@ -1,4 +1,4 @@
-"""The public surfaces of the language, pinned."""
+"""The public names of the language."""
 
 from __future__ import annotations
 

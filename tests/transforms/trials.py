@@ -1,4 +1,4 @@
-"""One operator with parameters, argument types and rows drawn by hypothesis: what every law is tried on."""
+"""An operator with parameters, argument types and rows from hypothesis, for the laws."""
 
 from __future__ import annotations
 

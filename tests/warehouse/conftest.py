@@ -1,4 +1,4 @@
-"""Fixtures of this room: a log on disk, a clock that stands still, an open warehouse."""
+"""Fixtures of the tests of ``warehouse``: a log on disk, a manual clock, an open warehouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small logs, models and an in-process worker, for the tests of this room."""
+"""Small logs, models and an in-process worker for the tests of ``warehouse``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small catalogs, written row by row, and what a search and an eviction should say of them, found naively."""
+"""Small random catalogs, and naive searches and evictions over them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_remote_home_needs_a_catalog_url() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_a_catalog_may_stand_in_postgresql(scheme: str) -> None:
+def test_a_catalog_can_be_in_postgresql(scheme: str) -> None:
     config = WarehouseConfig("home", f"{scheme}://me:secret@host/catalog")
     assert config.url == f"{scheme}://me:secret@host/catalog"
     parsed = parse_url(config.url)

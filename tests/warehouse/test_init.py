@@ -1,4 +1,4 @@
-"""The room's surface is pinned, and importing it is light."""
+"""The public names of ``warehouse``, and its light import."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Options and arguments that several commands share."""
+"""The options and arguments that several commands share."""

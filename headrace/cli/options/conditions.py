@@ -1,4 +1,4 @@
-"""The options that say which components are meant, the same for searching and for evicting."""
+"""The options that choose components, for searches and evictions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 Column = Annotated[str | None, typer.Option(help="Reads this raw column.")]
 Operator = Annotated[str | None, typer.Option(help="Applies this operator; name@2 for one version of it.")]
-Subgraph = Annotated[str | None, typer.Option(help="Is, or contains, the subgraph whose fingerprint starts so.")]
-PatternText = Annotated[str | None, typer.Option("--pattern", help="Contains a match, such as 'unigrams(lower(_))'.")]
+Subgraph = Annotated[str | None, typer.Option(help="Is, or contains, the subgraph with this fingerprint prefix.")]
+PatternText = Annotated[
+    str | None, typer.Option("--pattern", help="Contains a match of this pattern, such as 'unigrams(lower(_))'.")
+]
 ModelName = Annotated[str | None, typer.Option("--model", help="Is read by this model.")]
 ClientName = Annotated[str | None, typer.Option("--client", help="Is read by a model of this client.")]
 TableName = Annotated[str | None, typer.Option("--table", help="Is read by a model over this table.")]
 MinSize = Annotated[str | None, typer.Option(help="Takes at least this, such as 20MB.")]
 MaxSize = Annotated[str | None, typer.Option(help="Takes at most this.")]
-MinHits = Annotated[int | None, typer.Option(min=0, help="Its models were submitted, or read for training, so often.")]
-MinSaved = Annotated[float | None, typer.Option(min=0, help="Saves at least so many seconds of computing.")]
+MinHits = Annotated[
+    int | None, typer.Option(min=0, help="Its models were submitted, or read for training, at least this often.")
+]
+MinSaved = Annotated[float | None, typer.Option(min=0, help="Saves at least this many seconds of computing.")]
 State = Annotated[
     str | None, typer.Option(help="Has a memo in this state: ready, pending, running, failed, dropped, evicted.")
 ]
@@ -48,9 +52,9 @@ def query_of(
     created_before: float | None = None,
     created_after: float | None = None,
 ) -> ComponentQuery:
-    """The query that the options write. Raises :class:`InputError` for what cannot be read.
+    """The query of the options. Raises :class:`InputError` for an invalid value.
 
-    An option without a text is refused: an unset variable of a script would otherwise widen a search, or an eviction.
+    An empty option is refused: an unset variable of a script would otherwise widen a search or an eviction.
     """
     from transforms.comparison.pattern import Pattern
     from warehouse.search.query import ComponentQuery
@@ -77,11 +81,11 @@ def query_of(
 
 
 def refuse_empty(**options: str | None) -> None:
-    """Raise :class:`InputError` for an option that was given without a text."""
+    """Raise :class:`InputError` for an option with an empty text."""
     for name, text in options.items():
         if text is not None and not text.strip():
-            raise InputError("a condition without a value", where=f"--{name.replace('_', '-')}", value=text,
-                             next_step="give it one, or leave the option out")  # fmt: skip
+            raise InputError("a condition must have a value", where=f"--{name.replace('_', '-')}", value=text,
+                             next_step="give a value, or leave the option out")  # fmt: skip
 
 
 def _state(text: str | None) -> MemoState | None:
@@ -92,5 +96,5 @@ def _state(text: str | None) -> MemoState | None:
     try:
         return MemoState(text.upper())
     except ValueError:
-        raise InputError("not a state of a memo", where="--state", value=text,
+        raise InputError("--state must be a state of memos", where="--state", value=text,
                          allowed=", ".join(state.lower() for state in MemoState)) from None  # fmt: skip

@@ -1,4 +1,4 @@
-"""Amounts and moments as people write them in options."""
+"""Sizes, times and durations in options."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ def bytes_of(option: str, text: str) -> int | None:
         return None
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None or found.group(2) not in _UNITS:
-        raise InputError("not a size", where=option, value=text, allowed="bytes, or such as 500GB, 1.5GiB, 20MB")
+        raise InputError("a size must be a number of bytes or have a unit", where=option, value=text,
+                         allowed="such as 4096, 500GB, 1.5GiB, 20MB")  # fmt: skip
     return round(float(found.group(1)) * _UNITS[found.group(2)])
 
 
 def moment_of(option: str, text: str) -> datetime | None:
-    """An ISO 8601 time, in UTC unless it says otherwise; None for no text. Raises :class:`InputError`."""
+    """An ISO 8601 time, in UTC unless it has an offset; None for no text. Raises :class:`InputError`."""
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
+        raise InputError("a time must be ISO 8601", where=option, value=text,
+                         allowed="such as 2026-03-02T18:00") from None  # fmt: skip
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -42,12 +44,13 @@ def span_of(option: str, text: str) -> float:
     """``90s``, ``30m``, ``2h`` and ``1.5d`` as seconds. Raises :class:`InputError`."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
-        raise InputError("not a length of time", where=option, value=text, allowed="such as 90s, 30m, 2h, 1.5d")
+        raise InputError("a duration must be a number with a unit", where=option, value=text,
+                         allowed="such as 90s, 30m, 2h, 1.5d")  # fmt: skip
     return float(found.group(1)) * _SPAN_SECS[found.group(2)]
 
 
 def age_of(option: str, text: str, now: float) -> float | None:
-    """The moment that is so long ago, in epoch seconds: ``30`` or ``30d`` days, ``12h`` hours, or an ISO 8601 time."""
+    """The epoch seconds of a time, or of an age before ``now``: ``30`` or ``30d`` days, ``12h`` hours."""
     if not text:
         return None
     found = _AGE.fullmatch(text.strip().lower())
@@ -56,7 +59,7 @@ def age_of(option: str, text: str, now: float) -> float | None:
     try:
         moment = moment_of(option, text)
     except InputError:
-        raise InputError("neither an age nor a time", where=option, value=text,
+        raise InputError("an age must be a number of days or hours, or a time", where=option, value=text,
                          allowed="30 or 30d (days), 12h (hours), or ISO 8601, such as 2026-03-02") from None  # fmt: skip
     assert moment is not None
     return moment.timestamp()

@@ -1,4 +1,4 @@
-"""What every command needs to know first: which warehouse, and how to answer. The only reader of the environment."""
+"""The options of every command: the warehouse and the output. Only this module reads the environment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 
 def home_location(option: str) -> str:
-    """The home a command works on: the option, else ``$HEADRACE_HOME``, else ``.headrace``.
+    """The home of a command: the option, else ``$HEADRACE_HOME``, else ``.headrace``.
 
-    A home in a bucket is at the emulator that ``$STORAGE_EMULATOR_HOST`` names, unless it names an endpoint itself.
+    A home in a bucket is on the emulator in ``$STORAGE_EMULATOR_HOST``, unless it has an endpoint of its own.
     """
     from warehouse.storage.locations import at_emulator, is_gcs, is_uri
 
@@ -35,26 +35,26 @@ def home_location(option: str) -> str:
     if is_gcs(home):
         return at_emulator(home, os.environ.get("STORAGE_EMULATOR_HOST", ""))
     if is_uri(home):
-        raise InputError("the home is a folder or a bucket", where="--home or $HEADRACE_HOME", value=home,
+        raise InputError("the home must be a folder or a bucket", where="--home or $HEADRACE_HOME", value=home,
                          allowed="a local folder, or gs://bucket/path")  # fmt: skip
     return os.path.abspath(home)
 
 
 def home_folder(option: str, what: str) -> str:
-    """The home as a folder of this machine, for ``what`` is kept in no other place. Raises :class:`InputError`."""
+    """The home, which must be a local folder for ``what``. Raises :class:`InputError`."""
     home = home_location(option)
     if "://" in home:
-        raise InputError(f"{what} needs a home that is a local folder", where="--home or $HEADRACE_HOME", value=home,
-                         next_step="give a folder of this machine instead")  # fmt: skip
+        raise InputError(f"the home must be a local folder for {what}", where="--home or $HEADRACE_HOME", value=home,
+                         next_step="give a folder of this machine")  # fmt: skip
     return home
 
 
-#: Opens a warehouse, trying again in its own way.
+#: Opens a warehouse, possibly with retries.
 Opening = Callable[[Callable[[], "Warehouse"]], "Warehouse"]
 
 
 def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
-    """The warehouse, or the error that opening it raises."""
+    """Open the warehouse without retries."""
     return opened()
 
 
@@ -62,8 +62,8 @@ def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
 def open_warehouse(option: str, opening: Opening = open_once) -> Iterator[Warehouse]:
     """The warehouse at :func:`home_location`, closed at the end.
 
-    ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is how long to wait for another
-    process's write lock.
+    ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is the longest wait for the write
+    lock of another process.
     """
     from warehouse.config import WarehouseConfig
     from warehouse.warehouse import Warehouse
@@ -78,7 +78,7 @@ def open_warehouse(option: str, opening: Opening = open_once) -> Iterator[Wareho
 
 
 def user_name() -> str:
-    """Who types this; empty for a user without a name, as in many containers."""
+    """The name of the user; empty for a user without a name, as in many containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -90,4 +90,4 @@ def _seconds(variable: str, default: float) -> float:
     try:
         return float(text) if text else default
     except ValueError:
-        raise InputError("not a number of seconds", where=f"${variable}", value=text) from None
+        raise InputError("a timeout must be a number of seconds", where=f"${variable}", value=text) from None

@@ -1,4 +1,4 @@
-"""What a command reads of a model: its read solution over a range, pinned while the command runs."""
+"""The read solution of a model over a range, pinned while a command runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def pinned(
     command: str,
     table_version: int = 0,
 ) -> Iterator[ReadSolution]:
-    """The read solution; until the block ends, what it loads is neither evicted nor deleted.
+    """The read solution; its memos and files are pinned until the block ends.
 
-    Versions of 0 are the newest ones. Raises :class:`InputError` for a range without events, and what
+    Version 0 is the newest. Raises :class:`InputError` for a range without events, and what
     :func:`~warehouse.matching.solve.read_solution` raises.
     """
     from warehouse.reading.pinned import pinned_solution
@@ -44,6 +44,6 @@ def pinned(
     ) as solution:
         if not solution.rows:
             asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
-            raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
+            raise InputError("the range must hold events", where=f"model {model}, table {solution.table}", value=asked,
                              next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
         yield solution

@@ -1,4 +1,4 @@
-"""Text files for commands that change a table: which schema they are read by, and reading them."""
+"""Reads text files for the commands that change a table, and finds their schemas."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
-#: Beside the journals of a table's imports, which end in .json: the schema of the newest.
+#: The schema of the newest import, in the folder of the import journals, which end in .json.
 KEPT_SCHEMA = "schema.jsonc"
 
 
 def keep_schema(root: str, log: LogSchema | ParquetLog) -> None:
-    """Keep the schema that a table was imported with, for text files that change it later; Parquet has none."""
+    """Store the schema of an import, for later text files of the table; Parquet has none."""
     from pipelines.log_schemas.schema import LogSchema
     from pipelines.outputs.publication import write_atomic
 
@@ -47,9 +47,9 @@ def sources_of(
     dry_run: bool,
     whole_rows: bool,
 ) -> tuple[list[Source], tuple[str, ...]]:
-    """The sources of a change, text files as their rows; and notes on rows that were set aside.
+    """The sources of a change, with text files as rows, and notes on rejected rows.
 
-    ``whole_rows``: the files hold rows of the table, not only some of its columns.
+    ``whole_rows``: the files hold whole rows of the table, not only some columns.
     """
     from pipelines.ingest.text_rows import read_text_rows, text_format
     from warehouse.changes.values import GivenRows
@@ -59,7 +59,7 @@ def sources_of(
     texts = [file for file, found in formats.items() if found is not None]
     if not texts:
         if schema:
-            raise InputError("a schema file is for text files", where="--schema", value=schema,
+            raise InputError("a schema file must be that of text files", where="--schema", value=schema,
                              allowed="files that end in .csv, .tsv, .jsonl, .ndjson, and .gz after it")  # fmt: skip
         return list(files), ()
     with warehouse.catalog.read() as connection:
@@ -77,11 +77,11 @@ def sources_of(
         sources.append(GivenRows(file, found.rows))
         rejected, places = rejected + found.rejected, [*places, *found.rejects]
     where = f", with line and reason, in {places[0]}" + (" and others" if len(places) > 1 else "") if places else ""
-    return sources, (f"rows set aside{where}: {rejected:,}",) if rejected else ()
+    return sources, (f"rows rejected{where}: {rejected:,}",) if rejected else ()
 
 
 def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_rows: bool) -> LogSchema:
-    """How one file is read: by ``--schema``, by what the table was imported with, or by the table's own columns."""
+    """The schema of one file: ``--schema``, the schema of the table's import, or the table's columns."""
     from pipelines.ingest.text_rows import held_columns, text_format
     from pipelines.log_schemas.schema import LogSchema
 

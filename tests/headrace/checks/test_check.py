@@ -1,4 +1,4 @@
-"""``headrace model check``: what each input looks like over a sample, and what is surprising about it."""
+"""``headrace model check``: statistics and warnings of each input over a sample."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def odd(cli, tmp_path):
     return tmp_path / "odd.py"
 
 
-def test_every_input_is_tried_and_what_is_surprising_is_said(cli, odd):
+def test_every_input_is_run_and_warnings_are_shown(cli, odd):
     (model,) = cli("model", "check", odd, "--json").json["models"]
     inputs = {row["input"]: row for row in model["inputs"]}
     assert (model["rows"], model["table_rows"], model["partitions"]) == (400, 400, 4)
@@ -102,7 +102,7 @@ def test_a_submitted_model_is_checked_by_name_without_a_change(submitted):
     after = cli("status", "--json").json
     assert after["memos"] == before["memos"]
     assert "no such model" in cli("model", "check", "third", status=4).err
-    assert "chooses among the models of a file" in cli("model", "check", "second", "--model", "second", status=2).err
+    assert "must go with a file of models" in cli("model", "check", "second", "--model", "second", status=2).err
 
 
 def test_a_label_is_checked_as_the_model_learns_it(cli, odd, tmp_path):
@@ -143,7 +143,7 @@ def test_a_full_pass_that_was_not_made_is_that_inputs_error(cli, odd, tmp_path):
         encoding="utf-8",
     )
     (model,) = cli("model", "check", tmp_path / "full.py", "--json").json["models"]
-    assert "a full pass must be made first" in model["inputs"][0]["error"]
+    assert "a full pass must be run first" in model["inputs"][0]["error"]
     assert model["inputs"][1]["error"] == ""
     assert "no partition starts in the range" in model["inputs"][2]["error"]
     assert "no such column" in model["inputs"][3]["error"]
@@ -178,7 +178,7 @@ def test_the_collision_estimate_is_what_hashing_does(values):
     assert colliding_share(20_000, 20_000) == 1.0
 
 
-def test_one_id_that_holds_nearly_everything_is_said():
+def test_a_dominant_id_is_a_warning():
     column = pa.array([3] * 95 + list(range(5)))
     kind = Dense(DType.INT64, 100)
     found = statistics_of(column, kind)

@@ -1,4 +1,4 @@
-"""The demo, as real processes: on the generated log, and on the real ones where they are."""
+"""The demo as real processes, on the generated log, and on real logs if they exist."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_unknown_format_is_refused(tmp_path):
 
 def test_only_a_demo_s_own_folder_is_emptied(tmp_path):
     (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
-    with pytest.raises(InputError, match="no demo made"):
+    with pytest.raises(InputError, match="must be empty or hold an earlier demo"):
         empty_demo_folder(tmp_path)
     assert (tmp_path / "letter.txt").exists()
     empty_demo_folder(tmp_path / "demo")

@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     assert files(tmp_path / "a") != files(tmp_path / "c")
 
 
-def test_late_rows_are_the_missing_ones_and_stand_in_the_hour_they_belong_to(tmp_path):
+def test_late_rows_are_the_missing_ones_in_their_own_hours(tmp_path):
     on_time = write_sample_log(tmp_path, SMALL, late=False)
     late = write_sample_log(tmp_path, SMALL, late=True)
     assert late.rows == late.late_rows > 0

@@ -56,11 +56,11 @@ def test_what_fits_in_no_way_is_a_block_a_row():
     assert lines[:3] == ["fingerprint  a8026ff19071", f"again        {'b' * 27}", f"             {'b' * 3}"]
 
 
-def test_a_long_fact_goes_on_beneath_itself():
+def test_a_long_fact_is_wrapped():
     assert lines_of(facts((("at", "one two three four five six"),)), 24) == ["at  one two three four", "    five six"]
 
 
-def test_a_long_error_goes_on_beneath_itself_on_a_terminal_only():
+def test_a_long_error_is_wrapped_on_a_terminal_only():
     text = "error: no\n  value:   one two three four\n  next:    x"
     assert error_text(text, 0) == text
     assert error_text(text, 24).split("\n") == [

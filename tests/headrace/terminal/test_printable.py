@@ -1,4 +1,4 @@
-"""What a terminal is shown of text from outside: nothing of it is a command, and nothing of it is invisible."""
+"""Text from outside has no control and no invisible character on a terminal."""
 
 from __future__ import annotations
 

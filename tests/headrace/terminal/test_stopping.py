@@ -1,4 +1,4 @@
-"""Which signals end a command."""
+"""The signals that end a command."""
 
 import signal
 

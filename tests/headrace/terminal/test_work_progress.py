@@ -10,11 +10,11 @@ from pipelines.worker.progress import WorkProgress
 SOME = WorkProgress(12, 40, 3, 1200, 2 * 2**20, 8.0)
 
 
-def test_it_says_what_was_done_and_what_is_left() -> None:
+def test_progress_shows_done_and_remaining_work() -> None:
     assert progress_text(SOME) == "12/40 memos, 3 fragments, 1,200 rows, 2.0 MiB read, about 8.0 s left"
     assert progress_text(replace(SOME, waits_for=2)) == (
         "12/40 memos, 3 fragments, 1,200 rows, 2.0 MiB read; "
-        "waiting for 2 memos that other workers hold or that failed and are not due yet"
+        "waiting for 2 memos leased by other workers or delayed after a failure"
     )
     assert progress_text(WorkProgress(0, 40)) == "0/40 memos, 0 fragments, 0 rows, 0 B read"
 

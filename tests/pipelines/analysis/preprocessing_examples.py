@@ -1,4 +1,4 @@
-"""Preprocessing functions of the kinds that tf.Transform's public examples are of, and rows for them."""
+"""Preprocessing functions like those of tf.Transform's public examples, and rows for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accumulators: laws of merging, and answers equal to TensorFlow's, tf.Transform's and plain Python's."""
+"""Accumulators: merge laws, and results equal to TensorFlow's, tf.Transform's and plain Python's."""
 
 from __future__ import annotations
 

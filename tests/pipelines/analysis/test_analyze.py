@@ -1,4 +1,4 @@
-"""Full passes for real: Beam, tf.Transform's analyzers, small tables; answers counted in plain Python."""
+"""Full passes with Beam and tf.Transform's analyzers over small tables, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_statistics_of_numbers_leave_out_what_is_not_finite(scene: Scene) -> Non
     assert of(scene, 4) == pytest.approx(np.quantile(price, [0.2, 0.4, 0.6, 0.8]), abs=0.05)
 
 
-def test_the_model_is_submitted_and_its_inputs_know_their_buckets(scene: Scene) -> None:
+def test_the_model_is_submitted_and_its_inputs_have_buckets(scene: Scene) -> None:
     with open_home(scene.home) as warehouse:
         register_table(warehouse, "log", str(scene.log))
         solution = read_solution(warehouse, submit_model(warehouse, model(TWO)).model)
@@ -284,7 +284,7 @@ def test_a_constant_column_has_no_min_max_and_the_error_names_the_operator(tmp_p
     assert "min_max_over(price) over" in caught.value.where
 
 
-def test_an_error_in_a_worker_is_told_once_and_not_by_beam(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_a_worker_is_logged_once_and_not_by_beam(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_day(tmp_path / "log", 1, day(1).append_column("class", pa.array([-1] * ROWS)))
     model = Model("negative", client="search", label="clicked", table="log")
     words = hr.ragged("tags", "string")

@@ -1,4 +1,4 @@
-"""A kill loses the partitions that were being read, and no other."""
+"""A killed analysis loses only the partitions that it was reading."""
 
 from __future__ import annotations
 

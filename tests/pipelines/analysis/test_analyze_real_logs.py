@@ -1,4 +1,4 @@
-"""Real clicks: vocabulary ids equal a plain Python count, and an hour more costs an hour."""
+"""Full passes over real clicks: ids equal a plain Python count, and an added hour reads one hour."""
 
 from __future__ import annotations
 

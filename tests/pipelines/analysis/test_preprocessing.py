@@ -1,4 +1,4 @@
-"""Preprocessing functions with analyzers: what a model gets is what tf.Transform itself gives for the same rows."""
+"""Preprocessing functions with analyzers give a model what tf.Transform gives for the same rows."""
 
 from __future__ import annotations
 

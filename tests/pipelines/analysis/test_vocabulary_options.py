@@ -1,4 +1,4 @@
-"""Vocabularies by tf.Transform's options: equal to what it publishes of its own tests, and to what it finds itself."""
+"""Vocabularies with tf.Transform's options equal tf.Transform's own and its published tests."""
 
 from __future__ import annotations
 

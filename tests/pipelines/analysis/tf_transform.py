@@ -1,4 +1,4 @@
-"""tf.Transform's own answers, which tests hold ours against."""
+"""tf.Transform's results, for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Written times: strptime patterns, ISO 8601, counts with fractions, and the wall clocks of places."""
+"""Times as text: strptime patterns, ISO 8601, fractional counts, and wall clocks of time zones."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ ZONES = [
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2024, 12, 31)), st.sampled_from(ZONES))
 @settings(max_examples=200)
-def test_a_local_time_is_what_python_takes_it_for(local: datetime, zone: str) -> None:
+def test_a_local_time_equals_that_of_python(local: datetime, zone: str) -> None:
     found, _ = read([local.isoformat(" ")], unit="iso8601", zone=zone)
     assert found == [local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)]
 

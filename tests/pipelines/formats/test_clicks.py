@@ -1,4 +1,4 @@
-"""What was known at a click, against the obvious slow way; and that the future cannot change it."""
+"""Features of earlier clicks, compared with a slow implementation; later clicks have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four formats: on tiny files of their shape everywhere, on the real files where they are."""
+"""The four formats, on tiny files of their layout, and on the real files if they exist."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_globo_shares_a_clicks_context_with_its_negatives(tmp_path: Path) -> Non
         assert row["history"][:1] == [a for a in [row["last_article_id"]] if a is not None]
 
 
-def test_a_row_knows_nothing_of_later_files(tmp_path: Path) -> None:
+def test_a_row_does_not_depend_on_later_files(tmp_path: Path) -> None:
     source = globo_files(tmp_path / "raw", hours=5)
     _, whole = run("globo", source, tmp_path / "whole", keep_cold=True)
     _, part = run("globo", source, tmp_path / "part", keep_cold=True, limit=3)
@@ -108,7 +108,7 @@ def test_other_options_need_another_folder(tmp_path: Path) -> None:
     assert tree(tmp_path / "out") == before
 
 
-def test_bad_rows_of_a_known_log_are_kept_aside(tmp_path: Path) -> None:
+def test_bad_rows_of_a_known_log_are_rejected(tmp_path: Path) -> None:
     source = globo_files(tmp_path / "raw")
     bad = tmp_path / "raw" / "clicks_hour_004.csv"
     bad.write_text(GLOBO_HEADER + "1,2\n")

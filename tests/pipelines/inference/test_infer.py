@@ -1,4 +1,4 @@
-"""A schema from a sample: what is found in logs of known kinds, and that damaged ones never crash it."""
+"""Schemas from samples: known kinds of logs, and damaged logs that must not crash."""
 
 from __future__ import annotations
 

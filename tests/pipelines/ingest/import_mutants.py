@@ -1,4 +1,4 @@
-"""Damaged logs, Parquet files and schema files, read in this process: run as a child, since a reader may kill it.
+"""Reads damaged logs, Parquet files and schema files; runs as a child, since a reader may crash.
 
 ``python -m tests.pipelines.ingest.import_mutants KIND FIRST COUNT`` reads the mutants of ``COUNT`` seeds under a limit of memory
 and prints one JSON line: how many were read, how many refused, and every mutant that did what none may.

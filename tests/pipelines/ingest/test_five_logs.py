@@ -1,4 +1,4 @@
-"""Five made-up logs of public kinds, imported by their schema files and compared with what plain Python reads."""
+"""Five synthetic logs of public kinds, imported and compared with plain Python."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_digits_below_a_microsecond_are_counted(tmp_path: Path) -> None:
     assert report.counts == {"time: times rounded down to microseconds": finer}
 
 
-def test_a_sentinel_year_goes_to_the_reject_file_with_the_rule(tmp_path: Path) -> None:
+def test_a_sentinel_year_is_rejected_with_the_rule(tmp_path: Path) -> None:
     schema = LogSchema.from_file(str(LOGS / "coupons.json"))
     imported(tmp_path, schema, str(LOGS / "coupons.csv"))
     (reject,) = (json.loads(line) for line in (tmp_path / "rejects" / "coupons.csv.jsonl").read_text().splitlines())
@@ -165,7 +165,7 @@ def test_the_widest_range_that_a_schema_can_set_is_registered(tmp_path: Path) ->
     assert (report.rejected, [row["time"].year for row in rows]) == (0, [1, 1677, 1969, 2262, 9999])
 
 
-def test_a_made_up_clock_goes_on_where_the_last_import_ended(tmp_path: Path) -> None:
+def test_generated_times_continue_after_the_last_import(tmp_path: Path) -> None:
     columns = [{"name": "n", "type": "int64", "required": True}]
     clock = {"row_order": {"start": "2026-01-01", "rows_per_hour": 2}}
     schema = LogSchema.from_document({"format": "csv", "header": True, "columns": columns, "time": clock})

@@ -1,4 +1,4 @@
-"""Damaged logs, Parquet files and schema files by seeds: no crash, no exception but ours, no value of a neighbour's."""
+"""Damaged logs, Parquet files and schema files: no crash, only Headrace's errors, no other row's values."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def read_mutants(kind: str, first: int, count: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_file_is_read_alike_or_refused(kind: str) -> None:
+def test_a_damaged_file_gives_equal_values_or_is_refused(kind: str) -> None:
     read_mutants(kind, 0, FAST_SEEDS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_thousands_of_damaged_files_are_read_alike_or_refused(kind: str) -> None:
+def test_thousands_of_damaged_files_give_equal_values_or_are_refused(kind: str) -> None:
     seeds = WILD_SEEDS if kind.startswith("wild") else ALL_SEEDS
     seen = [read_mutants(kind, first, BATCH_SEEDS) for first in range(0, seeds, BATCH_SEEDS)]
     assert min(sum(one[outcome] for one in seen) for outcome in ("read", "refused")) > seeds // 50

@@ -1,4 +1,4 @@
-"""One text has one value, alone or beside other lines, whichever reader takes it and wherever blocks are cut."""
+"""A text has one value, alone or with other lines, in each reader and at each block boundary."""
 
 from __future__ import annotations
 

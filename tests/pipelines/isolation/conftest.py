@@ -1,4 +1,4 @@
-"""Children of their own, all of which must be gone when they were told to go."""
+"""Child processes, all of which must have exited at the end of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components that misbehave in every way a component can, on a small log, beside healthy ones."""
+"""Components that fail in every way, with healthy ones, on a small log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components that misbehave, in real processes, beside healthy ones that must not notice."""
+"""Failing components in real processes do not affect healthy ones."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[p
     return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
 
 
-def test_known_culprits_do_not_delay_the_other_components_again(tmp_path: Path, processes: ChildProcesses) -> None:
+def test_known_culprits_do_not_delay_other_components(tmp_path: Path, processes: ChildProcesses) -> None:
     model = made({**healthy(), "bad": scenes.quits(MOOD)})
     home, works = leased(tmp_path, model, hours=2)
     known_culprits = KnownCulprits()
@@ -299,9 +299,7 @@ def test_what_differs_in_another_process_is_not_committed(tmp_path: Path, proces
     assert [name for name, outcome in outcomes.items() if outcome.failure is not None] == ["bad"]
 
 
-def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
-    tmp_path: Path, processes: ChildProcesses
-) -> None:
+def test_a_defect_in_every_component_fails_these_only(tmp_path: Path, processes: ChildProcesses) -> None:
     home, (work,) = leased(tmp_path, made(healthy()))
     unspelled = tuple(one._replace(memo_key="é") for one in work.components)  # a key is hexadecimal
     broken = FragmentWork(work.fragment, unspelled, work.output)

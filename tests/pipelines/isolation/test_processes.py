@@ -1,4 +1,4 @@
-"""Children as processes: who dies with whom, what is left behind, and kills from outside."""
+"""Child processes: their ends, what they leave, and kills from outside."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pid_of(processes: ChildProcesses) -> int:
         return child.pid
 
 
-def test_a_child_is_kept_for_the_next_who_asks(own_processes: ChildProcesses) -> None:
+def test_a_child_is_kept_for_the_next_request(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as first:
         assert first.is_new
         assert isinstance(first.ask(NOTHING, "{}", LIMITS), Answer)
@@ -86,7 +86,7 @@ def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     assert pid_of(own_processes) == started[-1]
 
 
-def test_an_answer_that_came_too_late_is_not_taken_for_the_next(own_processes: ChildProcesses) -> None:
+def test_a_late_answer_does_not_count_for_the_next_request(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         (server, *_) = own_processes.running
         child._server._control.settimeout(0.1)

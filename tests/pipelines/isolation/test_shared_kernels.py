@@ -1,4 +1,4 @@
-"""Worker processes of Beam share the compiled kernels of their machine: what one compiled, no other compiles again."""
+"""Beam's worker processes share the compiled kernels of their machine."""
 
 from __future__ import annotations
 

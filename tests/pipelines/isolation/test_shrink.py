@@ -1,4 +1,4 @@
-"""Delta debugging over rows, against predicates whose smallest answers are known."""
+"""Delta debugging over rows, with predicates whose smallest failing sets are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parent sees of a child, and what a machine has to give."""
+"""What a parent measures of a child and of the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_stall_is_staying_in_one_step_of_a_plan() -> None:
     assert clock.is_stalled(20.1)
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
+def test_time_without_a_measurement_does_not_count() -> None:
     cell = ProgressCell()
     cell.enter_step(1)
     clock = StallClock(cell, 10.0, now=0.0)

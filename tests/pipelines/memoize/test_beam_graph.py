@@ -1,4 +1,4 @@
-"""The graphs that runners are given: names, coders and types are a contract, and building one touches nothing."""
+"""Beam graphs: names, coders and types are a contract, and construction has no side effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How results come to the process that commits them: in memory, by files, each once."""
+"""Results reach the committing process once, in memory or by files."""
 
 from __future__ import annotations
 

@@ -105,9 +105,7 @@ def test_a_component_of_another_release_fails_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_an_operator_that_raises_takes_down_its_own_components_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_that_raises_fails_its_own_components_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (work,) = leased_works(tmp_path)
 
     def broken(*_: object, **__: object) -> None:
@@ -152,7 +150,7 @@ def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: P
 @pytest.mark.parametrize(
     ("damage", "kind"), [("gone", "unreadable"), ("refused", "unreadable"), ("truncated", "data"), ("longer", "data")]
 )
-def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(
+def test_a_missing_or_damaged_raw_file_fails_every_component_with_its_name(
     tmp_path: Path, damage: str, kind: str
 ) -> None:
     (work,) = leased_works(tmp_path)

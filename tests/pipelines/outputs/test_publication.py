@@ -1,4 +1,4 @@
-"""What publishing an import moves and removes: staged files of its own, by no link and no path that leads elsewhere."""
+"""Publishing an import moves and removes its own staged files only, and follows no link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registered column that holds text which is not UTF-8, met by a real worker."""
+"""A real worker reads a registered column with text that is not UTF-8."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_clean_lines_take_the_fast_way() -> None:
         (b'{"user": 1, "query": "\xff", "time": 0}', "not UTF-8", "", None),
     ],
 )
-def test_a_bad_line_is_set_aside_with_its_reason(line: str | bytes, what: str, column: str, value: str | None) -> None:
+def test_a_bad_line_is_rejected_with_its_reason(line: str | bytes, what: str, column: str, value: str | None) -> None:
     good = '{"user": 7, "time": 0}'
     parsed = parse_json_block(block_of(good, "", line, good), log_schema("jsonl"))
     assert parsed.table.column("user").to_pylist() == [7, 7]
@@ -109,7 +109,7 @@ def test_the_fast_way_gives_what_the_slow_way_means(rows: list[dict[str, object]
 
 @given(st.lists(st.fixed_dictionaries(RIGHT), min_size=1, max_size=6))
 @settings(max_examples=50)
-def test_right_values_come_back(rows: list[dict[str, object]]) -> None:
+def test_correct_values_are_returned(rows: list[dict[str, object]]) -> None:
     parsed = parse_json_block(block_of(*(json.dumps(row) for row in rows)), ALL_TYPES)
     table = parsed.table
     assert parsed.rejects == ()
@@ -186,7 +186,7 @@ def test_what_a_path_does_not_reach_is_missing() -> None:
         ('{"t": 1893456000000}', "t"), ('{"t": -1}', "t"), ('{"t": 0, "weights": [1e39]}', "weights"),
     ],
 )  # fmt: skip
-def test_a_value_of_another_kind_is_set_aside(line: str, column: str) -> None:
+def test_a_value_of_another_kind_is_rejected(line: str, column: str) -> None:
     assert values_of(line, NESTED) == column
 
 
@@ -218,7 +218,7 @@ def test_a_day_may_be_a_number_where_a_format_reads_it() -> None:
 @pytest.mark.parametrize(
     "line", ['{"entities": "\\ud800"}', '{"entities": [NaN]}', '{"clicked": 2}', '{"clicked": "1"}']
 )
-def test_what_is_no_json_text_and_no_boolean_is_set_aside(line: str) -> None:
+def test_invalid_json_text_and_booleans_are_rejected(line: str) -> None:
     assert values_of(line, WITH_TEXT) in ("entities", "clicked")
 
 

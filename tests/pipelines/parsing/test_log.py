@@ -80,7 +80,7 @@ def test_every_type_is_read(tmp_path: Path) -> None:
         (b"1\t\xff\xfe\t1\ta\t0\n", "not UTF-8", "query", "\\xff\\xfe"),
     ],
 )
-def test_a_bad_row_is_set_aside_with_its_reason(
+def test_a_bad_row_is_rejected_with_its_reason(
     tmp_path: Path, line: str | bytes, what: str, column: str, value: str | None
 ) -> None:
     bad = line if isinstance(line, bytes) else line.encode()

@@ -1,4 +1,4 @@
-"""Encodings, line ends and records: the same rows however the file is written, and wherever it is cut."""
+"""Encodings, line ends and records give equal rows for every way to write and split a file."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def test_a_log_is_read_in_its_encoding_wherever_it_is_cut(
     [("cp1252", b"a\x81b", "a\\x81b"), ("gb18030", b"\xff\xfe", "\\xff\\xfe"), ("shift_jis", b"\x81", "\\x81"),
      ("ascii", b"\xc3\xa9", "\\xc3\\xa9"), ("utf-16-le", b"\x41\xd8", "\\x41\\xd8")],
 )  # fmt: skip
-def test_what_cannot_be_decoded_goes_to_the_reject_file_with_its_bytes(
-    tmp_path: Path, encoding: str, bad: bytes, shown: str
-) -> None:
+def test_undecodable_rows_are_rejected_with_their_bytes(tmp_path: Path, encoding: str, bad: bytes, shown: str) -> None:
     lines = [f"{place}\tx".encode(encoding) for place in range(3)]
     end = "\n".encode(encoding)
     path = write_log(tmp_path / "log", lines[0] + end + lines[1] + bad + end + lines[2] + end)

@@ -1,4 +1,4 @@
-"""A home in a bucket and Dataflow's real client beside it, and what the client left in that bucket."""
+"""A home in a bucket with Dataflow's real client, and the files that the client uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads within a step: every element is worked on, outputs keep their order, failures fail the bundle."""
+"""Threads in a step: every element is processed, outputs are in order, failures fail the bundle."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Waits(BundleThreads):
         return [result]
 
 
-def test_after_an_error_nothing_more_is_begun() -> None:
+def test_no_element_starts_after_an_error() -> None:
     def build(pipeline: beam.Pipeline) -> None:
         _ = pipeline | beam.Create(range(1000), reshuffle=False) | beam.ParDo(Waits(2))
 

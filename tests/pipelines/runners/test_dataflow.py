@@ -1,4 +1,4 @@
-"""What is decided about Dataflow before anything is sent: names, options, refusals."""
+"""Dataflow's names, options and refusals before a job is sent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_worker_gets_a_job_name_and_labels_that_dataflow_takes(worker: str
     assert re.fullmatch("[-_a-z0-9]{0,63}", label_value(worker))
 
 
-def test_a_name_says_whose_job_it_is() -> None:
+def test_a_job_name_identifies_its_worker() -> None:
     assert job_name("Host-7.Example_4711", "0123456789abcdef") == "headrace-host-7-example-4711-0123456789ab"
     assert label_value("Host-7.Example_4711") == "host-7_example_4711"
 
@@ -87,7 +87,7 @@ def test_each_option_that_is_needed_is_asked_for(missing: int) -> None:
     assert "docs/dataflow.md" in caught.value.next_step
 
 
-def test_all_that_is_missing_is_said_at_once() -> None:
+def test_one_error_names_everything_that_is_missing() -> None:
     with pytest.raises(InputError) as caught:
         check(DataflowOptions())
     assert caught.value.value == "--project, --region, --temp_location"

@@ -1,4 +1,4 @@
-"""Jobs that Dataflow's real client submits, waits for and cancels, over HTTP, at a service of this machine's."""
+"""Jobs that Dataflow's real client submits, waits for and cancels at a local service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def headrace(cloud: Cloud, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("told", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_worker_that_is_told_to_stop_cancels_its_job_and_gives_its_tasks_back(
+def test_a_stopped_worker_cancels_its_job_and_releases_its_tasks(
     cloud: Cloud, told: signal.Signals, status: int
 ) -> None:
     with cloud.open() as warehouse:
@@ -59,7 +59,7 @@ def test_a_worker_that_is_told_to_stop_cancels_its_job_and_gives_its_tasks_back(
         assert queued(warehouse) == [(tasks, 0)]
 
 
-def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud) -> None:
+def test_a_failed_job_is_one_error_and_its_tasks_are_released(cloud: Cloud) -> None:
     text = "Traceback (most recent call last): no space on the worker's disk"
     cloud.service.on_job = lambda job: cloud.service.fail(job, text)
     with cloud.open() as warehouse:
@@ -72,7 +72,7 @@ def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud
 
 
 @pytest.mark.slow
-def test_a_job_that_nobody_attends_to_is_cancelled(cloud: Cloud) -> None:
+def test_an_unattended_job_is_cancelled(cloud: Cloud) -> None:
     """A machine that cannot write ends the attendant, and with it the heartbeats; the service would go on for hours."""
 
     def cannot_write(job: dict[str, Any]) -> None:

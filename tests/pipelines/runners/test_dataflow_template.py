@@ -1,4 +1,4 @@
-"""A job that Dataflow's real client writes as a template, on a real server of the storage API; read as Google would."""
+"""A job template of Dataflow's real client, read as Google's service reads it."""
 
 from __future__ import annotations
 

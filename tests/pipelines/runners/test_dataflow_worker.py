@@ -1,4 +1,4 @@
-"""A job from end to end, all but Google: submitted, run by what was staged alone, awaited and committed.
+"""A Dataflow job without Google: submitted, run from its staged files only, awaited and committed.
 
 The steps of a worker are those of the image's boot program: download every staged file, install the requirements, then
 the extra packages; then run the staged pipeline. Beam's image is stood in for by an empty virtual environment with Beam

@@ -71,7 +71,7 @@ def test_an_unknown_option_is_one_error_with_the_nearest_names() -> None:
         (("--runner=SparkRunner",), "--runner=SparkRunner"),
     ],
 )
-def test_what_beam_would_drop_or_die_of_is_one_error(flags: tuple[str, ...], value: str) -> None:
+def test_options_that_beam_drops_or_crashes_on_are_one_error(flags: tuple[str, ...], value: str) -> None:
     assert refusal("FlinkRunner", *flags).value == value
 
 
@@ -118,7 +118,7 @@ def test_dataflow_is_not_asked_before_it_has_what_it_needs() -> None:
     assert caught.value.value == "--project, --region, --temp_location"
 
 
-def test_beam_itself_is_asked_before_work_is_taken() -> None:
+def test_beam_checks_its_options_before_tasks_are_leased() -> None:
     with pytest.raises(InputError, match="Beam rejects") as caught:
         require_runnable(RunnerOptions("FlinkRunner", flags=("--environment_type=PROCESS",)), BUCKET)
     assert "process_command" in str(caught.value.value)

@@ -1,4 +1,4 @@
-"""A job given to a job server of another process, and computed by workers of a third: what any portable runner does."""
+"""A job on a portable job server of another process, with workers in a third."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_worker_asks_the_runner_what_it_is() -> None:
     assert '"other:1"' in worker_environment(own, provided)["CONTROL_API_SERVICE_DESCRIPTOR"]
 
 
-def test_a_worker_that_no_runner_started_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_without_a_runner_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments([])
     assert "--id, --provision_endpoint" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_what_has_ended_is_left_alone(state: str) -> None:
     assert job.cancelled == 0
 
 
-def test_the_reason_says_that_the_job_may_go_on() -> None:
+def test_the_reason_mentions_that_the_job_may_continue() -> None:
     running, why = RunningJob(), ValueError("enough")
     running.record_start(Job(refusal="nobody answers"))
     running.end(why)

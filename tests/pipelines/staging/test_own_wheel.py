@@ -1,4 +1,4 @@
-"""The package that goes to remote machines: this Headrace and no other, the same bytes wherever it is packed."""
+"""The wheel for remote machines holds only Headrace, and is reproducible."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_it_holds_what_runs_here_and_nothing_else(tmp_path: Path, metadata: OwnM
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "benchmarks", "."))]
 
 
-def test_its_record_vouches_for_every_file(tmp_path: Path, metadata: OwnMetadata) -> None:
+def test_its_record_has_the_checksum_of_every_file(tmp_path: Path, metadata: OwnMetadata) -> None:
     with zipfile.ZipFile(packed(tmp_path / "wheel", metadata)) as archive:
         record = f"headrace-{metadata.version}.dist-info/RECORD"
         lines = [line.rsplit(",", 2) for line in archive.read(record).decode().splitlines()]

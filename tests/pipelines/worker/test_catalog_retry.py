@@ -42,7 +42,7 @@ def catalog_retry(stop: Stop, secs: float, retries: list[int]) -> CatalogRetry:
     return CatalogRetry(secs, stop, lambda: retries.append(1), lambda: 0.0, lambda: stop.now)
 
 
-def test_what_comes_back_is_waited_for_ever_longer() -> None:
+def test_waits_for_the_catalog_grow_until_it_is_back() -> None:
     stop, retries = Stop(), list[int]()
     assert catalog_retry(stop, 600, retries).call(Catalog(7)) == "here"
     assert stop.waits == [0.25, 0.5, 1.0, 2.0, 4.0, 7.5, 7.5]
@@ -63,7 +63,7 @@ def test_a_commit_in_doubt_is_asked_for_again() -> None:
     assert catalog_retry(Stop(), 600, []).call(Catalog(1, CommitInDoubt("it broke meanwhile"))) == "here"
 
 
-def test_who_is_asked_to_stop_does_not_wait() -> None:
+def test_a_stopped_worker_does_not_wait() -> None:
     stop = Stop()
     stop.set()
     with pytest.raises(CatalogLost):

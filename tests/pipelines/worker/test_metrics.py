@@ -111,7 +111,7 @@ def test_the_queue_is_read_once_in_a_while(tmp_path: Path, warehouse: Warehouse)
     assert clients() == 1
 
 
-def test_a_long_queue_is_read_more_seldom(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_a_long_queue_is_read_less_often(tmp_path: Path, warehouse: Warehouse) -> None:
     now = [100.0]
 
     def monotonic() -> float:

@@ -5,7 +5,7 @@ import pytest
 from pipelines.worker.progress import WorkMeter, WorkProgress
 
 
-def test_nothing_is_foretold_before_something_is_done() -> None:
+def test_there_is_no_estimate_before_the_first_result() -> None:
     meter = WorkMeter()
     assert meter.progress == WorkProgress()
     meter.record_lease(tasks=10, work_secs=20.0, queued=5, now=100.0)
@@ -31,7 +31,7 @@ def test_waiting_between_jobs_is_no_work() -> None:
     assert meter.progress.left_secs == pytest.approx(4.0)
 
 
-def test_what_is_given_back_is_queued_again() -> None:
+def test_released_tasks_are_queued_again() -> None:
     meter = WorkMeter()
     meter.record_lease(tasks=3, work_secs=3.0, queued=1, now=0.0)
     meter.record_fragment(tasks=1, work_secs=1.0, rows=1, raw_bytes=1, now=1.0)

@@ -1,4 +1,4 @@
-"""Raw files that this machine cannot read, met by real workers."""
+"""Raw files that a real worker cannot read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_one_unreadable_file_fails_its_own_components_and_no_worker(
 
 
 @pytest.mark.parametrize("batch", [100, COMPONENTS])
-def test_a_machine_that_can_read_nothing_ends_and_gives_back(tmp_path: Path, batch: int) -> None:
+def test_a_worker_on_a_machine_that_cannot_read_releases_its_tasks(tmp_path: Path, batch: int) -> None:
     """Whether it leases all at once, or a file at a time."""
     with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), lease_secs=600.0, rates=FREE_READS)) as warehouse:
         log = write_log(tmp_path / "log")
@@ -148,14 +148,14 @@ def test_what_a_table_has_replaced_says_nothing_of_the_machine(warehouse: Wareho
     assert states(warehouse)["READY"] == 3 * COMPONENTS
 
 
-def test_one_file_is_no_evidence_against_a_machine() -> None:
+def test_one_unreadable_file_is_not_a_host_fault() -> None:
     once = ReadFailures().add(["a"])
     assert not once.is_host_fault
     assert not once.add(["a"]).is_host_fault
     assert once.add(["b"]).is_host_fault
 
 
-def test_who_works_until_nothing_is_left_does_not_wait_for_minutes(tmp_path: Path) -> None:
+def test_a_worker_until_idle_does_not_wait_for_minutes(tmp_path: Path) -> None:
     patient = WarehouseConfig(str(tmp_path / "home"), untried_backoff_secs=3600.0, rates=FREE_READS)
     with Warehouse.open(patient) as warehouse:
         root = write_log(tmp_path / "log")

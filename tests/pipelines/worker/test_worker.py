@@ -236,7 +236,7 @@ def slow_model() -> Model:
     return slow
 
 
-def test_a_job_that_nobody_attends_to_ends(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_an_unattended_job_ends(tmp_path: Path, warehouse: Warehouse) -> None:
     """Nobody keeps its leases: what it would compute from then on, others compute too."""
     fill(warehouse, write_log(tmp_path / "log", hours=40, rows=5), slow_model())
 
@@ -265,7 +265,7 @@ with open_home(Path(home)) as warehouse, ended_by_signals():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
+def test_a_stopped_worker_releases_tasks_that_it_has_not_started(
     tmp_path: Path, warehouse: Warehouse, threads: int
 ) -> None:
     # Fifteen seconds of work at the least, of which the signal leaves most: it is sent when the first memo is ready.
@@ -285,7 +285,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
     assert len(memo_files(tmp_path / "home")) < 120
 
 
-def test_a_worker_that_is_told_to_stop_before_it_began_gives_all_back(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_a_worker_stopped_before_its_job_releases_all_tasks(tmp_path: Path, warehouse: Warehouse) -> None:
     fill(warehouse, write_log(tmp_path / "log", hours=1))
 
     def told(instruction: Instruction) -> None:

@@ -1,4 +1,4 @@
-"""A small real run with three checkpoints, what each of them holds, and ways to damage their files."""
+"""A small real run with three checkpoints, their contents, and ways to damage their files."""
 
 from __future__ import annotations
 

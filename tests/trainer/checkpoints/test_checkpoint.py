@@ -42,7 +42,7 @@ def newest(run_dir: Path):
     return checkpoint, skipped
 
 
-def test_what_was_saved_comes_back(tmp_path):
+def test_a_saved_checkpoint_round_trips(tmp_path):
     path = write(tmp_path, 4)
     checkpoint, skipped = newest(tmp_path)
     assert (checkpoint.path, checkpoint.epochs_done, skipped) == (path, 4, [])
@@ -115,7 +115,7 @@ def test_a_torn_checkpoint_is_passed_over_with_the_reason(tmp_path, damage, file
     assert caught.value.next_step
 
 
-def test_a_new_checkpoint_takes_the_place_of_a_torn_one(tmp_path):
+def test_a_new_checkpoint_replaces_a_torn_one(tmp_path):
     truncate(write(tmp_path, 1) / "state.json")
     write(tmp_path, 1, again=True)
     assert newest(tmp_path)[0].document["again"]
@@ -235,7 +235,7 @@ def test_an_array_that_could_not_be_read_back_is_not_written(tmp_path, array):
     assert newest(tmp_path) == (None, [])
 
 
-def test_a_checkpoint_takes_the_place_of_a_file_or_a_link(tmp_path):
+def test_a_checkpoint_replaces_a_file_or_a_link(tmp_path):
     checkpoints_dir(tmp_path).mkdir()
     (checkpoints_dir(tmp_path) / "epoch-000001").write_text("a file")
     (checkpoints_dir(tmp_path) / "epoch-000002").symlink_to(tmp_path)

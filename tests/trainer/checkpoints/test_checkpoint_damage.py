@@ -1,4 +1,4 @@
-"""A damaged checkpoint is passed over with its file and reason: never other weights, never an uncaught exception."""
+"""A damaged checkpoint is skipped with its file and reason; it never gives other weights or a trace."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_flip_in_any_byte_of_the_manifest_is_noticed(run: SmallRun) -> None:
         assert_torn_manifest(flipped(data, at, draw.randrange(8)))
 
 
-def test_a_flip_in_any_file_takes_the_checkpoint_before(run: SmallRun) -> None:
+def test_a_flipped_bit_in_any_file_selects_the_previous_checkpoint(run: SmallRun) -> None:
     draw = random.Random(SEED)
     for path in files(run.newest):
         data = path.read_bytes()

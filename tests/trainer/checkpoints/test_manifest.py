@@ -1,4 +1,4 @@
-"""Manifests, arrays and documents that verify, and yet are not what this release writes."""
+"""Manifests, arrays and documents with valid checksums that this release does not write."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def every_change(document: Any) -> Iterator[Any]:
             yield changed(document, path, lambda container, key, wrong=wrong: container.__setitem__(key, wrong))
 
 
-def test_a_manifest_comes_back() -> None:
+def test_a_manifest_round_trips() -> None:
     assert Manifest.from_bytes(SOME.to_bytes(), MANIFEST) == SOME
 
 
@@ -183,7 +183,7 @@ def test_a_forged_array_is_torn(data: bytes) -> None:
 @pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)),
                                    np.zeros((0, 4), np.float32), np.array(7, np.uint8), np.array([True]),
                                    np.zeros((1,) * 32, np.int8)])  # fmt: skip
-def test_an_array_comes_back_bit_by_bit(array: np.ndarray[Any, Any]) -> None:
+def test_an_array_round_trips_bit_for_bit(array: np.ndarray[Any, Any]) -> None:
     found = array_from_npy(npy(array), "array-0000.npy")
     assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
@@ -230,7 +230,7 @@ def test_a_ledger_without_its_array_and_an_array_without_a_ledger_are_torn() -> 
         saved_run(Checkpoint(Path("epoch-000001"), 1, {**document, "ledger": None}, {LEDGER: uneven}))
 
 
-def test_a_field_says_where_it_stands() -> None:
+def test_an_error_names_the_place_of_a_field() -> None:
     field = DocumentField(parse_json(b'{"a": [{"b": 1e999}]}', "state.json"), "state.json")
     with pytest.raises(TornCheckpoint, match="must be a finite number") as caught:
         field.at("a").items()[0].at("b").number()

@@ -1,4 +1,4 @@
-"""Rows and labels that arrive after their partition was trained: each event is trained once, whatever comes when."""
+"""Rows and labels that arrive after the training of their partition: each event is trained once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_late_row_in_the_middle_of_a_run_is_trained_as_often_as_all_others(log
     assert len(known) == log.stored[SECOND].num_rows
 
 
-def test_retracted_events_are_gone_and_restored_ones_are_not_trained_twice(log, tmp_path):
+def test_deleted_events_are_not_trained_and_restored_ones_not_twice(log, tmp_path):
     log.retract(FIRST, [3, 4, 5], "some")
     first = log.train(tmp_path)
     log.retract(FIRST, [5, 6, 7, 8], "others")
@@ -142,7 +142,7 @@ def test_changed_inputs_of_a_trained_fragment_are_refused_or_accepted(log, tmp_p
         log.train(tmp_path)
 
 
-def test_a_fragment_of_another_size_is_never_taken_for_a_trained_one(log, tmp_path):
+def test_a_fragment_of_another_size_does_not_count_as_trained(log, tmp_path):
     log.train(tmp_path)
     log._redigest(FIRST, "price", "rewritten")
     log._change(FIRST, rows=99)
@@ -182,7 +182,7 @@ def test_an_event_is_trained_at_most_once_a_visit(visits, count):
     max_examples=12, phases=[Phase.explicit, Phase.generate]
 )  # every example builds models: shrinking takes minutes
 @given(data=st.data())
-def test_whatever_comes_late_every_event_is_trained_as_often_as_asked(data, tmp_path_factory):
+def test_every_event_is_trained_once_per_pass_in_any_order_of_arrival(data, tmp_path_factory):
     """Random changes between runs that may stop after any epoch; the batches, not the ledger, are the witness."""
     log, run_dir = Log(2, 30), tmp_path_factory.mktemp("run")
     passes = data.draw(st.integers(1, 2))
@@ -292,7 +292,7 @@ def as_an_older_release(checkpoint) -> None:
     (checkpoint / MANIFEST).write_bytes(old.to_bytes())
 
 
-def test_a_checkpoint_of_an_older_release_goes_on(log, tmp_path):
+def test_a_checkpoint_of_an_older_release_can_be_resumed(log, tmp_path):
     straight = log.train(tmp_path / "straight", passes=2)
     stopped = log.train(tmp_path / "run", passes=2, stop=iter([False, True]).__next__)
     as_an_older_release(Path(stopped.checkpoint))

@@ -34,7 +34,7 @@ def test_nothing_to_count_is_exact():
     assert Ledger({}).summary([], expected=1).exact
 
 
-def test_saved_counts_come_back():
+def test_saved_counts_round_trip():
     ledger = Ledger(ROWS)
     ledger.count([Span("a#0", 1, 4), Span("b#0", 0, 3)])
     saved = ledger.counts()

@@ -277,7 +277,7 @@ def test_wrong_dtypes_and_shapes_are_refused():
 
 @settings(max_examples=30)
 @given(order=st.permutations(range(ROWS)), cut=st.integers(0, ROWS))
-def test_initial_rows_do_not_depend_on_who_asks_when(order, cut):
+def test_initial_rows_do_not_depend_on_the_order_of_requests(order, cut):
     fresh = engine_of()
     expected = fresh.weights_of("one", np.arange(ROWS))  # never read: straight from the hash
     engine = engine_of()

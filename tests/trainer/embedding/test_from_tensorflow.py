@@ -1,4 +1,4 @@
-"""Against TensorFlow itself: its configuration, its optimizers, its lookups."""
+"""Compares embeddings with TensorFlow: configuration, optimizers, lookups."""
 
 from __future__ import annotations
 

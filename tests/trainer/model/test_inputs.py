@@ -78,7 +78,7 @@ def test_options_about_unknown_inputs_are_refused():
 
 
 @pytest.mark.parametrize("column_type", [Ragged(DType.INT64), Ragged(DType.STRING), Weighted(DType.INT64)])
-def test_only_numbers_that_modulo_takes_are_told_of_it(column_type):
+def test_only_errors_over_integers_suggest_modulo(column_type):
     with pytest.raises(UntrainableInput) as caught:
         lay_out([IDS, TypedInput("odd", column_type)], config("run"))
     assert ".hash_buckets(n)" in caught.value.next_step

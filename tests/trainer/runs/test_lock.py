@@ -19,7 +19,7 @@ with run_lock(Path(sys.argv[1])):
 """
 
 
-def test_a_second_process_is_told_who_holds_the_run(tmp_path):
+def test_the_error_of_a_second_process_names_the_holder_of_the_run(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"

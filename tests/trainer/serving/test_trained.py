@@ -64,7 +64,7 @@ def test_a_deterministic_run_can_be_used_where_tensorflow_runs_with_other_thread
     assert len(trained.predict(fragment_table(1, 3))) == 3
 
 
-def test_the_configuration_comes_back_from_the_checkpoint(run_dir):
+def test_the_configuration_round_trips_through_the_checkpoint(run_dir):
     trained = load_trained(run_dir)
     assert trained.config.to_document() == config(run_dir, passes=4, dense_learning_rate=0.01).to_document()
     assert len(trained.progress.history) == 16

@@ -1,4 +1,4 @@
-"""Training is killed with SIGKILL, again and again, and must end as if nothing had happened."""
+"""Training that is killed with SIGKILL repeatedly ends like an undisturbed one."""
 
 from __future__ import annotations
 

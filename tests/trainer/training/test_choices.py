@@ -97,7 +97,7 @@ def test_the_lowest_loss_wins_where_the_gain_is_clear():
     assert "0.8000 of the rate's alone" in choices.reasons["deep"]
 
 
-def test_the_gentlest_candidate_is_taken_where_no_gain_is_clear():
+def test_the_most_cautious_candidate_wins_without_a_clear_gain():
     random = np.random.default_rng(0)
     base = random.exponential(size=200)
     noise = random.normal(size=200)

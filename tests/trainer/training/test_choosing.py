@@ -1,4 +1,4 @@
-"""Options chosen from data, and kept by the run."""
+"""Options that are chosen from data and stored by the run."""
 
 from __future__ import annotations
 

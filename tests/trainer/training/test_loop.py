@@ -25,7 +25,7 @@ def equal_arrays(one, other):
     return all(one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays)
 
 
-def test_a_run_trains_every_event_and_says_so(tmp_path):
+def test_a_run_trains_every_event_and_reports_it(tmp_path):
     data, events = Synthetic(3, 200), []
     options = config(tmp_path, passes=2)
     report = train(data.solution, data.read, options, progress=events.append, read_labels=data.read_labels)
@@ -60,7 +60,7 @@ def test_partitions_are_grouped_into_epochs(tmp_path):
     assert [item.partitions for item in report.history] == [("hour=00", "hour=01"), ("hour=02",)]
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path):
+def test_a_stopped_run_resumes_at_its_position(tmp_path):
     data = Synthetic(4, 200)
     straight = train(data.solution, data.read, config(tmp_path / "straight", dropout=0.2))
     stopped = train(data.solution, data.read, config(tmp_path / "run", dropout=0.2), stop=lambda: True)

@@ -1,4 +1,4 @@
-"""Training from real Parquet files through the warehouse's own reader: computed, then memoized, then longer."""
+"""Training on real Parquet files through the warehouse's reader: computed, then memoized, then extended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on weighted ids and vectors from real Parquet files, through the warehouse's own reader."""
+"""Training on weighted ids and vectors from real Parquet files."""
 
 from __future__ import annotations
 

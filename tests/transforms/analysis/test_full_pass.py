@@ -1,4 +1,4 @@
-"""Full-pass operators: what they ask for, and what is put in their place."""
+"""Full-pass operators: what they request, and what replaces them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_vocabulary_becomes_an_artifact() -> None:
     assert component_from_document(component_document(root)) == root
 
 
-def test_what_reads_a_resolved_operator_is_typed_anew() -> None:
+def test_readers_of_a_resolved_operator_are_typed_again() -> None:
     ids = QUERY.unigrams().vocabulary_ids(over=WEEK)
     root = resolve(ids.unique().head(3).node, {ids.node.identity: TERMS})
     assert root.type == Ragged(DType.INT64, 11)

@@ -1,4 +1,4 @@
-"""Every NaN is the one quiet NaN: in what is read, and in what every operator gives."""
+"""Every NaN is the quiet NaN, in inputs and in outputs of operators."""
 
 from __future__ import annotations
 

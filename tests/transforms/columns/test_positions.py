@@ -1,4 +1,4 @@
-"""No kernel writes a 32-bit position that wraps: what would exceed them is refused with its size."""
+"""Kernels refuse data whose positions exceed 32 bits."""
 
 from __future__ import annotations
 

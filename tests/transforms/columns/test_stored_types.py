@@ -1,4 +1,4 @@
-"""Stored types that models read: what each means, and that nothing is lost."""
+"""Stored types that models read keep their meaning without loss."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_values_that_no_declared_type_holds_are_found() -> None:
     ),
     st.sampled_from([pa.decimal64, pa.decimal128, pa.decimal256]),
 )
-def test_a_decimal_is_the_nearest_float64_and_comes_back(found: tuple[int, int, list[int]], kind: type) -> None:
+def test_a_decimal_is_the_nearest_float64_and_round_trips(found: tuple[int, int, list[int]], kind: type) -> None:
     digits, scale, unscaled = found
     values = [Decimal(value).scaleb(-scale) for value in unscaled]
     read = cast_to_layout(pa.array(values, kind(digits, scale)), DOUBLE).to_pylist()

@@ -52,7 +52,7 @@ def test_every_kind_of_change_is_one_sentence_that_names_both_sides():
         assert between(before, after) == (sentence,)
 
 
-def test_artifacts_result_types_and_the_order_of_arguments_are_told():
+def test_differences_of_artifacts_types_and_argument_order_are_reported():
     terms = [Artifact(Vector(DType.STRING, 3), digest * 32) for digest in ("ab", "cd")]
     before, after = (operation("vocabulary_lookup", [QUERY.node, each], {"oov_buckets": 1}) for each in terms)
     [change] = difference(before, after).changes
@@ -70,7 +70,7 @@ def test_artifacts_result_types_and_the_order_of_arguments_are_told():
     )
 
 
-def test_values_that_are_too_long_to_show_are_told_apart():
+def test_values_that_are_too_long_to_show_have_different_texts():
     before, after = QUERY.replace("x" * 200 + "a", ""), QUERY.replace("x" * 200 + "b", "")
     [change] = difference(before.node, after.node).changes
     assert change.before != change.after

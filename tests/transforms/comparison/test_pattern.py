@@ -203,7 +203,7 @@ def test_every_place_is_found_once_and_arguments_come_first():
     assert found("split(...)") == []
 
 
-def test_what_must_occur_is_told_for_indexes():
+def test_required_nodes_of_a_pattern_are_given_for_indexes():
     pattern = Pattern.parse("concat(lower@2(query), @7d1f0c, vocabulary_lookup(_, artifact 3e30), _(title), ...)")
     assert pattern.operators == {"concat", "lower", "vocabulary_lookup"}
     assert pattern.operator_versions == {("lower", 2)}
@@ -246,7 +246,7 @@ def test_what_must_occur_is_told_for_indexes():
         ("bucketize(query, boundaries=(1.0, … many in all))", 35, "@7d1f0c"),
     ],
 )
-def test_mistakes_are_told_with_their_place_and_what_is_near(text: str, position: int, told: str) -> None:
+def test_errors_name_the_place_and_similar_names(text: str, position: int, told: str) -> None:
     with pytest.raises(InputError) as raised:
         Pattern.parse(text)
     assert f"character {position}," in raised.value.where

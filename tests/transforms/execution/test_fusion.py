@@ -1,4 +1,4 @@
-"""Plans that fuse operators give the bytes that plans without fusion give."""
+"""Plans with fused operators give the bytes of plans without fusion."""
 
 from __future__ import annotations
 

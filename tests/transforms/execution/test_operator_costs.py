@@ -1,4 +1,4 @@
-"""Seconds of a plan told apart by operator."""
+"""The seconds of a plan by operator."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def run(**components: hr.Expr) -> dict[str, OperatorWork]:
     return {work.operator: work for work in plan.run(BATCH).operators}
 
 
-def test_fused_operators_stand_for_real_ones() -> None:
+def test_fused_operators_correspond_to_real_ones() -> None:
     assert set(STANDS_FOR) == set(FUSED)
     assert {name for names in STANDS_FOR.values() for name in names} <= {operator.name for operator in REGISTRY}
 
 
-def test_every_operator_of_a_run_is_told() -> None:
+def test_every_operator_of_a_run_is_reported() -> None:
     query, title = hr.text("query"), hr.text("title")
     works = run(a=(query.unigrams() & title.unigrams()).hash_buckets(10), b=hr.int64("price") + 1)
     assert {"unigrams", "intersect", "hash_buckets", "add"} == set(works)
@@ -67,7 +67,7 @@ def test_what_fails_is_not_measured() -> None:
     assert [work.operator for work in result.operators] == ["length"]
 
 
-def test_functions_are_told_apart() -> None:
+def test_functions_have_different_fingerprints() -> None:
     upper = hr.op(result="string")(pc.utf8_upper)(hr.text("query")).node
     lower = hr.op(result="string")(pc.utf8_lower)(hr.text("query")).node
     assert isinstance(upper, Operation)

@@ -1,4 +1,4 @@
-"""The plan: sharing, freeing, nulls, failures, and what bad batches get."""
+"""Plans: sharing, freeing, nulls, failures, and invalid batches."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_one_operator_failing_costs_only_what_needs_it(broken: None) -> None:
     assert set(result.component_secs) == {"bad", "worse", "good", "also"}
 
 
-def test_a_run_tells_its_steps_and_who_needs_them() -> None:
+def test_a_run_reports_its_steps_and_their_components() -> None:
     components = {"overlap": OVERLAP.node, "length": text("query").length().node}
     plan = compile_plan(components)
     seen: list[int] = []

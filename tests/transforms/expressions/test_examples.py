@@ -1,4 +1,4 @@
-"""The example of every operator, as the reference page shows it, gives what the page says."""
+"""The example of every operator gives the result on the reference page."""
 
 from __future__ import annotations
 

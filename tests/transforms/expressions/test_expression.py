@@ -110,7 +110,7 @@ def test_nearest_names():
     assert nearest("zzz", []) == "(none)"
 
 
-def test_a_misspelt_method_is_told_the_nearest() -> None:
+def test_the_error_of_a_misspelt_method_names_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"no .lowr.; allowed: lower"):
         hr.text("query").lowr()
     assert not hasattr(hr.text("query"), "_ipython_display_")

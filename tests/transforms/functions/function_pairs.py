@@ -1,4 +1,4 @@
-"""Pairs of functions that differ in what they compute: what each file says before the function, the body, and what differs.
+"""Pairs of functions that differ in what they compute: the text before the function, its body, and the difference.
 
 A pair is (common text, one variant, the other variant); the text has ``@@`` where the variants stand. The function is
 ``f(x)`` over whole numbers and is bound to ``f`` by the text; ``body`` is used where the text does not define it.

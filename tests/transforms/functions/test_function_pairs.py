@@ -1,4 +1,4 @@
-"""No two functions that differ in what they compute are accepted with one fingerprint; every refusal names its cause."""
+"""Accepted functions that differ in what they compute have different fingerprints; refusals name their cause."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_there_are_enough_pairs() -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_pair_is_told_apart_or_refused(tmp_path: Path, name: str) -> None:
+def test_a_pair_has_two_fingerprints_or_is_refused(tmp_path: Path, name: str) -> None:
     text, one, other = PAIRS[name]
     assert one != other
     found = [declared(tmp_path, text.replace("@@", variant)) for variant in (one, other)]

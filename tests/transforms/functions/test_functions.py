@@ -1,4 +1,4 @@
-"""Functions of the user's own: what is written down, what is refused, and that what was written down is what runs."""
+"""User-defined functions: what is bundled, what is refused, and that the bundle is what runs."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ made = everything(hr.text("q"), at=2)
 """
 
 
-def test_everything_that_can_be_written_down_comes_back(tmp_path):
+def test_every_bundled_value_round_trips(tmp_path):
     expression = made(tmp_path, REBUILT)
     got = run(expression, q=["a1e", None, "aa"])
     assert got.to_pylist() == [

@@ -1,4 +1,4 @@
-"""Every way to the outside is refused at declaration, or stopped where the function runs."""
+"""Every access to the outside is refused at declaration, or stopped when the function runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden fingerprints: a change here means that every memo ever written under the old one is lost."""
+"""Golden fingerprints: a change here invalidates every memo with the old fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels against other implementations of the same thing, and on sizes the properties do not reach."""
+"""Kernels compared with other implementations, and on large sizes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_nothing_is_read_of_no_words(tmp_path) -> None:
     subprocess.run([sys.executable, "-c", text], env=environment, check=True)
 
 
-def test_kept_code_is_what_its_key_says_whoever_else_writes(tmp_path) -> None:
+def test_cached_code_matches_its_key_under_concurrent_writers(tmp_path) -> None:
     first, second = (compiled.KeptCode(str(tmp_path), "f-1.py311", "sources") for _ in range(2))
     assert first.load("int64") is None
     first.save("int64", b"whole")

@@ -1,4 +1,4 @@
-"""The door to the kernels: what it lets in is sound, what it refuses it names."""
+"""The validation before kernels accepts only valid arrays, and names what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled kernels are unpickled: only out of folders and files that no other user can have written."""
+"""Compiled kernels are loaded only from folders and files that no other user can write."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_folder_or_a_group_of_another_user(own: Path) -> None:
     assert distrust_of(str(own)) is None, "a group of one's own"
 
 
-def test_the_private_folder_is_taken_only_if_it_is_ours(own: Path) -> None:
+def test_the_private_folder_is_used_only_if_the_user_owns_it(own: Path) -> None:
     first = private_folder()
     assert private_folder() == first
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""Every operator over texts of a megabyte and lists of a hundred thousand items: kernel and reference still agree."""
+"""Every operator over megabytes of text and lists of 100,000 items: kernel and reference agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a parameter is given, it is taken or refused by an error of ours, at the call that is wrong."""
+"""Every value of a parameter is accepted, or refused with Headrace's error at the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists as sequences and as sets: known answers, large lists, errors, and twins as they are served."""
+"""Lists as sequences and as sets: known results, large lists, errors, and served twins."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_lists_of_a_hundred_thousand_items_are_sorted_and_counted() -> None:
         assert found(ids.filter(ids > 990).count(), columns) == [int((numbers > 990).sum())]
 
 
-def test_texts_of_a_megabyte_are_told_apart_at_their_last_byte() -> None:
+def test_texts_of_a_megabyte_differ_at_their_last_byte() -> None:
     long = "長" * 350_000
     row, other = [long + "b", long, long + "a", "x"], [long + "a", "x", long + "c"]
     columns = {"words": [row], "others": [other]}

@@ -1,4 +1,4 @@
-"""Logic of three values, membership, and what is missing."""
+"""Three-valued logic, membership, and missing values."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_membership() -> None:
         (lambda: ~hr.int64("x"), "does not take"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told(mistake, says: str) -> None:
+def test_mistakes_are_errors(mistake, says: str) -> None:
     with pytest.raises(InputError, match=says):
         mistake()
 
 
-def test_what_is_missing_is_told_from_what_is_not_a_number() -> None:
+def test_missing_values_differ_from_text_that_is_no_number() -> None:
     values = pa.array([1.0, None, float("nan")])
     assert run(hr.float64("x").is_null(), x=values) == [False, True, False]
     assert run(hr.float64("x").is_nan(), x=values) == [False, None, True]

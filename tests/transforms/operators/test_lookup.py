@@ -1,4 +1,4 @@
-"""Look-ups beyond the generic laws: equal to TensorFlow's tables, large vocabularies, long inputs, wrong dictionaries."""
+"""Look-ups: TensorFlow's tables, large vocabularies, long inputs, invalid dictionaries."""
 
 from __future__ import annotations
 

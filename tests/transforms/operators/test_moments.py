@@ -1,4 +1,4 @@
-"""Written moments beside timestamps: how they are read, compared, printed and fingerprinted."""
+"""Constant times as text: parsed, compared, printed and fingerprinted."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_timestamp_is_printed_so_that_it_is_read_again(value: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_written_is_a_moment_or_an_error_of_ours(seed: int) -> None:
+def test_any_text_is_a_moment_or_an_error(seed: int) -> None:
     random = Random(seed)
     for _ in range(200):
         text = mutated(b"2026-03-01T09:30:00.123456+01:00", random, (b"+99:99", b"W10-1", b"Z", b"0000")).decode(

@@ -1,4 +1,4 @@
-"""Numbers from text: what TensorFlow's ``string_to_number`` reads and refuses, digit for digit."""
+"""Numbers from text, equal to TensorFlow's ``string_to_number``."""
 
 from __future__ import annotations
 

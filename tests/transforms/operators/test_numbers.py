@@ -1,4 +1,4 @@
-"""Operators over numbers against the truth to sixty digits, and on what the properties do not reach."""
+"""Operators over numbers compared with 60-digit arithmetic, and on special values."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_literals_stand_in_for_numbers() -> None:
         (lambda: hr.int64("x").is_nan(), "does not take"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told(mistake: Any, says: str) -> None:
+def test_mistakes_are_errors(mistake: Any, says: str) -> None:
     with pytest.raises((InputError, TypeMismatch), match=says):
         mistake()
 

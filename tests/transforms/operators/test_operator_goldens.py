@@ -1,4 +1,4 @@
-"""Golden outputs: what each operator version gave when it was first released, for all time.
+"""Golden outputs of each operator version, as of its first release.
 
 A changed output under an unchanged version would make memos wrong without anyone noticing; here it fails. After
 raising an operator's version, or adding an operator, record it with

@@ -1,4 +1,4 @@
-"""Operators over text: what the generic laws cannot say."""
+"""Operators over text, beyond the generic laws."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_text_parameters_with_half_a_surrogate_pair_are_refused() -> None:
             write("a\udc00")
 
 
-def test_patterns_sampled_as_alike_are_those_that_python_reads_alike() -> None:
+def test_patterns_sampled_as_common_have_their_meaning_in_python() -> None:
     assert all(map(means_the_same_in_python, COMMON_PATTERNS))
     assert not any(map(means_the_same_in_python, RE2_PATTERNS))
 

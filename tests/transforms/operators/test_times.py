@@ -1,4 +1,4 @@
-"""Calendar fields and wall clocks against Python's own."""
+"""Calendar fields and wall clocks compared with Python's."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_time_that_the_clock_cannot_show_is_null() -> None:
     assert run(time.truncate_time("week").year(), time=_times([-(2**63), 0])) == [None, 1969]
 
 
-def test_an_unknown_zone_is_told_with_its_neighbours() -> None:
+def test_the_error_of_an_unknown_zone_names_similar_ones() -> None:
     with pytest.raises(InputError) as caught:
         time.in_zone("Europe/Berln")
     assert caught.value.value == "Europe/Berln"

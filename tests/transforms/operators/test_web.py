@@ -1,4 +1,4 @@
-"""The web operators over URLs, addresses, devices and documents: what the generic tests' texts are too plain to try."""
+"""Web operators over URLs, addresses, devices and documents."""
 
 from __future__ import annotations
 

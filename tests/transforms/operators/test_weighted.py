@@ -1,4 +1,4 @@
-"""Weighted lists: known answers, exact sums, large lists, and twins as they are served."""
+"""Weighted lists: known results, exact sums, large lists, and served twins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of preprocessing_fns that differ in what they compute, each of one output, and pairs that compute the same.
+"""Pairs of preprocessing_fns with one output each, that differ in what they compute or that compute the same.
 
 Every function takes the inputs and gives the output. ``INPUTS`` are rows over which each pair of ``DIFFERENT`` differs, so
 that a pair that does not is a mistake here.

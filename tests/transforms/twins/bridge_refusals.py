@@ -1,4 +1,4 @@
-"""Pairs of preprocessing_fns that differ in what they compute, by means that a graph does not hold: both are refused."""
+"""Pairs of preprocessing_fns that differ by means that a graph does not hold: both are refused."""
 
 from __future__ import annotations
 

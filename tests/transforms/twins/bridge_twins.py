@@ -1,4 +1,4 @@
-"""Pairs of preprocessing_fns that are written otherwise and compute the same: each pair has one fingerprint."""
+"""Pairs of preprocessing_fns that are written differently and compute the same: one fingerprint per pair."""
 
 from __future__ import annotations
 

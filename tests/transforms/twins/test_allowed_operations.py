@@ -1,4 +1,4 @@
-"""The list of TensorFlow operations that a bridged graph may hold, against the registry of the pinned TensorFlow."""
+"""The allowed TensorFlow operations of a bridged graph, compared with TensorFlow's registry."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def candidates() -> set[str]:
     return {name for name, declared in registry().items() if is_candidate(declared)}
 
 
-def test_every_operation_of_the_list_exists_and_the_registry_says_nothing_against_it():
+def test_every_allowed_operation_exists_and_is_a_candidate():
     assert sorted(set(registry()) & ALLOWED) == sorted(ALLOWED)
     assert sorted(ALLOWED - candidates()) == []
 

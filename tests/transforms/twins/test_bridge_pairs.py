@@ -1,4 +1,4 @@
-"""No two preprocessing_fns that differ in what they compute are both accepted and of one fingerprint."""
+"""Accepted preprocessing_fns that differ in what they compute have different fingerprints."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_computes_something_else_has_another_fingerprint(first, second):
 @pytest.mark.parametrize("operation", [tf.add, tf.multiply, tf.math.squared_difference])
 @pytest.mark.parametrize("shows", [tf.strings.as_string, lambda x: tf.bitcast(x, tf.int32), lambda x: tf.map_fn(
     lambda one: tf.bitcast(one, tf.int32), x, fn_output_signature=tf.int32)])  # fmt: skip
-def test_operands_keep_their_order_where_it_shows_which_nan_came_out(operation, shows):
+def test_operands_keep_their_order_if_it_decides_the_nan(operation, shows):
     """Which of two NaNs comes out is the machine's: no rows can show it everywhere."""
     one, other = (bridged(lambda i, order=order: shows(operation(i[order[0]], i[order[1]]))) for order in ("po", "op"))
     assert fingerprint(one.node) != fingerprint(other.node)
@@ -259,7 +259,7 @@ def test_a_saved_function_follows_its_vocabulary_and_needs_it_no_more(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", bytes(range(256))])
-def test_a_folder_that_holds_no_model_is_an_error_of_ours(tmp_path, content):
+def test_a_folder_without_a_model_is_an_error_of_headrace(tmp_path, content):
     (tmp_path / "saved_model.pb").write_bytes(content)
     with pytest.raises(InputError):
         hr.from_transform_output(str(tmp_path), QUERY)
@@ -302,7 +302,7 @@ def test_what_tracing_raises_is_an_error_of_ours(said):
 
 
 @pytest.mark.parametrize("result", [None, 3, {1: 2.0}, [("a",)]])
-def test_what_is_not_a_mapping_of_tensors_is_an_error_of_ours(result):
+def test_a_result_that_is_not_a_mapping_of_tensors_is_an_error(result):
     with pytest.raises(InputError):
         hr.from_preprocessing_fn(lambda inputs: result, QUERY)
 

@@ -1,4 +1,4 @@
-"""Ids from TensorFlow's own operations, called as a user would call them."""
+"""Ids equal those of TensorFlow's operations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _all_of(column):
     return tf.RaggedTensor.from_tensor(column).to_sparse()
 
 
-def test_a_megabyte_hashes_alike() -> None:
+def test_a_megabyte_has_equal_hashes() -> None:
     import tensorflow as tf
 
     texts = ["x" * 1_000_000, "é" * 500_000, "\x00" * 1_000_000]

@@ -1,4 +1,4 @@
-"""A tf.Transform preprocessing_fn as components: one fingerprint an output, and what tf.Transform itself would give."""
+"""A tf.Transform preprocessing_fn as components: one fingerprint per output, and tf.Transform's results."""
 
 from __future__ import annotations
 

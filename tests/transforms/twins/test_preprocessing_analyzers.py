@@ -1,4 +1,4 @@
-"""What tracing a preprocessing_fn with analyzers gives: which outputs wait, for which analysis, of which columns."""
+"""Tracing a preprocessing_fn with analyzers: outputs, their analyses, and the columns of these."""
 
 from __future__ import annotations
 

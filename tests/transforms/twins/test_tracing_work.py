@@ -1,4 +1,4 @@
-"""The work of tracing a preprocessing_fn grows with its graph, not with its graph times its outputs."""
+"""The work of tracing grows with the graph, not with the graph times its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator's TensorFlow twin gives what its kernel gives, bit for bit."""
+"""Every twin gives the bits of its kernel."""
 
 from __future__ import annotations
 

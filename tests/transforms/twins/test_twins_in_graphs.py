@@ -1,4 +1,4 @@
-"""Twins as they are served: traced into graphs that TensorFlow optimises, over numbers that its kernels take for zero.
+"""Served twins: traced into graphs that TensorFlow optimises, over subnormal numbers.
 
 What the graph optimiser does to sums and products, and what kernels do to subnormals, does not show in a twin that is
 run by itself over everyday numbers.

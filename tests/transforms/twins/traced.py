@@ -1,4 +1,4 @@
-"""Expressions over lists and weighted lists, run by kernels and as TensorFlow graphs traced for batches of any size."""
+"""Expressions over lists and weighted lists, run by kernels and as traced TensorFlow graphs."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ time.sleep(3600)
 """
 
 
-def test_a_catalog_that_another_process_holds_is_busy(tmp_path: Path) -> None:
+def test_a_catalog_locked_by_another_process_is_busy(tmp_path: Path) -> None:
     root = write_log(tmp_path / "log", hours=1)
     config = WarehouseConfig(str(tmp_path / "home"), busy_timeout_secs=0.2)
     with Warehouse.open(config) as warehouse:

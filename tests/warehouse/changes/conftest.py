@@ -1,4 +1,4 @@
-"""The log with keys and times, registered in fragments of 4 and 2 events."""
+"""A log with keys and times, registered in fragments of 4 and 2 events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as plain Python rows: what the warehouse must agree with, and files to feed both with."""
+"""A table as plain Python rows, to compare the warehouse with, and files for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late rows: where they go, what is refused, and that only they are computed."""
+"""Late rows: their partitions, refusals, and that only they are computed."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_rows_with_a_known_key_are_left_out_and_counted(warehouse: Warehouse, lo
     assert again.notes[0].endswith(": 7")
 
 
-def test_a_retracted_event_does_not_come_back_by_its_key(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+def test_a_deleted_event_is_not_appended_again_by_its_key(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     delete_rows(warehouse, "log", where=[("event_id", "3")])
     path = late(tmp_path, events(0, 1, first=3))
     assert not append_rows(warehouse, "log", [path], unique_by=["event_id"], dry_run=True).changed

@@ -1,4 +1,4 @@
-"""Data that changes beside a naive table that recomputes everything: always equal, and never a row computed too much."""
+"""Random changes equal those of a naive table that recomputes everything, and no row is computed twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retracted events: chosen, united, read around, and never a reason to compute."""
+"""Deleted events: chosen, merged, skipped by readers, without new computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropping a table: what goes, what stays, and what stands in the way."""
+"""Dropping a table: what is removed, what stays, and what prevents it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_dropped_table_is_gone_with_its_memos_and_its_files_stay(warehouse: Wa
     assert sorted(path.read_bytes() for path in root.rglob("*.parquet")) == files
 
 
-def test_the_name_is_used_again_and_its_history_goes_on(warehouse: Warehouse, root: Path) -> None:
+def test_a_reused_name_continues_its_history(warehouse: Warehouse, root: Path) -> None:
     drop_table(warehouse, "log", force=True)
     found = register_table(warehouse, "log", str(root))
     assert (found.table.version, found.rows, len(found.added)) == (6, 65, 3)
@@ -96,7 +96,7 @@ def test_the_name_is_used_again_and_its_history_goes_on(warehouse: Warehouse, ro
     assert verify_warehouse(warehouse).findings == ()
 
 
-def test_another_log_takes_the_name(warehouse: Warehouse, root: Path, tmp_path: Path) -> None:
+def test_another_log_reuses_the_name(warehouse: Warehouse, root: Path, tmp_path: Path) -> None:
     drop_table(warehouse, "log", force=True)
     write_partition(tmp_path / "other", 5, pa.table({"a": [1]}))
     found = register_table(warehouse, "log", str(tmp_path / "other"))
@@ -115,7 +115,7 @@ def test_memos_of_data_that_another_table_holds_stay(warehouse: Warehouse, tmp_p
     assert verify_warehouse(warehouse).findings == ()
 
 
-def test_running_tasks_and_readers_stand_in_the_way(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_running_tasks_and_readers_prevent_a_drop(warehouse: Warehouse, tmp_path: Path) -> None:
     register_table(warehouse, "log", str(write_log(tmp_path / "log")))
     submit_model(warehouse, model())
     lease_tasks(warehouse, "w", limit=2)

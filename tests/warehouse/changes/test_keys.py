@@ -1,4 +1,4 @@
-"""Joining by keys is what a dictionary would give."""
+"""Joins by keys, compared with a dictionary."""
 
 from __future__ import annotations
 

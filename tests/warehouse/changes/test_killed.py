@@ -1,4 +1,4 @@
-"""A process that is killed while it changes a table leaves the old version and files that nobody names."""
+"""A killed change leaves the old version of the table and unreferenced files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlays and corrections: what they change, what they refuse, and what they leave alone."""
+"""Overlays and corrections: their effects, their refusals, and what stays."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_what_a_policy_does_not_keep_is_not_computed_again(warehouse: Warehouse,
     assert fix_columns(warehouse, "log", path, on=["event_id"], why="x").recompute == ()
 
 
-def test_a_label_that_comes_later_invalidates_nothing(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+def test_a_late_label_invalidates_no_memo(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     submitted(warehouse, query=hr.text("query").unigrams().hash_buckets(9))
     work(warehouse)
     done = overlay_columns(warehouse, "log", keyed(tmp_path, [0], clicked=[False]), on=["event_id"])
@@ -206,7 +206,7 @@ def test_a_model_may_read_an_added_column_everywhere(warehouse: Warehouse, log: 
     assert work(warehouse) == 3
 
 
-def test_damaged_bytes_are_said(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+def test_damaged_bytes_are_an_error(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     overlay_columns(warehouse, "log", keyed(tmp_path, [0], price=pa.array([2.0], F32)), on=["event_id"])
     (file,) = overlay_files(warehouse)
     write_memo_file(warehouse.storage, file, {"price": pa.array([2.0, 1.0, 2.0, 4.0], F32)})

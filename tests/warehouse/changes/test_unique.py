@@ -1,4 +1,4 @@
-"""Which new rows have a key that was not there, beside a set of tuples."""
+"""Rows with new keys, compared with a set of tuples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def columns(rows: list[tuple[int | None, str]]) -> dict[str, pa.Array]:
 
 
 @given(_ROWS, st.lists(_ROWS, max_size=3))
-def test_a_row_is_kept_if_its_key_was_not_there(
+def test_a_row_with_a_new_key_is_kept(
     new: list[tuple[int | None, str]], known: list[list[tuple[int | None, str]]]
 ) -> None:
     seen = {row for part in known for row in part}

@@ -1,4 +1,4 @@
-"""The cost model: what is measured comes first, then what is like it, then guesses."""
+"""The cost model: measurements first, then similar components, then estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs measured while memos are computed, as the catalog adds them up."""
+"""Costs that are measured with memos and summed in the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expected requests: from counts, with a prior where there are none."""
+"""Expected requests: from counts, with a prior for new models."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_reads_count_as_the_part_of_the_table_that_they_cover(warehouse: Warehou
     assert list(set(requests(warehouse, model("small", inputs=1), clock).values())) == [pytest.approx(1 + 28 * 1 / 35)]
 
 
-def test_a_new_version_goes_on_with_the_reads_of_its_model(warehouse: Warehouse, log: Path, clock: Clock) -> None:
+def test_a_new_version_inherits_the_reads_of_its_model(warehouse: Warehouse, log: Path, clock: Clock) -> None:
     submit_model(warehouse, model("small", inputs=1))
     clock.advance(7 * DAY)
     with warehouse.catalog.write() as connection:

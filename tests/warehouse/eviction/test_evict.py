@@ -95,7 +95,7 @@ def test_another_plan_than_the_one_that_was_shown_is_refused(warehouse: Warehous
 
 
 @pytest.mark.usefixtures("log")
-def test_a_model_whose_memos_are_gone_still_reads(warehouse: Warehouse) -> None:
+def test_a_model_without_memos_can_be_read(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
     work(warehouse)
     before = read_solution(warehouse, "ctr")
@@ -145,7 +145,7 @@ def test_what_a_job_has_pinned_stays_until_the_pin_runs_out(warehouse: Warehouse
 
 
 @pytest.mark.usefixtures("log")
-def test_a_tombstone_says_when_why_what_and_who(warehouse: Warehouse, clock: Clock) -> None:
+def test_a_tombstone_records_time_reason_memo_and_user(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model())
     work(warehouse)
     clock.now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()

@@ -1,4 +1,4 @@
-"""The order in which a budget takes memos, and how many."""
+"""The order and the number of memos that a budget evicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keys(memos: list[ReadyMemo]) -> list[str]:
 
 
 @given(st.lists(candidates, max_size=20), st.integers(-10, 400), st.randoms(use_true_random=False))
-def test_a_budget_takes_the_shortest_start_of_the_order(
+def test_a_budget_evicts_the_shortest_prefix_of_the_order(
     memos: list[EvictionCandidate], excess_bytes: int, random: object
 ) -> None:
     chosen = choose_for_budget(memos, excess_bytes)

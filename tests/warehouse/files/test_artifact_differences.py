@@ -1,4 +1,4 @@
-"""What differs between two findings of one analysis, in words."""
+"""The differences of two results of one analysis, as text."""
 
 from __future__ import annotations
 

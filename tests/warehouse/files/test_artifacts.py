@@ -107,7 +107,7 @@ def test_the_source_travels_and_keeps_what_it_read(tmp_path: Path) -> None:
     assert source(digest).equals(TERMS)
 
 
-def test_a_model_that_nobody_analyzed_is_refused_with_the_next_step(warehouse: Warehouse) -> None:
+def test_a_model_without_its_analysis_is_refused_with_the_next_step(warehouse: Warehouse) -> None:
     with pytest.raises(NotAnalyzed) as caught:
         submit_model(warehouse, vocabulary_model())
     assert "vocabulary_ids(unigrams(query)) over 2026-01-01 .. 2026-01-01T02:00:00Z" in str(caught.value.value)
@@ -190,7 +190,7 @@ def test_a_range_without_partitions_is_refused(warehouse: Warehouse) -> None:
     assert caught.value.allowed == "date=2026-01-01/hour=00 to date=2026-01-01/hour=02"
 
 
-def test_a_wrong_model_is_told_so_before_its_analysis_is_missed(warehouse: Warehouse) -> None:
+def test_a_wrong_model_is_an_error_before_its_missing_analysis(warehouse: Warehouse) -> None:
     made = Model("ctr", client="search", label="clicked", table="log")
     made.input("x", hr.text("querry").vocabulary_ids(over=MORNING))
     with pytest.raises(UnknownColumn):
@@ -206,7 +206,7 @@ def test_an_analysis_whose_artifact_is_lost_is_unknown(warehouse: Warehouse) -> 
     assert submit_model(warehouse, vocabulary_model()).queued == 3
 
 
-def test_numbers_come_back_exactly(warehouse: Warehouse) -> None:
+def test_numbers_round_trip_exactly(warehouse: Warehouse) -> None:
     made = Model("ctr", client="search", label="clicked", table="log")
     made.input("z", hr.float32("price").z_score(over=MORNING))
     digest = learn(warehouse, made, pa.array([0.1, 1 / 3]))

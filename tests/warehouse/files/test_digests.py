@@ -1,4 +1,4 @@
-"""Digests are of logical values: layout changes nothing, a value, a null or a type changes everything."""
+"""Digests depend on values, nulls and types, not on file layout."""
 
 from __future__ import annotations
 

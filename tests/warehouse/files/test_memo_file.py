@@ -34,7 +34,7 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path))
 
 
-def test_every_type_comes_back(storage: Storage) -> None:
+def test_every_type_round_trips(storage: Storage) -> None:
     file = write_memo_file(storage, "a/b.memo", COLUMNS)
     read = read_memo_file(storage, "a/b.memo", file.columns, file.checksum)
     for name, array in COLUMNS.items():
@@ -46,7 +46,7 @@ def test_every_type_comes_back(storage: Storage) -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-130, 300), max_size=3), max_size=6), st.data())
-def test_ids_of_any_size_come_back(
+def test_ids_of_any_size_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], data: st.DataObject
 ) -> None:
     storage = Storage(str(tmp_path_factory.mktemp("memos")))
@@ -160,7 +160,7 @@ def test_the_path_is_a_function_of_the_content() -> None:
     assert path != memo_path("log", "date=2026-01-01", "f" * 64, ["a"], "1a")
 
 
-def test_weighted_ids_and_vectors_take_the_fewest_bytes_and_come_back(storage: Storage) -> None:
+def test_weighted_ids_and_vectors_take_the_fewest_bytes_and_round_trip(storage: Storage) -> None:
     def columns(limit: int) -> dict[str, pa.Array]:
         ids = [[pow(i + 2, 9, 2**61 - 1) % limit, pow(i + 3, 11, 2**61 - 1) % limit] for i in range(5000)]
         pairs = [[{"id": item, "weight": 1.0} for item in row[: i % 3]] for i, row in enumerate(ids)]

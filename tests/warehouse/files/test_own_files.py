@@ -1,4 +1,4 @@
-"""What garbage collection may delete: ordinary files inside the home with a name that Headrace gives, and nothing else."""
+"""Garbage collection deletes only regular files of the home with names that Headrace gives."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_links_are_neither_followed_nor_deleted(warehouse: Warehouse, home: Path
     assert reported == {str(link.relative_to(home)) for link in places}
 
 
-def test_a_hard_link_loses_its_name_in_the_home_and_no_other(warehouse: Warehouse, home: Path, tmp_path: Path) -> None:
+def test_only_the_name_of_a_hard_link_in_the_home_is_deleted(warehouse: Warehouse, home: Path, tmp_path: Path) -> None:
     mine = put(tmp_path / "mine")
     for name in (MEMO, "memos/log/mine"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def test_a_path_of_the_catalog_that_leads_elsewhere_is_not_deleted(
         assert set(connection.execute(select(schema.memo_files.c.path)).scalars()) == named
 
 
-def test_a_condemned_file_behind_a_link_stays_and_so_does_its_row(
+def test_an_unreferenced_file_behind_a_link_stays_with_its_row(
     warehouse: Warehouse, home: Path, tmp_path: Path
 ) -> None:
     submit_model(warehouse, model(inputs=1))

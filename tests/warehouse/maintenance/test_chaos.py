@@ -1,4 +1,4 @@
-"""Workers, evictors, compactions, collections and readers at once, killed with SIGKILL at random moments.
+"""Workers, evictions, compactions, collections and readers at once, killed with SIGKILL at random times.
 
 Processes are forked from one that has everything loaded, so that kills meet work and not imports.
 """

@@ -1,4 +1,4 @@
-"""Compaction: what is chosen, that values stay, and that whoever is in the way loses nothing."""
+"""Compaction: the chosen files, equal values, and concurrent processes."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_the_laws_of_choosing(files: list[FileShare], policy: CompactionPolicy) 
 
 
 @given(shares(), policies)
-def test_choosing_again_and_again_comes_to_an_end(files: list[FileShare], policy: CompactionPolicy) -> None:
+def test_repeated_choosing_terminates(files: list[FileShare], policy: CompactionPolicy) -> None:
     cost = len(files), sum(file.dead_bytes for file in files)
     while rewrites := choose_rewrites(files, policy):
         files = rewritten(files, rewrites)

@@ -1,4 +1,4 @@
-"""What garbage collection deletes, and what it must leave."""
+"""What garbage collection deletes, and what it must not delete."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def files(home: Path, folder: str = "") -> set[str]:
     return {str(path.relative_to(home)) for path in (home / folder).rglob("*") if path.is_file()}
 
 
-def test_a_dry_run_says_the_same_and_does_nothing(warehouse: Warehouse, home: Path, clock: Clock) -> None:
+def test_a_dry_run_shows_the_same_and_changes_nothing(warehouse: Warehouse, home: Path, clock: Clock) -> None:
     submit_model(warehouse, model())
     work(warehouse)
     known = files(home, "memos")
@@ -96,7 +96,7 @@ def test_a_file_stays_while_a_task_carries_its_lease(warehouse: Warehouse, home:
     assert files(home, "memos") == {written[0].file.path}
 
 
-def test_an_expired_lease_can_still_commit_until_somebody_takes_the_task(warehouse: Warehouse, clock: Clock) -> None:
+def test_an_expired_lease_can_commit_until_the_task_is_leased_again(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (late,) = lease_tasks(warehouse, "late", limit=1)
     written = compute(warehouse, late)
@@ -109,7 +109,7 @@ def test_an_expired_lease_can_still_commit_until_somebody_takes_the_task(warehou
     assert heartbeat(warehouse, tasks) == tasks
 
 
-def test_a_condemned_file_into_which_a_task_may_still_commit_stays(warehouse: Warehouse, home: Path) -> None:
+def test_an_unreferenced_file_stays_while_a_task_may_commit_into_it(warehouse: Warehouse, home: Path) -> None:
     """Two memos of one file, committed one after the other; the first is evicted in between."""
     submit_model(warehouse, model(inputs=2))
     first, second = lease_tasks(warehouse, "w", limit=2)
@@ -130,7 +130,7 @@ def test_a_condemned_file_into_which_a_task_may_still_commit_stays(warehouse: Wa
     assert files(home, "memos") == {path}
 
 
-def test_condemned_files_go_and_their_rows_after_them(warehouse: Warehouse, home: Path) -> None:
+def test_unreferenced_files_are_deleted_before_their_rows(warehouse: Warehouse, home: Path) -> None:
     submit_model(warehouse, model(inputs=2))
     work(warehouse)
     solution = read_solution(warehouse, "ctr")
@@ -214,7 +214,7 @@ def test_analysis_files_that_no_contribution_lists_go_once_their_job_is_silent(
     assert [one.path for one in collect_garbage(warehouse, dry_run=False).garbage] == [unlisted]
 
 
-def test_a_file_that_is_named_before_its_turn_stays(
+def test_a_file_that_is_referenced_before_its_deletion_stays(
     warehouse: Warehouse, home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes without a lease names his file between the collector's look at the catalog and its deleting."""

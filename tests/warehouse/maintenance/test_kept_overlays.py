@@ -1,4 +1,4 @@
-"""The files that changes of a table brought: what is collected, and what verification finds."""
+"""Files of changes under garbage collection and verification."""
 
 from __future__ import annotations
 

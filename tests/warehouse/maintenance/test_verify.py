@@ -1,4 +1,4 @@
-"""Verification: damage each thing, see it found, see it put right."""
+"""Verification finds each kind of damage and repairs it."""
 
 from __future__ import annotations
 

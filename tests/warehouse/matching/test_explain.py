@@ -1,4 +1,4 @@
-"""Every reason for a miss, as explain tells it."""
+"""Every reason for a miss in ``explain``."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_failed_says_what_happened(warehouse: Warehouse, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_two_inputs_of_one_component_are_explained_alike(warehouse: Warehouse) -> None:
+def test_two_inputs_of_one_component_have_equal_explanations(warehouse: Warehouse) -> None:
     twice = model(inputs=1)
     twice.input("again", hr.text("query").unigrams().hash_buckets(100))
     submit_model(warehouse, twice)

@@ -1,4 +1,4 @@
-"""Matching is a pure function of what is wanted and what is known."""
+"""Matching is a pure function of requests and known memos."""
 
 from __future__ import annotations
 

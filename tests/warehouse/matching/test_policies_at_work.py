@@ -1,4 +1,4 @@
-"""Policies from submission to what a trainer reads: whatever is kept, the values are the same."""
+"""Admission policies, from submission to a trainer's read: values are equal under each."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_solution_survives_json_with_its_subgraphs(warehouse: Warehouse) -> 
     assert ReadSolution.from_document(solution.to_document()) == solution
 
 
-def test_none_queues_nothing_and_says_so(warehouse: Warehouse) -> None:
+def test_policy_none_queues_nothing_and_reports_it(warehouse: Warehouse) -> None:
     found = submit_model(warehouse, model(), policy="none")
     assert (found.policy, found.queued, found.computed, found.misses) == ("none", 0, 6, 6)
     assert work(warehouse) == 0
@@ -178,7 +178,7 @@ _TEXTS: list[Callable[[Expr], Expr]] = [lambda e: e.lower(), lambda e: e.strip()
     kept=st.lists(st.integers(0, 2), max_size=2),
     price=st.sampled_from([0.0, 1e-13, 1.0]),
 )  # fmt: skip
-def test_whatever_is_kept_the_values_are_the_same(
+def test_values_are_equal_under_every_policy(
     tmp_path_factory: pytest.TempPathFactory, log: Path,
     choices: list[tuple[str, int, int]], kept: list[int], price: float,
 ) -> None:  # fmt: skip

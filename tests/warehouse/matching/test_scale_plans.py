@@ -1,4 +1,4 @@
-"""What submitting and solving ask of a catalog: few statements, however large a model is, and each by an index."""
+"""Submitting and solving use few statements for any size of model, and each uses an index."""
 
 from __future__ import annotations
 

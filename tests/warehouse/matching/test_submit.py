@@ -1,4 +1,4 @@
-"""Submitting: what is checked, what is queued, what is shared, and what new data changes."""
+"""Submitting: checks, queued and shared work, and the effects of new data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One memo for several contents: whoever waits for it finds it when it is ready."""
+"""One memo for several equal contents."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_waits_for_the_data_of_another_table_is_computed_from_its_own(wider
     assert (loads(wider, "narrow")[0] + 1, loads(wider, "wide")) == (6, (6, 0))
 
 
-def test_damage_is_mended_for_every_content(wider: Warehouse, tmp_path: Path) -> None:
+def test_damage_is_repaired_for_every_content(wider: Warehouse, tmp_path: Path) -> None:
     submit_model(wider, model("narrow"))
     work(wider)
     assert submit_model(wider, model("wide"), table="wider").hits == 6

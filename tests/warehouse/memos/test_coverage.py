@@ -1,4 +1,4 @@
-"""Coverage always says what the memos say, however they came and went."""
+"""Coverage always agrees with the memos."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_overlaid_column_matters_to_those_that_read_it(shared: Warehouse) -> 
         }
 
 
-def test_a_file_of_which_nothing_is_left_is_condemned(warehouse: Warehouse, log: Path) -> None:
+def test_a_file_without_live_memos_is_marked_unreferenced(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)
     solution = read_solution(warehouse, "ctr")

@@ -1,4 +1,4 @@
-"""Retired models: nothing is computed for them any more."""
+"""Retired models: no memo is computed for them any more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_nothing_is_leased_or_queued_for_it(warehouse: Warehouse, log: Path) -> 
     assert queue_missing(warehouse) == 0
 
 
-def test_what_another_model_waits_for_is_computed(warehouse: Warehouse, log: Path) -> None:
+def test_tasks_of_another_live_model_are_computed(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model("one"))
     submit_model(warehouse, model("two", inputs=1))
     retire_model(warehouse, "one")
@@ -42,7 +42,7 @@ def test_submitting_it_again_brings_it_back(warehouse: Warehouse, log: Path) -> 
     assert queue_missing(warehouse) == 2
 
 
-def test_a_dry_run_says_what_it_means_and_changes_nothing(warehouse: Warehouse, log: Path) -> None:
+def test_a_dry_run_shows_the_consequences_and_changes_nothing(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model("one"))
     assert work(warehouse) == 6
     write_partition(log, 5, events(seed=5))

@@ -1,4 +1,4 @@
-"""DAGs of every shape with random costs, and the reference solver, for the tests of the cheapest plan."""
+"""Random DAGs with costs, and a reference solver, for the tests of the cheapest plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cheapest plan: against every plan there is, and the laws it keeps."""
+"""The cheapest plan, compared with every plan, and its laws."""
 
 from __future__ import annotations
 

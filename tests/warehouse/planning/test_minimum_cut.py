@@ -1,4 +1,4 @@
-"""The least cut: against networkx, in ticks, compiled or not."""
+"""The minimum cut, compared with networkx, in ticks, compiled or not."""
 
 from __future__ import annotations
 

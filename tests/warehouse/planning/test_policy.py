@@ -1,4 +1,4 @@
-"""What each policy decides."""
+"""The decisions of each admission policy."""
 
 from __future__ import annotations
 

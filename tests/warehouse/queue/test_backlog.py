@@ -23,7 +23,7 @@ def test_an_empty_queue(warehouse: Warehouse) -> None:
     assert read_backlog(warehouse) == Backlog()
 
 
-def test_work_is_what_leasing_counts_and_is_shared_by_those_who_wait(warehouse: Warehouse, clock: Clock) -> None:
+def test_charges_equal_leased_work_divided_among_waiting_clients(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model("one", "ads", inputs=2))
     clock.advance(100)
     submit_model(warehouse, model("two", "search", inputs=3))

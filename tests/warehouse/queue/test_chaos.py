@@ -1,4 +1,4 @@
-"""Processes killed with SIGKILL at random moments: the catalog stays consistent and the work can be finished.
+"""Processes killed with SIGKILL at random times: the catalog stays consistent and the work is finished.
 
 The moments are drawn from a fixed seed, so that a failure can be repeated, as far as a scheduler lets it.
 """

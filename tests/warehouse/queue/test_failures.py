@@ -1,4 +1,4 @@
-"""What a failure says of itself."""
+"""Failures as documents."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LATIN = _text_of("Gr\xfcn".encode("latin-1"))
         (pa.array([3]), 3),
     ],
 )
-def test_an_event_that_is_no_value_of_pythons_can_be_told(column: pa.Array, said: object) -> None:
+def test_an_event_without_a_python_value_can_be_shown(column: pa.Array, said: object) -> None:
     rows = pa.table({"it": column})
     failure = Failure("raised", "ValueError: no", "lower", "lower(it)", (5,), encoded_sample(rows))
     told = failure.message.partition("; event 5: ")[2]

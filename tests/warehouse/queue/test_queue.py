@@ -1,4 +1,4 @@
-"""Leases, fences, attempts, priorities and fairness."""
+"""Leases, fencing tokens, attempts, priorities and fairness."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert commit_memos(warehouse, [(tasks[0], other)])[0] is False, "done is done"
 
 
-def test_what_is_only_looked_at_is_not_leased_and_costs_nobody_its_turn(warehouse: Warehouse) -> None:
+def test_a_dry_lease_changes_nothing_in_the_catalog(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
 
     def catalog() -> list[object]:
@@ -99,7 +99,7 @@ def test_more_urgent_models_go_first_and_are_read_at_lease_time(
     assert {(task.table, task.priority) for task in lease_tasks(warehouse, "w", limit=1)} == {("log", 9)}
 
 
-def test_within_a_partition_the_urgent_tasks_go_first_whoever_waits(warehouse: Warehouse) -> None:
+def test_urgent_tasks_are_first_within_a_partition(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("low", "search", priority=1, inputs=1))
     submit_model(warehouse, model("high", "ads", priority=7, inputs=3))
     tasks = lease_tasks(warehouse, "w", limit=3)
@@ -107,7 +107,7 @@ def test_within_a_partition_the_urgent_tasks_go_first_whoever_waits(warehouse: W
     assert {task.partition for task in tasks} == {"date=2026-01-01/hour=00"}
 
 
-def test_clients_take_turns(warehouse: Warehouse) -> None:
+def test_clients_alternate(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", priority=100, inputs=4))
     submit_model(warehouse, model("two", "search", priority=0, buckets=50, inputs=3))
     turns = [lease_tasks(warehouse, "w", limit=1)[0].client for _ in range(8)]
@@ -125,7 +125,7 @@ def test_clients_get_what_they_weigh(warehouse: Warehouse) -> None:
     assert 8 <= turns.count("ads") <= 10
 
 
-def test_who_comes_later_begins_where_the_others_are(warehouse: Warehouse) -> None:
+def test_a_later_client_starts_at_the_virtual_time_of_the_others(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", inputs=4))
     for _ in range(6):
         lease_tasks(warehouse, "w", limit=1)
@@ -229,7 +229,7 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     assert first_read(warehouse) == ("load", "memos/x")
 
 
-def test_an_expired_lease_that_nobody_took_may_still_commit(warehouse: Warehouse, clock: Clock) -> None:
+def test_an_expired_lease_can_commit_if_no_worker_took_the_task(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (task,) = lease_tasks(warehouse, "w", limit=1)
     clock.advance(1000)
@@ -345,7 +345,7 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
             clock.advance(1)
 
 
-def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: Clock) -> None:
+def test_unreadable_tasks_are_delayed_for_minutes(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (task, *others) = lease_tasks(warehouse, "w", limit=100)
     release_tasks(warehouse, others)
@@ -369,7 +369,7 @@ def virtual_secs(warehouse: Warehouse) -> dict[str, float | None]:
         return {one.name: one.virtual_secs for one in read_shares(connection)}
 
 
-def test_what_work_took_is_charged_and_not_what_it_seemed_to_take(warehouse: Warehouse) -> None:
+def test_measured_time_is_charged_instead_of_the_estimate(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", inputs=1))
     submit_model(warehouse, model("two", "search", inputs=1))
     first, second, third = lease_tasks(warehouse, "w", limit=100)

@@ -1,4 +1,4 @@
-"""Workers that lease, beat, commit, fail, vanish and come back late, in any order: no task is held twice or lost."""
+"""Workers lease, renew, commit, fail and disappear in any order: no task is leased twice or lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that are expressions, and tasks of other kinds: from the model to what a trainer reads."""
+"""Labels that are expressions, and other tasks, from the model to a trainer's read."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_label_is_checked_before_anything_is_queued(warehouse: Warehouse) -> N
         labelled("clicked", task="regression", classes=3)
 
 
-def test_labels_and_rows_of_retracted_events(warehouse: Warehouse, log: Path) -> None:
+def test_labels_and_rows_of_deleted_events(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, labelled(hr.float32("price") > 8.5))
     delete_rows(warehouse, "log", where=[("price", "4")])
     solution = read_solution(warehouse, "ctr")

@@ -1,4 +1,4 @@
-"""Pins: what a job reads stays, until it lets go or dies."""
+"""A pin protects what a job reads until the job releases it or ends."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_was_evicted_before_the_pin_is_not_kept_for_it(warehouse: Warehouse
 
 
 @pytest.mark.parametrize("skew_secs", [0.0, -0.4 * TTL_SECS])
-def test_files_condemned_after_the_pin_stay_readable(
+def test_files_unreferenced_after_the_pin_stay_readable(
     warehouse: Warehouse, clock: Clock, tmp_path: Path, skew_secs: float
 ) -> None:
     """Damage, compaction and clocks that differ a little: the bytes stay while the pin holds."""
@@ -131,7 +131,7 @@ def test_nothing_is_evicted_between_reading_and_pinning(warehouse: Warehouse, mo
     assert kept == ["job"]
 
 
-def test_the_pin_goes_with_the_block_whatever_ends_it(warehouse: Warehouse) -> None:
+def test_the_pin_ends_with_its_block(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
     with contextlib.suppress(ZeroDivisionError), pinned_solution(warehouse, "ctr", holder="job"):
         assert len(live_pins(warehouse)) == 1

@@ -1,4 +1,4 @@
-"""Reading fragments: memoized or computed, damaged or whole, the values are the same."""
+"""Reading fragments: memoized, computed and damaged columns give equal values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real clicks through the room: registered, memoized and read back, equal to computing them directly."""
+"""Real clicks through the warehouse equal values that are computed directly."""
 
 from __future__ import annotations
 

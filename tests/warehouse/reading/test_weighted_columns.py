@@ -1,4 +1,4 @@
-"""Weighted lists and vectors all the way: a real table, a submitted model, its memos, and what a trainer reads."""
+"""Weighted lists and vectors from a table to a trainer's read."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_the_first_place_is_taken_in_parts_if_need_be() -> None:
     assert fill_batch(candidates(1, 1, 1), BatchBudget(1e9, tasks=2)) == Batch(2, 120, full=True)
 
 
-def test_a_batch_goes_on() -> None:
+def test_a_batch_continues() -> None:
     started = fill_batch(candidates(1), BatchBudget(300))
     assert fill_batch(candidates(2), BatchBudget(300), started) == Batch(2, 220)
     assert fill_batch(candidates(2, 3), BatchBudget(300), started) == Batch(2, 220, full=True)

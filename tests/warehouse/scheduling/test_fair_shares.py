@@ -55,7 +55,7 @@ def served(weights: dict[str, float], turns: int, secs: dict[str, float], floor:
 
 
 @given(weights, st.data())
-def test_who_always_waits_gets_its_share(weights: dict[str, float], data: st.DataObject) -> None:
+def test_a_client_that_always_waits_gets_its_share(weights: dict[str, float], data: st.DataObject) -> None:
     secs = {name: data.draw(st.floats(0.1, 10)) for name in weights}
     got = served(weights, 400, secs)
     wanted, total = shares(weights), sum(got.values())
@@ -69,7 +69,7 @@ def test_the_floor_keeps_the_lightest_alive() -> None:
     assert got["mail"] >= 0.05 * 400 - 1
 
 
-def test_who_was_away_saves_nothing_up() -> None:
+def test_an_idle_client_saves_no_share() -> None:
     busy, away = ClientShare("busy", virtual_secs=1000.0), ClientShare("away", virtual_secs=10.0)
     assert starting_virtual_times([busy, away], {"busy"}) == {"busy": 1000.0, "away": 1000.0}
     assert starting_virtual_times([busy, away], {"busy", "away"}) == {"busy": 1000.0, "away": 10.0}, (
@@ -77,7 +77,7 @@ def test_who_was_away_saves_nothing_up() -> None:
     )
 
 
-def test_a_newcomer_begins_where_the_others_are() -> None:
+def test_a_new_client_starts_at_the_virtual_time_of_the_others() -> None:
     old, new = ClientShare("old", virtual_secs=500.0, served=3), ClientShare("new")
     assert starting_virtual_times([old, new], {"old", "new"})["new"] == 500.0
     assert next_client([old, new], {"old", "new"}) == "new", "served longest ago"
@@ -95,7 +95,7 @@ secs = st.floats(0, 1e4)
 @given(
     weights, st.lists(st.tuples(secs, secs, st.sets(st.sampled_from(NAMES), min_size=1)), max_size=6), st.floats(0, 1)
 )
-def test_a_charge_that_is_amended_is_what_would_have_been_charged(
+def test_a_corrected_charge_equals_a_charge_of_the_measured_time(
     weights: dict[str, float], work: list[tuple[float, float, set[str]]], floor: float
 ) -> None:
     """Whatever was estimated, whoever shares it, whatever the floor lifts."""

@@ -177,7 +177,7 @@ def test_the_wait_lies_between_half_and_all(failed: int, base_secs: float, draw:
     assert whole / 2 <= wait_secs(failed, base_secs, draw) <= whole
 
 
-def test_who_can_be_leased() -> None:
+def test_leasable_states() -> None:
     assert is_leasable(TaskStatus(not_before=10), 10)
     assert not is_leasable(TaskStatus(not_before=10.5), 10)
     assert is_leasable(TaskStatus(TaskState.LEASED, lease_until=9.5), 10)
@@ -193,7 +193,7 @@ def test_a_clock_that_was_set_back_leaves_nothing_stuck() -> None:
     assert is_leasable(TaskStatus(not_before=MOST_BACKOFF_SECS + 1), 0)
 
 
-def test_who_is_given_up() -> None:
+def test_a_task_with_too_many_losses_is_given_up() -> None:
     lost = TaskStatus(TaskState.LEASED, losses=9, lease_until=1.0)
     assert is_given_up(lost, 2.0, LIMITS)
     assert not is_given_up(lost, 0.5, LIMITS), "its worker may live"

@@ -1,4 +1,4 @@
-"""For a miss: the nearest component that is known, and what differs."""
+"""The nearest known component of a miss, and the differences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(warehouse: Warehouse, expression: Expr) -> NearestKnown | None:
         (hr.text("query").lower().unigrams().hash_buckets(100), ("lower() inserted around column query",)),
     ],
 )
-def test_the_nearest_is_told_with_what_differs(
+def test_the_nearest_component_is_shown_with_its_differences(
     warehouse: Warehouse, expression: Expr, sentences: tuple[str, ...]
 ) -> None:
     submit_model(warehouse, model("known", inputs=3))

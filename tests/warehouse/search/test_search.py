@@ -85,7 +85,7 @@ def test_names_that_mean_nothing_are_refused_with_the_nearest(warehouse: Warehou
 
 
 @pytest.mark.usefixtures("two_models")
-def test_a_row_says_what_it_costs_and_who_reads_it(warehouse: Warehouse) -> None:
+def test_a_row_shows_costs_and_models(warehouse: Warehouse) -> None:
     (row,) = find(warehouse, operator="intersect")
     assert (row.columns, row.models, dict(row.memos)) == (("query", "title"), ("one", "two"), {"PENDING": 3})
     assert set(row.operators) == {"hash_buckets", "intersect", "unigrams"}

@@ -1,4 +1,4 @@
-"""How the databases find components: by the indexes that are there for it, on a catalog of some ten thousand rows."""
+"""Searches use the indexes of the databases, on a catalog of about 10,000 rows."""
 
 from __future__ import annotations
 

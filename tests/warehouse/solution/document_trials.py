@@ -1,4 +1,4 @@
-"""Mutated read solutions and components, as :mod:`tests.warehouse.solution.test_document_fuzz` reads them in child processes."""
+"""Mutated read solutions and components for :mod:`tests.warehouse.solution.test_document_fuzz`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read solutions and components are documents from outside: a damaged one is read, or refused by an error of ours."""
+"""Damaged read solutions and components are read, or refused with Headrace's error."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_an_emulator_serves_a_home_that_names_no_endpoint() -> None:
     assert at_emulator("gs://b/h?endpoint_override=there:1", "http://here:2") == "gs://b/h?endpoint_override=there:1"
 
 
-def test_a_bucket_for_everybody_beside_a_local_home(tmp_path: object) -> None:
+def test_a_public_bucket_keeps_its_anonymous_login_beside_a_local_home(tmp_path: object) -> None:
     storage = Storage(str(tmp_path))
     assert storage.absolute("gs://anonymous@public/log/") == "gs://anonymous@public/log"
     assert storage.absolute("gs://mine/log/") == "gs://mine/log"

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, whatever happens to the writer or the disk."""
+"""Files are written atomically, whatever fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 in raw files: refused when it is registered, or read with U+FFFD, and the same at each read."""
+"""Raw text that is not UTF-8 is refused at registration, or always read with U+FFFD."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_file_that_turns_invalid_later_is_named(warehouse: Warehouse, tmp_path
         read_raw(warehouse.storage, fragment, ["city"])
 
 
-def test_late_rows_and_values_are_checked_alike(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_late_rows_and_values_have_the_same_checks(warehouse: Warehouse, tmp_path: Path) -> None:
     root = write(tmp_path / "log", [b"a", b"b"])
     register_table(warehouse, "log", str(root))
     late = str(write(tmp_path, CITIES, "late.parquet") / "late.parquet")

@@ -1,4 +1,4 @@
-"""Columns of types that no model reads: the table is registered, the column is named with the cast that mends it."""
+"""Columns of types that no model reads: the table is registered, with a cast for each column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in place: what is found, what is refused, and that a refusal writes nothing."""
+"""Registration in place: what is found, what is refused, and that a refusal writes nothing."""
 
 from __future__ import annotations
 

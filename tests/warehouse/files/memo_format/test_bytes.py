@@ -1,4 +1,4 @@
-"""What stands in the bytes of a memo file, and what happens when others stand there."""
+"""The bytes of a memo file, and errors of other bytes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_every_codec_stands_in_the_golden_file() -> None:
 
 @settings(max_examples=40)
 @given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 9), st.integers(0, 3))
-def test_any_column_comes_back_from_any_slice(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
+def test_any_slice_of_a_column_round_trips(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
     element = _ELEMENTS[dtype]
     lists = data.draw(st.lists(st.lists(element, max_size=3), min_size=rows, max_size=rows))
     holed = data.draw(st.lists(st.none() | element, min_size=rows, max_size=rows))
@@ -136,7 +136,7 @@ def test_any_column_comes_back_from_any_slice(data: st.DataObject, dtype: DType,
     st.sampled_from([np.int32, np.int64]),
     st.sampled_from([1, 30]),
 )
-def test_integers_come_back_from_any_codec(values: list[int], kind: type, repeated: int) -> None:
+def test_integers_round_trip_through_any_codec(values: list[int], kind: type, repeated: int) -> None:
     array = np.array(values * repeated, np.int64).astype(kind)
     encoding, stored = encode_integers(array)
     content = np.frombuffer(memoryview(stored).cast("B") if len(stored) else b"", np.uint8).copy()
@@ -262,7 +262,7 @@ def test_any_truncation_is_found() -> None:
             read_all(content[:length])
 
 
-def test_a_file_is_vouched_for_by_one_digest_or_by_its_columns(tmp_path: Path) -> None:
+def test_a_file_is_verified_by_one_digest_or_by_its_columns(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     columns = {"a": pa.array(range(100)), "b": pa.array([[1]] * 100, arrow_type(Ragged(DType.INT64)))}
     file = write_memo_file(storage, "m", columns)

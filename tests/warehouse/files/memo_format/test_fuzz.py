@@ -1,4 +1,4 @@
-"""Memo files, artifacts and overlays are bytes from outside: read, or refused, and never more memory than they are worth."""
+"""Mutated memo files, artifacts and overlays are read or refused, with limited memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutated memo files, artifacts and overlays, as :mod:`tests.warehouse.files.memo_format.test_fuzz` reads them in child processes.
+"""Mutated memo files, artifacts and overlays for :mod:`tests.warehouse.files.memo_format.test_fuzz`.
 
 Half of the mutants of format 3 have their checksums made right again: what can write the folder of memos can do so too, and
 then the decoder itself is all that stands between the bytes and the process.
