@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from warehouse.memos.memos import mark_damaged as mark_damaged
     from warehouse.models.retire import Retirement as Retirement
     from warehouse.models.retire import retire_model as retire_model
+    from warehouse.overview import Status as Status
+    from warehouse.overview import list_models as list_models
+    from warehouse.overview import list_tables as list_tables
+    from warehouse.overview import status as status
     from warehouse.quarantine.changes import QuarantineChange as QuarantineChange
     from warehouse.quarantine.changes import drop_tasks as drop_tasks
     from warehouse.quarantine.changes import retry_tasks as retry_tasks
@@ -81,10 +85,6 @@ if TYPE_CHECKING:
     from warehouse.search.search import get_component as get_component
     from warehouse.search.search import search_components as search_components
     from warehouse.solution.solution import ReadSolution as ReadSolution
-    from warehouse.status import Status as Status
-    from warehouse.status import list_models as list_models
-    from warehouse.status import list_tables as list_tables
-    from warehouse.status import status as status
     from warehouse.storage.storage import Storage as Storage
     from warehouse.tables.history import TableVersion as TableVersion
     from warehouse.tables.history import table_history as table_history

@@ -100,7 +100,7 @@ def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> Dry
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the live models, each at its newest version."""
     from headrace.screens.models import ModelRow, ModelsScreen
-    from warehouse.status import list_models, model_memos
+    from warehouse.overview import list_models, model_memos
 
     rows = []
     with open_warehouse(home) as warehouse:

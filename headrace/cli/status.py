@@ -9,7 +9,7 @@ from headrace.terminal.output import emit
 def status(home: Home = "", as_json: AsJson = False) -> None:
     """Show tables, models, memos, the work saved by sharing, and the queues of clients."""
     from headrace.screens.status import QueueRow, StatusScreen
-    from warehouse.status import status as read_status
+    from warehouse.overview import status as read_status
 
     with open_warehouse(home) as warehouse:
         found, catalog = read_status(warehouse), warehouse.catalog.where
