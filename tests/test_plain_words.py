@@ -1,7 +1,4 @@
-"""Idioms that comments, docstrings, messages and pages must not use, with the plain term for each.
-
-A package has a number of idioms that are still allowed. It may only be lowered: more of them fail the test, and so do fewer.
-"""
+"""Comments, docstrings, messages and pages use plain terms instead of these idioms."""
 
 from __future__ import annotations
 
@@ -45,24 +42,26 @@ IDIOMS = {
 }
 _IDIOM = re.compile(rf"\b(?:{'|'.join(IDIOMS)})\b".replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)"), re.IGNORECASE)
 
-#: Idioms that are still there, by package or page. Lower a number with each text that is rewritten.
-ALLOWED = {
-    "transforms": 32,
-    "warehouse": 96,
-    "pipelines": 136,
-    "trainer": 17,
-    "headrace": 0,
-    "docs": 0,
-    "docs/architecture.md": 5,
-    "README.md": 0,
-}
+#: The packages and pages that are read. The texts of docs/operators.md come from declarations in ``transforms``.
+AREAS = (
+    "transforms",
+    "warehouse",
+    "pipelines",
+    "trainer",
+    "headrace",
+    "benchmarks",
+    "docs",
+    "README.md",
+    "CHANGELOG.md",
+)
 
 
-def areas() -> dict[str, list[Path]]:
-    """The files of each area of :data:`ALLOWED`; the texts of docs/operators.md come from declarations in ``transforms``."""
-    files = {area: [ROOT / area] if area.endswith(".md") else sorted((ROOT / area).rglob("*.py")) for area in ALLOWED}
-    apart = {*files["docs/architecture.md"], ROOT / "docs/operators.md"}
-    return files | {"docs": sorted({*(ROOT / "docs").glob("*.md")} - apart)}
+def files_of(area: str) -> list[Path]:
+    """The Python files of a package, the pages of docs, or the one page."""
+    if area.endswith(".md"):
+        return [ROOT / area]
+    pages = set((ROOT / area).glob("*.md")) - {ROOT / "docs/operators.md"}
+    return sorted({*(ROOT / area).rglob("*.py")} | pages)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -75,7 +74,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != "nobody":  # a user of Unix
             yield node.lineno, node.value
 
 
@@ -93,11 +92,11 @@ def findings(path: Path) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{line}: {words!r}; write: {plain_term(words)}" for line, words in sorted(found)]
 
 
-@pytest.mark.parametrize("area", ALLOWED)
-def test_idioms_only_decrease(area: str) -> None:
-    found = [one for path in areas()[area] for one in findings(path)]
-    assert len(found) <= ALLOWED[area], "\n".join([f"{len(found)} idioms, {ALLOWED[area]} are allowed", *found])
-    assert len(found) == ALLOWED[area], f"lower ALLOWED[{area!r}] to {len(found)}"
+@pytest.mark.parametrize("area", AREAS)
+def test_texts_hold_no_idiom(area: str) -> None:
+    files = files_of(area)
+    assert files
+    assert [one for path in files for one in findings(path)] == []
 
 
 def test_idioms_are_found_in_comments_strings_and_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +112,5 @@ def test_idioms_are_found_in_comments_strings_and_pages(tmp_path: Path, monkeypa
     assert findings(page) == ["page.md:2: 'anew'; write: again"]
 
 
-def test_terms_hold_no_idiom_and_areas_hold_files() -> None:
+def test_plain_terms_hold_no_idiom() -> None:
     assert all(term and not _IDIOM.search(term) for term in IDIOMS.values())
-    assert all(areas().values())
