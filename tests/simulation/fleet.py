@@ -1,4 +1,4 @@
-"""Workers in virtual time. :func:`pipelines.worker.machine.decide` decides each step, as in production."""
+"""Workers in virtual time. :func:`pipelines.worker.state_machine.decide` decides each step, as in production."""
 
 from __future__ import annotations
 
