@@ -171,9 +171,19 @@ def test_a_file_with_one_model_without_a_table_is_refused_as_a_whole(cli, tmp_pa
     path = tmp_path / "models.py"
     path.write_text(ONE_WITHOUT_TABLE, encoding="utf-8")
     error = cli("model", "submit", path, status=2).err
-    assert "names no table" in error
+    assert "a model must name a table" in error
     assert "model second" in error
     assert cli("model", "ls", "--json").json["models"] == []
+
+
+def test_a_file_with_one_model_of_another_client_is_refused_as_a_whole(cli, tmp_path, table):
+    path = tmp_path / "models.py"
+    path.write_text(ONE_WITHOUT_TABLE, encoding="utf-8")
+    cli("model", "submit", path, "--table", "log", "--model", "second")
+    path.write_text(ONE_WITHOUT_TABLE.replace('client="c"', 'client="d"'), encoding="utf-8")
+    error = cli("model", "submit", path, "--table", "log", status=2).err
+    assert "client must be the one that the model belongs to" in error
+    assert [row["name"] for row in cli("model", "ls", "--json").json["models"]] == ["second"]
 
 
 def test_a_range_without_events(cli, tmp_path, table):

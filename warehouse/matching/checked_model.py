@@ -1,4 +1,4 @@
-"""A model that was checked against its table: what submitting it and its dry run receive."""
+"""A model that is checked once, against its table and the catalog; submit and dry run receive it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from transforms.analysis.full_pass import is_full_pass, is_resolved
 from transforms.errors import InputError
 from transforms.expressions.model import Model, ModelInput
 from transforms.graphs.encoding import digest
+from warehouse.errors import NameTaken
 from warehouse.matching.column_checks import check_columns
 from warehouse.models.analyses import PlacedAnalysis, Resolution, refuse_missing, resolve_components
 from warehouse.models.merged_graph import MergedGraph
-from warehouse.models.models import StoredInput
+from warehouse.models.models import ModelRecord, StoredInput, find_model
 from warehouse.models.pinned_analyses import UsedAnalysis, pinned_analyses
 from warehouse.planning.policy import policy_named
 from warehouse.tables.manifests import get_table
@@ -25,15 +26,15 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class CheckedModel:
-    """A model whose columns its table has, as they are declared.
+    """A model whose table has the columns that it declares.
 
     Attributes:
-        model: the model as it is written.
-        inputs: its inputs, full-pass operators replaced by their outcome; without those that need a ``missing`` analysis.
+        model: the model as the user wrote it.
+        inputs: its inputs with full-pass operators resolved; without those that need a ``missing`` analysis.
         table: the table that it was checked against.
-        policy: the policy that the submission names; None keeps that of the newest version.
-        analyses: the analyses whose outcome replaces full-pass operators.
-        missing: the analyses that must be made first.
+        policy: the policy of the submission; None keeps that of the newest version.
+        analyses: the analyses that resolve full-pass operators.
+        missing: the analyses that must be made before the submission.
     """
 
     model: Model
@@ -50,7 +51,7 @@ class CheckedModel:
 
     @cached_property
     def digest(self) -> str:
-        """The identity of the version that submitting makes."""
+        """The identity of the submitted version."""
         return model_digest(self.model, self.table.name, self.inputs)
 
     def check_columns(self, table: Table) -> None:
@@ -63,7 +64,7 @@ class CheckedModel:
 
 
 def model_digest(model: Model, table: str, inputs: Iterable[StoredInput | ModelInput]) -> str:
-    """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
+    """The identity of a model version: table, label, and the inputs in order; not its priority or policy."""
     named = [[item.name, item.fingerprint] for item in inputs]
     return digest({"table": table, "label": model.target.identity, "inputs": named})
 
@@ -71,20 +72,22 @@ def model_digest(model: Model, table: str, inputs: Iterable[StoredInput | ModelI
 def check_models(
     warehouse: Warehouse, models: Iterable[Model], *, table: str | None = None, policy: str | None = None
 ) -> tuple[CheckedModel, ...]:
-    """Check every model over ``table`` (default: the table it names), and put in place what full passes found.
+    """Check every model over ``table`` (default: the table it names), and resolve its full-pass operators.
 
-    Raises what :func:`check_model` raises, :class:`~warehouse.errors.UnknownTable`, and :class:`InputError` for a model
-    without a table or an input, and for an unknown policy. An analysis that is missing is no error.
+    Raises what :func:`check_model` and :func:`check_client` raise, :class:`~warehouse.errors.UnknownTable`, and
+    :class:`InputError` for a model without a table or an input, and for an unknown policy. A missing analysis is no error.
     """
     if policy is not None:
         policy_named(policy)
     with warehouse.catalog.read() as connection:
         checked = [check_model(model, _table_of(connection, model, table), policy) for model in models]
+        for one in checked:
+            check_client(find_model(connection, one.model.name), one.model)
     return tuple(_resolve(warehouse, one) for one in checked)
 
 
 def check_model(model: Model, table: Table, policy: str | None = None) -> CheckedModel:
-    """The model as it is written, if ``table`` has every column it reads, stored so that it conforms to the declared type.
+    """Check that ``table`` has every column of the model, with a type that conforms to the declared one.
 
     Raises what :func:`~warehouse.matching.column_checks.check_columns` raises.
     """
@@ -94,11 +97,15 @@ def check_model(model: Model, table: Table, policy: str | None = None) -> Checke
     return checked
 
 
-def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
-    """The model's inputs with what submitting would put in place of full passes, as far as they were made.
+def check_client(before: ModelRecord | None, model: Model) -> None:
+    """Raise :class:`NameTaken` if the model belongs to another client."""
+    if before is not None and before.client != model.client:
+        raise NameTaken("client must be the one that the model belongs to", where=f"model {model.name}", value=model.client,
+                        allowed=before.client, next_step="choose another name")  # fmt: skip
 
-    What its newest version is pinned to stays, whatever data came since.
-    """
+
+def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
+    """The model's inputs with the existing results of full passes; those of the newest version's pins come first."""
     components = {item.name: item.component for item in model.inputs.values()}
     if is_resolved(components.values()):
         return Resolution(components, ())
@@ -119,7 +126,7 @@ def _table_of(connection: Connection, model: Model, table: str | None) -> Table:
 
 
 def _resolve(warehouse: Warehouse, checked: CheckedModel) -> CheckedModel:
-    """Replace full-pass operators by their outcome, as far as their analyses were made."""
+    """Replace the full-pass operators whose analyses exist by their results."""
     if not any(is_full_pass(node) for node in checked.graph.nodes):
         return checked
     found = resolution_of(warehouse, checked.model, checked.table.name)

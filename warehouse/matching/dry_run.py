@@ -20,7 +20,7 @@ from warehouse.matching.explain import decisions_of, versions_of
 from warehouse.matching.match import MemoAction, MemoMatch
 from warehouse.matching.model_match import Counts, MatchResult, count_inputs, match_model
 from warehouse.matching.plan_context import PlanContext
-from warehouse.matching.submit import blocks, check_client, settings_changed
+from warehouse.matching.submit import blocks, settings_changed
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
@@ -108,7 +108,6 @@ def _plan(warehouse: Warehouse, checked: CheckedModel, queued: set[str]) -> Plan
     with warehouse.catalog.read() as connection:
         known = get_table(connection, checked.table.name)
         before = find_model(connection, model.name)
-        check_client(before, model)
         record, unchanged = _record(checked, known, before)
         found = _match(connection, warehouse, known, record, checked, queued)
         earlier = {} if before is None else {one.name: one for one in stored_inputs(connection, before.id)}

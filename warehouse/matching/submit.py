@@ -14,8 +14,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
-from warehouse.errors import NameTaken
-from warehouse.matching.checked_model import CheckedModel, check_models
+from warehouse.matching.checked_model import CheckedModel, check_client, check_models
 from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
@@ -89,16 +88,16 @@ def submit_model(
     queued. Full-pass operators keep their analyses until they are analyzed again. Raises :class:`UnknownColumn` with the
     nearest names, :class:`TypeMismatch` for a column whose stored type does not conform to the declared one,
     :class:`~warehouse.errors.NotAnalyzed` for full-pass operators without an analysis, :class:`~warehouse.errors.UnknownTable`
-    and :class:`NameTaken`.
+    and :class:`~warehouse.errors.NameTaken`.
     """
     (checked,) = check_models(warehouse, [model], table=table, policy=policy)
     return submit_checked(warehouse, checked)
 
 
 def submit_checked(warehouse: Warehouse, checked: CheckedModel) -> Submission:
-    """Submit a model that was checked: see :func:`submit_model`.
+    """Submit a checked model, as :func:`submit_model` does.
 
-    Its columns are looked at again only where the table has others by now.
+    Its columns are checked again only if the table's columns have changed.
     """
     checked.require_analyses()
     now = warehouse.clock()
@@ -198,13 +197,6 @@ def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str,
     settings = (("policy", before.policy, now.policy), ("priority", before.priority, now.priority))
     changed = [f"{name}: {old} -> {new}" for name, old, new in settings if old != new]
     return (*changed, *(() if before.live else ("retired -> live",)))
-
-
-def check_client(before: ModelRecord | None, model: Model) -> None:
-    """Raise :class:`NameTaken` if the model belongs to another client."""
-    if before is not None and before.client != model.client:
-        raise NameTaken("client must be the one that the model belongs to", where=f"model {model.name}", value=model.client,
-                        allowed=before.client, next_step="choose another name")  # fmt: skip
 
 
 def _write_model(
