@@ -102,7 +102,10 @@ def test_a_dry_run_refuses_what_submitting_refuses(log, models_file, tmp_path):
     log("model", "submit", models_file, "--table", "log")
     other = tmp_path / "other.py"
     other.write_text(models_file.read_text(encoding="utf-8").replace('"search"', '"other"'), encoding="utf-8")
-    assert "another client" in log("model", "submit", other, "--table", "log", "--dry-run", status=2).err
+    assert (
+        "the one that the model belongs to"
+        in log("model", "submit", other, "--table", "log", "--dry-run", status=2).err
+    )
     assert "no such table" in log("model", "submit", models_file, "--table", "none", "--dry-run", status=4).err.lower()
     wrong = tmp_path / "wrong.py"
     wrong.write_text(models_file.read_text(encoding="utf-8").replace('"user_id"', '"user_idd"'), encoding="utf-8")

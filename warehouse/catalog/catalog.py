@@ -112,6 +112,15 @@ class Catalog:
         except UnicodeEncodeError as error:
             raise self._not_utf8(error) from error
 
+    def query(self, action: Callable[[Connection], _T]) -> _T:
+        """Run ``action`` in one read transaction and return its result; retried if the connection breaks."""
+
+        def attempt() -> _T:
+            with self.read() as connection:
+                return action(connection)
+
+        return self._retry.call(attempt)
+
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
         """One write transaction: committed at the end of the block, rolled back when the block raises.

@@ -79,11 +79,14 @@ def check_models(
     """
     if policy is not None:
         policy_named(policy)
-    with warehouse.catalog.read() as connection:
-        checked = [check_model(model, _table_of(connection, model, table), policy) for model in models]
-        for one in checked:
-            check_client(find_model(connection, one.model.name), one.model)
-    return tuple(_resolve(warehouse, one) for one in checked)
+    given = tuple(models)
+
+    def check(connection: Connection) -> list[CheckedModel]:
+        for model in given:
+            check_client(find_model(connection, model.name), model)
+        return [check_model(model, _table_of(connection, model, table), policy) for model in given]
+
+    return tuple(_resolve(warehouse, one) for one in warehouse.catalog.query(check))
 
 
 def check_model(model: Model, table: Table, policy: str | None = None) -> CheckedModel:

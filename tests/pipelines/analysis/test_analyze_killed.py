@@ -31,11 +31,11 @@ from tests.pipelines.scenes import open_home
 from tests.pipelines.analysis.test_analyze_killed import WORKERS, model
 from pathlib import Path
 
-read = passes.batches
+read = passes.read_batches
 def slowly(home, work):
     time.sleep(0.05)
     yield from read(home, work)
-passes.batches = slowly
+passes.read_batches = slowly
 with open_home(Path({home!r})) as warehouse:
     analyze_model(warehouse, model(), options=RunnerOptions(workers=WORKERS))
 """

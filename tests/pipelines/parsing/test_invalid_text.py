@@ -33,7 +33,7 @@ def test_what_an_earlier_release_registered_fails_what_reads_it_and_nothing_else
     model.input("n", hr.int64("n") * 2)
     with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), max_attempts=1, rates=FREE_READS)) as warehouse:
         with monkeypatch.context() as earlier:
-            earlier.setattr(parquet_files, "_checked", lambda table, *_: table)
+            earlier.setattr(parquet_files, "_validate_text", lambda table, *_: table)
             register_table(warehouse, "log", str(tmp_path / "log"))
         submit_model(warehouse, model)
         report = run_worker(warehouse, WorkerConfig("tester", runner_workers=1, poll_secs=0.01), until_idle=True)

@@ -104,5 +104,5 @@ def test_a_wrong_answer_is_not_returned() -> None:
     def all_but_the_sink(ticks: module.Ticks) -> tuple[int, np.ndarray]:
         return 0, np.arange(ticks.vertices) != SINK
 
-    with pytest.raises(AssertionError, match="greatest flow 0"):
+    with pytest.raises(AssertionError, match="maximum flow 0"):
         minimum_cut(network, [2], all_but_the_sink)
