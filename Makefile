@@ -29,7 +29,7 @@ test: $(READY) ## the fast tests, in minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark" $(TEST_OPTIONS)
 
 test-all: $(READY) ## all tests except those on Flink and Spark
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink and not spark" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink and not spark" --hypothesis-profile thorough $(TEST_OPTIONS)
 
 flink: $(READY) # Flink and Beam's job server in .flink/, pinned by tests/flink/install.py
 	@$(BIN)/python -m tests.flink.install

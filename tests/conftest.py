@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import THOROUGH
+
 if TYPE_CHECKING:
     from tests.support.gcs_server import GcsServer
     from tests.support.postgresql import PostgresServer
 
-# How long an example takes is a matter of the machine, and of what else it does: no test fails for it. Fixtures that are
-# made once a test serve many examples on purpose. ``tests/test_speed.py`` holds other files to this profile.
-settings.register_profile(
-    "headrace",
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("headrace")
+# The speed of the machine fails no test. Fixtures that are made once a test serve many examples on purpose.
+# ``tests/test_speed.py`` holds other files to these profiles; ``tests/support/examples.py`` scales numbers of examples.
+for profile, examples in (("quick", THOROUGH // 2), ("thorough", THOROUGH)):
+    settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parent.parent
 

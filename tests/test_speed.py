@@ -61,7 +61,7 @@ def test_no_test_depends_on_speed() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("@settings(max_examples=3, deadline=200)", "deadline"),
+        ("@settings(max_examples=scaled(3), deadline=200)", "deadline"),
         ("quick = settings(suppress_health_check=[HealthCheck.filter_too_much])", "too_slow"),
         ("process.communicate(timeout=5)", "PATIENCE_SECS"),
         ("done.wait(0.5)", "PATIENCE_SECS"),

@@ -56,10 +56,9 @@ def check_outcome(warehouse: Warehouse, expected: dict[tuple[str, str], str]) ->
     assert {str(path.relative_to(home)) for path in (home / "memos").rglob("*") if path.is_file()} == paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("hours", "components", "faults"),
-    [(10, 8, 8), pytest.param(HOURS, COMPONENTS, 50, marks=pytest.mark.slow)],
-    ids=["a few", "fifty"],
+    ("hours", "components", "faults"), [(10, 8, 8), (HOURS, COMPONENTS, 50)], ids=["a few", "fifty"]
 )
 def test_faults(tmp_path: Path, hours: int, components: int, faults: int) -> None:
     log = write_log(tmp_path / "log", hours)

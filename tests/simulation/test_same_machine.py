@@ -19,6 +19,7 @@ from sqlalchemy import select, update
 from tests.simulation.referee import Referee
 from tests.simulation.twin_queue import learn, statuses, twin_of, waiting
 from tests.simulation.work import Grant
+from tests.support.examples import scaled
 from tests.warehouse.scenes import Clock, evict_component, model, pretended, write_log
 from warehouse import (
     Failure,
@@ -196,4 +197,6 @@ class TwinQueues(RuleBasedStateMachine):
 
 
 TestTwinQueues = TwinQueues.TestCase
-TestTwinQueues.settings = settings(max_examples=6, stateful_step_count=25, suppress_health_check=list(HealthCheck))
+TestTwinQueues.settings = settings(
+    max_examples=scaled(6), stateful_step_count=25, suppress_health_check=list(HealthCheck)
+)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from tests.support.examples import scaled
 from transforms.expressions.expression import Expr
 from transforms.graphs.graph import Artifact
 from transforms.render import graph_svg, model_svg
@@ -137,7 +138,7 @@ def _graphs(draw: st.DrawFn) -> tuple[list[Box], list[Edge]]:
 
 
 @given(graph=_graphs())
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_boxes_do_not_overlap_and_edges_run_rightwards_between_them(graph: tuple[list[Box], list[Edge]]) -> None:
     boxes, edges = graph
     layout = lay_out(boxes, edges)

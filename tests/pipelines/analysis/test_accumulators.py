@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
@@ -57,7 +59,7 @@ def params(operator: str, **given: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("operator", KINDS)
 @given(events=EVENTS, cut=st.integers(0, 40))
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_partitions_of_any_size_give_the_vocabulary_of_the_whole(operator: str, events: list[Event], cut: int) -> None:
     whole = accumulated(operator, events).extract(params(operator))
     merged = new_accumulator(operator)
@@ -68,7 +70,7 @@ def test_partitions_of_any_size_give_the_vocabulary_of_the_whole(operator: str, 
 
 
 @given(events=EVENTS)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_weights_of_one_change_nothing(events: list[Event]) -> None:
     events = [(terms, label, 1.0) for terms, label, _ in events]
     for plain, weighted in (KINDS[:2], KINDS[2:]):
@@ -114,7 +116,7 @@ NUMBERS = st.lists(st.floats(-1e9, 1e9, width=64), max_size=60).map(lambda value
 
 
 @given(values=NUMBERS, cut=st.integers(0, 60))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_moments_are_those_of_all_numbers(values: np.ndarray, cut: int) -> None:
     found = moments_of(values[:cut]).merge(Moments()).merge(moments_of(values[cut:]))
     assert found.count == len(values)

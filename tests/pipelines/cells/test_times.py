@@ -17,6 +17,7 @@ from pipelines.cells.times import FINER, SKIPPED, TWICE
 from pipelines.cells.typed_cells import typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.time_formats import ISO_8601, WELL_KNOWN, fitting_entries, read_times, time_pattern
+from tests.support.examples import scaled
 from transforms.types import DType
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +72,7 @@ def test_the_first_format_that_fits_is_taken() -> None:
 
 
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 30)), st.sampled_from(WELL_KNOWN))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_a_pattern_reads_what_python_writes(time: datetime, text_format: str) -> None:
     text = time.replace(tzinfo=UTC).strftime(text_format)
     assert read([text], formats=(text_format,))[0] == [
@@ -89,7 +90,7 @@ ISO = st.builds(
 
 
 @given(st.lists(ISO, min_size=1, max_size=4))
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_iso_8601_is_the_same_in_any_company(texts: list[str]) -> None:
     alone = [read([text], unit="iso8601")[0][0] for text in texts]
     assert read(texts, unit="iso8601")[0] == alone
@@ -100,7 +101,7 @@ def test_iso_8601_is_the_same_in_any_company(texts: list[str]) -> None:
 
 
 @given(st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{0,12})?\Z"), st.sampled_from(["s", "ms", "us", "ns"]))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_a_count_with_a_fraction_is_rounded_down(text: str, unit: str) -> None:
     exact = Fraction(text.rstrip(".")) * {"s": 10**6, "ms": 10**3, "us": 1, "ns": Fraction(1, 1000)}[unit]
     microseconds = exact.numerator // exact.denominator
@@ -140,7 +141,7 @@ ZONES = [
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2024, 12, 31)), st.sampled_from(ZONES))
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_a_local_time_equals_that_of_python(local: datetime, zone: str) -> None:
     found, _ = read([local.isoformat(" ")], unit="iso8601", zone=zone)
     assert found == [local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)]

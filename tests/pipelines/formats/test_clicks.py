@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.formats.clicks import HOUR_US, Clicks, past_of
 from pipelines.formats.negatives import draw_negatives, uniform
+from tests.support.examples import scaled
 from transforms.errors import DataError
 
 Event = tuple[int, int, int]
@@ -25,7 +26,7 @@ def clicks_of(events: list[Event]) -> Clicks:
 
 
 @given(EVENTS, st.integers(1, 4))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_history_is_what_the_user_clicked_strictly_before(events: list[Event], most: int) -> None:
     clicks = clicks_of(events)
     past = past_of(clicks.user, clicks.time_us)
@@ -38,7 +39,7 @@ def test_history_is_what_the_user_clicked_strictly_before(events: list[Event], m
 
 
 @given(EVENTS, st.integers(1, 5))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_counts_and_ages_look_strictly_back(events: list[Event], hours: int) -> None:
     clicks = clicks_of(events)
     event, item = (grid.ravel() for grid in np.meshgrid(np.arange(len(events)), np.arange(clicks.items)))
@@ -59,7 +60,7 @@ def test_counts_and_ages_look_strictly_back(events: list[Event], hours: int) -> 
 
 
 @given(EVENTS, st.integers(0, 40), st.floats(0, 3), st.integers(0, 5))
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_the_future_changes_no_draw_and_no_value(events: list[Event], kept: int, rate: float, seed: int) -> None:
     whole = clicks_of(events)
     part = clicks_of(events[: max(kept, 1)])
@@ -78,7 +79,7 @@ def test_the_future_changes_no_draw_and_no_value(events: list[Event], kept: int,
 
 
 @given(EVENTS, st.integers(0, 5))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_a_negative_was_clicked_in_the_window_and_not_by_this_user(events: list[Event], seed: int) -> None:
     clicks = clicks_of(events)
     negatives = draw_negatives(clicks, 2, 3, seed)

@@ -20,6 +20,7 @@ from pipelines.inference.schema_file import schema_text
 from pipelines.inference.text_encoding import decoded_lines, detect_encoding
 from pipelines.inference.values import guess_column
 from pipelines.log_schemas.schema import LogSchema
+from tests.support.examples import scaled
 from transforms.errors import HeadraceError
 from transforms.types import DType
 
@@ -268,7 +269,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 @given(
     types=st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=7),
     log_format=st.sampled_from(["csv", "tsv", "csv;"]),

@@ -20,6 +20,7 @@ from pipelines.parsing.delimited_lines import quoted_plainly, split_line
 from pipelines.parsing.json_lines import fast_block, slow_block
 from pipelines.parsing.log import parse_log, parse_whole_log
 from tests.pipelines.logs import log_schema, write_log
+from tests.support.examples import scaled
 from transforms.types import DType
 
 COLUMNS = [{"name": "v", "type": "float32"}, {"name": "s", "type": "string"}, {"name": "t", "type": "timestamp"}]
@@ -195,7 +196,7 @@ def rows_of(text: bytes) -> tuple[list[tuple[str, str]], int]:
 
 
 @given(st.lists(CSV_TEXT, min_size=1, max_size=5), st.integers(1, 40))
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 def test_records_are_cut_as_the_rule_says(tmp_path: Path, lines: list[str], block_bytes: int) -> None:
     columns = [{"name": "a", "type": "string"}, {"name": "b", "type": "string"}]
     times = {"name": "t", "type": "timestamp"}
@@ -236,7 +237,7 @@ def described(table: pa.Table, rejects: tuple[object, ...] = ()) -> str:
 
 
 @given(st.lists(JSON_LINES, min_size=1, max_size=6), st.integers(1, 400))
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_both_readers_of_json_agree_on_any_lines(tmp_path: Path, lines: list[str], block_bytes: int) -> None:
     content = "\n".join(["", *lines]).encode()
     schema = schema_of("jsonl")

@@ -20,6 +20,7 @@ from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.runner import RunnerOptions, counters, pipeline_options, run_pipeline
 from tests.pipelines.logs import log_schema
 from tests.pipelines.scenes import REPOSITORY
+from tests.support.examples import scaled
 
 Build = Callable[[beam.Pipeline], None]
 
@@ -114,7 +115,7 @@ def test_runners_may_deal_out_elements_by_themselves() -> None:
     assert urns["Redistribute"] == common_urns.composites.RESHUFFLE.urn
 
 
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 @given(st.lists(st.text(max_size=5), max_size=8))
 def test_spreading_loses_and_doubles_nothing(texts: list[str]) -> None:
     passed: list[str] = []

@@ -11,6 +11,7 @@ from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock
 from pipelines.parsing.json_lines import fast_block, parse_json_block, slow_block
 from tests.pipelines.logs import log_schema
+from tests.support.examples import scaled
 
 ALL_TYPES = LogSchema.from_document(
     {
@@ -96,7 +97,7 @@ MIXED = st.fixed_dictionaries(
 
 
 @given(st.lists(MIXED, min_size=1, max_size=6))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_the_fast_way_gives_what_the_slow_way_means(rows: list[dict[str, object]]) -> None:
     block = block_of(*(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") for row in rows))
     fast = fast_block(block, ALL_TYPES)
@@ -108,7 +109,7 @@ def test_the_fast_way_gives_what_the_slow_way_means(rows: list[dict[str, object]
 
 
 @given(st.lists(st.fixed_dictionaries(RIGHT), min_size=1, max_size=6))
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 def test_correct_values_are_returned(rows: list[dict[str, object]]) -> None:
     parsed = parse_json_block(block_of(*(json.dumps(row) for row in rows)), ALL_TYPES)
     table = parsed.table
@@ -245,7 +246,7 @@ ROWS = st.fixed_dictionaries(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_both_readers_agree_on_paths_and_lists(rows: list[dict[str, object]], doubled: bool) -> None:
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     if doubled:

@@ -19,6 +19,7 @@ from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock, LongLine, read_blocks
 from pipelines.parsing.log import ParsedBlock, parse_log, parse_whole_log
 from tests.pipelines.logs import log_schema, tsv_line, write_log
+from tests.support.examples import scaled
 from transforms.errors import DataError
 from transforms.types import arrow_type
 
@@ -173,7 +174,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes, block_bytes: int) -> None:
     path = tmp_path / "log"
     content = b"\n" + content  # the first line end is a line feed
@@ -203,7 +204,7 @@ CELLS = st.text(st.characters(blacklist_characters="\n\r\x00", blacklist_categor
 
 
 @given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=20))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_csv_means_what_the_standard_reader_says(tmp_path: Path, rows: list[list[str]]) -> None:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
@@ -220,7 +221,7 @@ def test_csv_means_what_the_standard_reader_says(tmp_path: Path, rows: list[list
 
 
 @given(st.lists(st.one_of(st.integers(0, 99).map(str), st.sampled_from(["", "x", "1.5", "0x1", " 7"])), max_size=60))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_every_line_is_a_row_or_a_reject(tmp_path: Path, users: list[str]) -> None:
     block = parse(tmp_path, "".join(tsv_line(user, 0) for user in users), log_schema())
     assert block.table.num_rows + len(block.rejects) == len(users)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipelines.log_schemas.schema import ENCODINGS, LogSchema
 from pipelines.parsing.log import count_records, parse_log, parse_whole_log
 from tests.pipelines.logs import write_log
+from tests.support.examples import scaled
 from transforms.errors import DataError
 
 NUMBERED = [{"name": "n", "type": "int64", "required": True}, {"name": "s", "type": "string"}]
@@ -63,7 +64,7 @@ def test_undecodable_rows_are_rejected_with_their_bytes(tmp_path: Path, encoding
 
 
 @given(st.binary(max_size=40), st.sampled_from(sorted(ENCODINGS)), st.integers(1, 9))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_any_bytes_are_rows_or_rejects_in_any_encoding(
     tmp_path: Path, content: bytes, encoding: str, block_bytes: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.trainer.late_log import Log, at_stage
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.checkpoints.manifest import (
@@ -166,7 +167,7 @@ def test_a_range_without_any_label_is_refused(log, tmp_path):
         log.train(tmp_path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(visits=st.lists(st.integers(0, 4), max_size=8), count=st.integers(0, 255))
 def test_an_event_is_trained_at_most_once_a_visit(visits, count):
     after = counts_after(visits)
@@ -179,7 +180,7 @@ def test_an_event_is_trained_at_most_once_a_visit(visits, count):
 
 @pytest.mark.slow
 @settings(
-    max_examples=12, phases=[Phase.explicit, Phase.generate]
+    max_examples=scaled(12), phases=[Phase.explicit, Phase.generate]
 )  # every example builds models: shrinking takes minutes
 @given(data=st.data())
 def test_every_event_is_trained_once_per_pass_in_any_order_of_arrival(data, tmp_path_factory):

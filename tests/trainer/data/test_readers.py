@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
 from trainer.data.readers import decode, fragment_stream, make_batches
 from trainer.errors import BadFeature, BadLabel
@@ -40,7 +41,7 @@ def events_in(batch):
     return [(bag(0, b), bag(1, b), list(batch.dense[b]), float(batch.labels[b])) for b in range(batch.rows)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(sizes=st.lists(st.integers(0, 40), max_size=5), batch_rows=st.integers(1, 50), cut=st.integers(0, 20))
 def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
     tables = [fragment_table(k, size + cut).slice(cut) for k, size in enumerate(sizes)]  # slices have Arrow offsets
@@ -133,7 +134,7 @@ def test_labels_other_than_0_and_1_are_named(bad):
     assert 'task="multiclass"' in caught.value.next_step
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(missing=st.lists(st.booleans(), min_size=30, max_size=30))
 def test_events_without_a_label_are_left_out_and_counted(missing):
     table = fragment_table(3, 30)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from trainer.embedding import (
     SGD,
     Adagrad,
@@ -90,14 +91,14 @@ two_features = st.integers(1, 6).flatmap(
 optimizers = st.sampled_from([SGD(0.3), Adagrad(0.1, 0.01), Adagrad(0.5, 1e-6)])
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(bags=two_features, combiner=st.sampled_from(["sum", "mean"]), shared=st.booleans())
 def test_lookup_is_the_combination_of_each_bag(bags, combiner, shared):
     engine = engine_of(combiner=combiner, shared=shared)
     np.testing.assert_allclose(engine.lookup(batch_of(bags)), reference_lookup(engine, bags), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     steps=st.lists(two_features, min_size=1, max_size=3),
     combiner=st.sampled_from(["sum", "mean"]),
@@ -128,7 +129,7 @@ def test_updates_equal_a_float64_reference(steps, combiner, optimizer, shared, s
             assert state.slots.shape == (len(state.rows), 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(bags=two_features, combiner=st.sampled_from(["sum", "mean"]))
 def test_the_gradient_is_that_of_the_lookup(bags, combiner):
     """Central differences through lookup agree with what SGD at rate 1 subtracts."""
@@ -169,7 +170,7 @@ def test_a_row_that_occurs_often_is_updated_once():
     np.testing.assert_allclose(engine.state()["one"].slots, 9 + 1e-6, rtol=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(bags=two_features, data=st.data())
 def test_the_order_of_events_does_not_matter_beyond_rounding(bags, data):
     order = data.draw(st.permutations(range(len(bags[0]))))
@@ -275,7 +276,7 @@ def test_wrong_dtypes_and_shapes_are_refused():
         engine.apply_gradients(batch, np.ones((1, engine.width), np.float64))
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(order=st.permutations(range(ROWS)), cut=st.integers(0, ROWS))
 def test_initial_rows_do_not_depend_on_the_order_of_requests(order, cut):
     fresh = engine_of()

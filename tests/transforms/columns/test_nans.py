@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_for, computed
 from tests.transforms.odd_nans import QUIET, nans, with_odd_nans
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
@@ -101,7 +102,7 @@ def _floats(operator: Operator) -> bool:
 
 @pytest.mark.parametrize("operator", list(filter(_floats, COMPUTABLE)), ids=lambda operator: operator.name)
 @given(data=st.data())
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(12), suppress_health_check=list(HealthCheck))
 def test_results_have_one_nan(operator: Operator, data: st.DataObject) -> None:
     trial = drawn_trial(operator, data)
     arrays = [with_odd_nans(array) for array in trial.arrays]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import operation
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from transforms.comparison.alignment import WORK_MAX, Alignment, is_commutative
@@ -107,7 +108,7 @@ def test_document_is_json_with_both_sides_and_the_sentence():
 
 
 @given(INPUTS)
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_equal_components_do_not_differ(expression):
     found = difference(expression.node, rebuilt(expression.node))
     assert found.changes == ()
@@ -115,7 +116,7 @@ def test_equal_components_do_not_differ(expression):
 
 
 @given(INPUTS, INPUTS)
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_unequal_components_differ_and_equally_far_both_ways(one, other):
     one, other = canonicalize(one.node), canonicalize(other.node)
     assume(one != other)
@@ -149,7 +150,7 @@ def _another_parameter(node: Operation, which: int) -> Operation:
 
 
 @given(st.one_of(INPUTS, TOKENS), st.data())
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_a_single_edit_is_exactly_that_one_change(expression, data):
     root = canonicalize(expression.node)
     nodes = list(topological([root]))
@@ -206,7 +207,7 @@ def test_nearest_is_the_one_that_differs_least_and_ties_are_settled():
 
 
 @given(INPUTS, st.lists(INPUTS, min_size=1, max_size=5))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_nearest_is_no_farther_than_any_candidate(target, expressions):
     candidates = [(str(i), canonicalize(each.node)) for i, each in enumerate(expressions)]
     root = canonicalize(target.node)
@@ -275,7 +276,7 @@ def test_search_in_graphs_that_have_little_in_common_is_bounded(wide):
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([0, 200, 2_000, WORK_MAX]))
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_laws_hold_however_little_work_is_allowed(one, other, count, work_max):
     before, after = _tangle(count, one), _tangle(count, other)
     there, back = (difference(*pair, work_max=work_max) for pair in ((before, after), (after, before)))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, operands_for, operation
 from tests.transforms.components import INPUTS, TOKENS
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
@@ -61,7 +62,7 @@ def test_what_is_printed_of_an_operator_is_a_pattern_of_it(operator: Operator) -
 
 
 @given(st.one_of(INPUTS, TOKENS))
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_what_is_printed_of_a_component_is_a_pattern_of_it(expression):
     root = canonicalize(expression.node)
     pattern = Pattern.parse(expression_text(root, limit=100_000))
@@ -319,7 +320,7 @@ _TERMS = st.recursive(
 
 
 @given(_TERMS)
-@settings(max_examples=500)
+@settings(max_examples=scaled(500))
 def test_a_pattern_that_is_written_and_read_is_the_same(term):
     pattern = Pattern(term)
     assert Pattern.parse(pattern.text) == pattern
@@ -327,7 +328,7 @@ def test_a_pattern_that_is_written_and_read_is_the_same(term):
 
 
 @given(st.text(max_size=40) | st.text("_.(),=@'\"[]-1aq …", max_size=30))
-@settings(max_examples=500)
+@settings(max_examples=scaled(500))
 def test_any_text_is_a_pattern_or_an_input_error(text):
     try:
         pattern = Pattern.parse(text)

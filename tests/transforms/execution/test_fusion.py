@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import NASTY_TEXT
 from tests.transforms.components import INPUTS
 from transforms.execution.fusion import FUSED
@@ -43,7 +44,7 @@ def _ops(components: dict[str, object], *, fused: bool) -> list[str]:
     st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=9),
     st.integers(0, 3),
 )
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(200), suppress_health_check=list(HealthCheck))
 def test_fusion_changes_no_byte(expressions, rows, before):
     components = {str(i): expression.node for i, expression in enumerate(expressions)}
     numbers = {"n": pa.int64(), "m": pa.int64(), "t": pa.timestamp("us", "UTC"), "x": pa.float32(), "y": pa.float32()}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import columns_for, operation
 from tests.transforms.components import INPUTS
 from transforms.columns.columns import Column, Numbers
@@ -179,7 +180,7 @@ def test_literals_take_part_like_columns() -> None:
 
 
 @given(INPUTS)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_canonical_components_give_the_same_bytes(expr: Expr) -> None:
     rows = 4
     batch = pa.table(
@@ -312,7 +313,7 @@ def test_a_raw_column_and_a_literal_may_be_components() -> None:
 
 
 @given(INPUTS)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_dictionary_encoded_columns_give_the_same_bytes(expr: Expr) -> None:
     batch = pa.table(
         {

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import operation
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from tests.transforms.hostile import COLUMNS, batch, components, identities_of, spellings
@@ -46,27 +47,27 @@ A, B, C = (text(name).unigrams() for name in "abc")
 
 
 @given(INPUTS)
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_canonical_form_is_idempotent(expression):
     once = canonicalize(expression.node)
     assert canonicalize(once) == once
 
 
 @given(INPUTS)
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_fingerprint_does_not_depend_on_object_identity(expression):
     assert fingerprint(rebuilt(expression.node)) == fingerprint(expression.node)
 
 
 @given(INPUTS)
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_document_round_trip_keeps_the_identity(expression):
     root = canonicalize(expression.node)
     assert component_from_document(component_document(root)) == root
 
 
 @given(TOKENS, TOKENS, TOKENS)
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_set_operations_ignore_order_grouping_and_repetition(a, b, c):
     assert fingerprint((a & b & c).node) == fingerprint((c & (b & a) & b).node)
     assert fingerprint((a | b | c).node) == fingerprint((c | (b | a) | a).node)
@@ -128,7 +129,7 @@ LITERALS = st.recursive(
 
 
 @given(LITERALS)
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_folding_constants_changes_no_value(constant):
     expression = coalesce(float64("x"), constant)
     batch = pa.table({"x": pa.array([None, 1.5, None], pa.float64())})
@@ -162,7 +163,7 @@ HOSTILE = batch()
 
 
 @given(components())
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(200), suppress_health_check=list(HealthCheck))
 def test_canonical_form_changes_no_bit_of_hostile_columns(root):
     plan = compile_plan({"written": root, "canonical": canonicalize(root)}, fused=False)
     result = plan.run(HOSTILE)
@@ -192,7 +193,7 @@ def _bytes(array):
 
 
 @given(spellings())
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(300), suppress_health_check=list(HealthCheck))
 def test_brackets_order_and_repetition_that_laws_allow_are_one_component(pair):
     one, other = map(canonicalize, pair)
     assert one == other

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
+from tests.support.examples import scaled
 from tests.transforms.components import INPUTS, TOKENS
 from tests.transforms.graphs.test_canonical import LITERALS
 from transforms.expressions.expression import boolean, coalesce, float64, maximum, minimum, ragged, text
@@ -38,7 +39,7 @@ _FOLDED = st.one_of(
 
 
 @given(st.one_of(INPUTS, TOKENS, _FLAGS, _FOLDED))
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 def test_every_subgraph_of_a_canonical_component_is_canonical(expression):
     root = canonicalize(expression.node)
     for node in topological([root]):
@@ -47,7 +48,7 @@ def test_every_subgraph_of_a_canonical_component_is_canonical(expression):
 
 
 @given(INPUTS)
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_subgraphs_are_the_operations_each_once_and_the_root_last(expression):
     root = canonicalize(expression.node)
     found = subgraphs(root)

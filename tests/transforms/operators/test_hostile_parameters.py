@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import acceptable_types, operands_for, operation
 from tests.transforms.hostile import LITERALS
 from tests.transforms.operators.parameters import GOLDEN_PARAMS, params_of
@@ -102,14 +103,14 @@ def _arguments(function: Callable[..., Any], hostile: Any, at: int, skip: int) -
 
 
 @given(st.sampled_from(METHODS), st.sampled_from(COLUMNS), st.sampled_from(HOSTILE), st.integers(0, 3))
-@settings(quick, max_examples=1_000)
+@settings(quick, max_examples=scaled(1_000))
 def test_methods(name: str, receiver: Expr, hostile: Any, at: int) -> None:
     given, named = _arguments(getattr(Expr, name), hostile, at, skip=1)
     refused_or_taken(lambda: getattr(receiver, name)(*given, **named))
 
 
 @given(st.sampled_from(FUNCTIONS), st.sampled_from([*HOSTILE, *COLUMNS]), st.integers(0, 4))
-@settings(quick, max_examples=600)
+@settings(quick, max_examples=scaled(600))
 def test_functions(name: str, hostile: Any, at: int) -> None:
     given, named = _arguments(getattr(hr, name), hostile, at, skip=0)
     refused_or_taken(lambda: getattr(hr, name)(*given, **named))
@@ -145,7 +146,7 @@ _FOLDABLE = [
 
 @pytest.mark.parametrize("operator", _FOLDABLE, ids=lambda operator: operator.name)
 @given(data=st.data())
-@settings(quick, max_examples=15)
+@settings(quick, max_examples=scaled(15))
 def test_constants_fold_or_stay(operator: Operator, data: st.DataObject) -> None:
     params = data.draw(params_of(operator.name))
     fitting = [[each for each in LITERALS if arg.takes(each.type)] for arg in operator.args]

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import bits, python_values
 from transforms.execution.plan import compile_plan
 from transforms.twins.graph import compute
@@ -70,7 +71,7 @@ _NUMBERISH = st.one_of(
 
 
 @given(texts=st.lists(_NUMBERISH, max_size=20), dtype=st.sampled_from(["int64", "float32", "float64"]))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @example(texts=["0.1"] * 3, dtype="float32")
 def test_random_texts_are_read_as_tensorflow_reads_them(texts: list[str], dtype: str) -> None:
     wanted = Dense(DType(dtype))
@@ -81,7 +82,7 @@ def test_random_texts_are_read_as_tensorflow_reads_them(texts: list[str], dtype:
 
 
 @given(low=st.floats(0, 2.0**127, width=32), aside=st.sampled_from([-1, 0, 1]))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_a_text_beside_a_tie_of_float32_is_rounded_once(low: float, aside: int) -> None:
     high = float(np.nextafter(np.float32(low), np.float32(math.inf)))
     between = (Fraction(low) + Fraction(high)) / 2 + Fraction(aside, 10**60)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import (
     COMPUTABLE,
     acceptable_types,
@@ -29,7 +30,7 @@ from transforms.operators.declaration import Imported
 from transforms.types import Dense, DType, Weighted
 
 every_operator = pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
-quick = settings(max_examples=50, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=scaled(50), suppress_health_check=list(HealthCheck))
 
 
 @every_operator

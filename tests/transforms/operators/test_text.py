@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import NASTY_TEXT, arrow_column, computed
 from tests.transforms.operators.parameters.text import COMMON_PATTERNS, RE2_PATTERNS
 from transforms.errors import InputError
@@ -130,7 +131,7 @@ _HAY = st.text("ab1. é\n,", max_size=12)
 
 
 @given(pattern=_ALIKE, texts=st.lists(_HAY, max_size=6))
-@settings(max_examples=120)
+@settings(max_examples=scaled(120))
 def test_extract_and_replace_are_what_python_finds(pattern: str, texts: list[str]) -> None:
     assert means_the_same_in_python(pattern)
     for group in range(groups_of(pattern) + 1):
@@ -389,7 +390,7 @@ def test_lists_of_a_hundred_thousand_tokens() -> None:
 
 
 @given(a=st.text("abcé", max_size=200), b=st.text("abcé你", max_size=200))
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_distance_over_several_blocks(a: str, b: str) -> None:
     assert _kernel(_TEXT.edit_distance(hr.text("c1")), [a], [b]) == [REGISTRY["edit_distance"].reference(a, b)]
 
@@ -418,7 +419,7 @@ def test_white_space_is_the_29_characters_that_python_strips() -> None:
 
 
 @given(text=st.text("aé你👩", max_size=8), start=st.integers(-10, 10), length=st.integers(0, 10))
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_substring_is_a_slice(text: str, start: int, length: int) -> None:
     begin = start if start >= 0 else max(len(text) + start, 0)
     assert _both(_TEXT.substring(start, length), [text]) == [text[begin : begin + length]]

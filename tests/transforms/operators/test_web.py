@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import headrace as hr
+from tests.support.examples import scaled
 from tests.transforms.adversarial import computed, operation
 from transforms.errors import InputError
 from transforms.graphs.graph import RawColumn
@@ -81,7 +82,7 @@ TRIALS = {
     "device_model": (_devices, [{}]),
     "json_extract": (_documents, [{"path": path} for path in ("$", "$.a", "$.a.b[0]", "$[1]", "$['a b'].c", "$.a.a", "$[0][0]", "$['']")]),
 }  # fmt: skip
-thorough = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=scaled(60), suppress_health_check=list(HealthCheck))
 
 
 def run(op: str, values: list[str | None], /, **params: Any) -> list[Any]:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from tests.support.examples import scaled
 from tests.transforms.adversarial import bits, computed, python_values
 from tests.transforms.trials import drawn_trial
 from transforms.operators import REGISTRY, Operator
 
-quick = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=scaled(40), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("operator", [op for op in REGISTRY if op.twin], ids=lambda operator: operator.name)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, insert, select
 
+from tests.support.examples import scaled
 from tests.warehouse.scenes import Clock, evict_component, model, pretended, work
 from tests.warehouse.small_catalogs import (
     COMPONENTS,
@@ -225,7 +226,7 @@ def expected(small: SmallCatalog, request: EvictionRequest, free: list[SomeMemo]
     return gone
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(data=st.data(), small=small_catalogs(), batch=st.sampled_from((1, 3, 100_000)))
 def test_an_eviction_takes_what_a_naive_one_does(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, small: SmallCatalog, batch: int

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from transforms.errors import InputError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 from warehouse import Storage, memo_path, read_memo_file, write_memo_file
@@ -44,7 +45,7 @@ def test_every_type_round_trips(storage: Storage) -> None:
     assert sum(it.size_bytes for it in file.columns.values()) == file.size_bytes == len(storage.read_bytes("a/b.memo"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-130, 300), max_size=3), max_size=6), st.data())
 def test_ids_of_any_size_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], data: st.DataObject

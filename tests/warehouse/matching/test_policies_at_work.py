@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
+from tests.support.examples import scaled
 from tests.warehouse.scenes import FREE_READS, Clock, events, model, work, write_partition
 from transforms.errors import InputError
 from transforms.expressions.expression import Expr
@@ -171,7 +172,7 @@ def test_new_data_follows_the_policy(warehouse: Warehouse, log: Path) -> None:
 _TEXTS: list[Callable[[Expr], Expr]] = [lambda e: e.lower(), lambda e: e.strip(), lambda e: e.upper()]
 
 
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 @given(
     choices=st.lists(st.tuples(st.sampled_from(["query", "title"]), st.integers(0, 2), st.integers(2, 60)), min_size=1,
                      max_size=5, unique=True),

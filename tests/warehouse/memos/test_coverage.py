@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
+from tests.support.examples import scaled
 from tests.warehouse.scenes import events, evict_component, model, work, write_partition
 from warehouse import (
     Warehouse,
@@ -57,7 +58,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(steps=_STEPS, wanted=st.sets(st.sampled_from("abcde"), min_size=1))
 def test_what_is_found_is_what_was_noted(
     shared: Warehouse, steps: list[tuple[bool, str, str, set[str]]], wanted: set[str]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.warehouse.planning.dags import SHAPES, by_networkx, random_dag
 from tests.warehouse.scenes import REPOSITORY
 from transforms.errors import InputError
@@ -106,7 +107,7 @@ def dags(draw: st.DrawFn, most: int = 6) -> tuple[list[DagNode], list[str]]:
     return nodes, wanted
 
 
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 @given(dags(), st.sampled_from([1.0, 1.5, 2.0, 5.0]))
 def test_no_plan_is_cheaper(drawn: tuple[list[DagNode], list[str]], reuse: float) -> None:
     nodes, wanted = drawn
@@ -121,7 +122,7 @@ def test_no_plan_is_cheaper(drawn: tuple[list[DagNode], list[str]], reuse: float
         assert plan == cheapest_plan(nodes, wanted, reuse, by_networkx)
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(dags(), st.data())
 def test_no_plan_is_cheaper_when_nodes_are_reused_unequally(
     drawn: tuple[list[DagNode], list[str]], data: st.DataObject
@@ -133,7 +134,7 @@ def test_no_plan_is_cheaper_when_nodes_are_reused_unequally(
     assert cheapest_plan(nodes, wanted, reuse).cost_secs == pytest.approx(least, rel=1e-12, abs=1e-12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(dags(), st.sampled_from([1.0, 2.0, 5.0]))
 def test_alternatives_are_the_least_of_their_kind(drawn: tuple[list[DagNode], list[str]], reuse: float) -> None:
     nodes, wanted = drawn
@@ -169,7 +170,7 @@ def test_labels_can_be_carried_out(drawn: tuple[list[DagNode], list[str]], reuse
                 assert label is not Label.KEEP or node.cost.may_be_kept
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(dags(), st.sampled_from([1.0, 2.0, 5.0]), st.data())
 def test_what_gets_cheaper_makes_no_plan_dearer(
     drawn: tuple[list[DagNode], list[str]], reuse: float, data: st.DataObject

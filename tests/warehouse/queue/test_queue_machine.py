@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from sqlalchemy import func, select
 
+from tests.support.examples import scaled
 from tests.warehouse.scenes import Clock, evict_component, model, pretended, write_log
 from warehouse import (
     Failure,
@@ -177,4 +178,6 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck))
+TestQueueMachine.settings = settings(
+    max_examples=scaled(20), stateful_step_count=20, suppress_health_check=list(HealthCheck)
+)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.warehouse.scenes import Clock, model, work
 from tests.warehouse.small_catalogs import (
     COMPONENTS,
@@ -28,7 +29,7 @@ from warehouse.scheduling.task_states import MemoState
 from warehouse.search import sql as search_sql
 from warehouse.search.query import SORTS, Sort
 
-_FEW = settings(max_examples=60)
+_FEW = settings(max_examples=scaled(60))
 
 
 @pytest.fixture

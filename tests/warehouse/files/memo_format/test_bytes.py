@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from transforms.errors import DataError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 from warehouse import Storage, write_memo_file
@@ -106,7 +107,7 @@ def test_every_codec_stands_in_the_golden_file() -> None:
     assert all(segment.position % 8 == 0 for segment in directory.segments)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 9), st.integers(0, 3))
 def test_any_slice_of_a_column_round_trips(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
     element = _ELEMENTS[dtype]
@@ -130,7 +131,7 @@ def test_any_slice_of_a_column_round_trips(data: st.DataObject, dtype: DType, ro
     assert encode_columns(copied)[1] == parts, "what lies beside a slice does not show"
 
 
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), max_size=200),
     st.sampled_from([np.int32, np.int64]),
