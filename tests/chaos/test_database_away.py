@@ -45,5 +45,5 @@ def test_a_worker_without_catalog_patience_fails_with_the_cause(tmp_path: Path) 
         register_table(warehouse, "log", str(log))
         submit_model(warehouse, models(4)[0])
         config = WorkerConfig("hasty", runner_workers=1, catalog_retry_secs=0)
-        with pytest.raises(Busy, match="no connection"):
+        with pytest.raises(Busy, match="the catalog cannot be reached"):
             run_worker(warehouse, config, until_idle=True, on_step=lambda _: server.stop())
