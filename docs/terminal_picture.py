@@ -19,12 +19,11 @@ import sys
 import termios
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
 COLUMNS = 120
-_FONT_FACES = re.compile(r"@font-face \{\{.*?\}\}", re.DOTALL)
+_FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def terminal_output(command: str) -> str:
@@ -54,8 +53,8 @@ def picture(commands: list[str]) -> str:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
         console.print(Text.from_ansi(terminal_output(command).rstrip("\n")))
         console.print()
-    form = _FONT_FACES.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "ui-monospace, Menlo, Consolas")
-    return console.export_svg(title="headrace", code_format=form, unique_id="terminal")
+    drawn = console.export_svg(title="headrace", unique_id="terminal")
+    return _FONT_FACES.sub("", drawn).replace("Fira Code", "ui-monospace, Menlo, Consolas")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import ROOT
 from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
 from transforms import kernels
 from transforms.columns.columns import Numbers, RaggedItems, Strings, from_arrow
@@ -68,7 +69,7 @@ def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_whi
     body, kernels = tmp_path / "body.py", tmp_path / "kernels"
     run = [sys.executable, "-c", "import body; print(body.f(1))"]
     killed = [sys.executable, "-c", "import os; os.replace = lambda *_: os._exit(9); import body; body.f(1)"]
-    repository = str(Path(compiled.__file__).parents[3])
+    repository = str(ROOT)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(kernels), "PYTHONPATH": f"{repository}{os.pathsep}{tmp_path}"}
 
     def given_by(source: str) -> str:
@@ -97,7 +98,7 @@ def test_nothing_is_read_of_no_words(tmp_path) -> None:
         "        assert not compile_plan(words, fused=fused).run(batch).failures, row\n"
     )
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    environment["PYTHONPATH"] = str(Path(compiled.__file__).parents[3])
+    environment["PYTHONPATH"] = str(ROOT)
     subprocess.run([sys.executable, "-c", text], env=environment, check=True)
 
 

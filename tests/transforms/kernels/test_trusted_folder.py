@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from transforms.kernels import compiled
 from transforms.kernels.trusted_folder import distrust_of, private_folder, trusted_folder
 
@@ -122,7 +123,7 @@ def test_an_installation_in_a_folder_of_all_works_and_says_so(own: Path) -> None
     (own / "body.py").write_text(
         "from transforms.kernels.compiled import compiled\n\n@compiled\ndef f(x):\n    return x + 1\n"
     )
-    repository = str(Path(compiled.__file__).parents[3])
+    repository = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": f"{repository}{os.pathsep}{own}", "TMPDIR": str(own.parent)}
     environment.pop("HOME", None)
     own.chmod(0o777)
@@ -141,7 +142,7 @@ def test_a_read_only_installation_without_a_home_works(own: Path) -> None:
     (own / "body.py").write_text(
         "from transforms.kernels.compiled import compiled\n\n@compiled\ndef f(x):\n    return x + 1\n"
     )
-    repository = str(Path(compiled.__file__).parents[3])
+    repository = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": f"{repository}{os.pathsep}{own}", "TMPDIR": str(own.parent),
                    "NUMBA_CACHE_LOCATOR_CLASSES": locators}  # fmt: skip
     done = subprocess.run([sys.executable, "-c", _RUN], env=environment, capture_output=True, text=True, check=False)
