@@ -60,7 +60,7 @@ SCRIPTS = {
         ("--logs", "sample"), ("--logs", "sample", "--small"), re.compile(r"\s*(\S.*?)\s{2,}([\d.]+) s\b"), ("CPU s",)
     ),
     "catalog_scale": Script(
-        (),
+        ("--components", "50000"),
         ("--small", "--database", "sqlite", "--submissions", "5"),
         re.compile(r"(\S.*?)\s{2,}p50\s+([\d.]+) ms\s+p99\s+([\d.]+) ms\s+CPU\s+([\d.]+) ms"),
         ("p50 ms", "p99 ms", "CPU ms"),
