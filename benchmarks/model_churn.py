@@ -1,6 +1,6 @@
 """Cache hit ratio over a simulated year of model churn, by week and by admission policy.
 
-    python -m benchmarks.model_churn [--days 365] [--seed 5] [--policies all adaptive none] [--small]
+    python -m benchmarks.model_churn [--days 365] [--seed 5] [--policies all adaptive none] [--storage-price 1] [--small]
 
 Models are cloned, edited by one feature and retired, and new hours of data arrive every day (`benchmarks/support/churn.py`
 states the assumptions). The catalog is real (SQLite), as are registering, submitting, queueing, leasing, committing,
@@ -10,7 +10,7 @@ cost model. Each file of the log holds a few rows and counts as an hour of a mil
 A *request* is one input of a model over one fragment: of new data by every live model, and of all kept data by a new model.
 It is a *hit* if the memo is loaded and was computed for an earlier request; the first request of a memo is a miss, and a
 request without a memo is always a miss. *Recomputed* are the CPU seconds of computing inputs while reading, *computed*
-those of computing and writing memos.
+those of computing and writing memos. `benchmarks/storage_prices.py` replays the same year without a catalog, over many prices.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
@@ -45,19 +45,22 @@ from warehouse import (
     commit_memos,
     lease_tasks,
     queue_missing,
-    read_solution,
     register_table,
+    settle_storage,
     submit_model,
 )
 from warehouse.catalog import schema
 from warehouse.costs.cost_model import CostModel
-from warehouse.costs.reuse import record_read
+from warehouse.costs.reuse import ReadCosts, record_read
 from warehouse.files.column_files import NewFile
 from warehouse.files.memo_file import memo_path
+from warehouse.matching.solve import priced_solution
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import get_model
 from warehouse.models.retire import retire_model
-from warehouse.planning.rates import LIST_PRICES
+from warehouse.planning.policy import policy_named
+from warehouse.planning.rates import LIST_PRICES, Prices
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 
@@ -68,8 +71,14 @@ DAY_SECS = 86_400.0
 POLICIES = ("all", "adaptive", "none")
 #: The assumed rows of an hour of the log.
 HOUR_ROWS, HOUR_BYTES = 1_000_000, 200_000_000
-#: The interval in days at which the reading of all live models is priced; the work is the same each day.
+#: The interval in days at which the reading of all live models is priced; the work is the same each day. Reads of models
+#: whose policy weighs costs are priced every day, since the warehouse records these prices.
 PRICED_DAYS = 28
+
+
+def prices_at(storage_price: float) -> Prices:
+    """List prices, with storage at this factor."""
+    return replace(LIST_PRICES, byte_month=LIST_PRICES.byte_month * storage_price)
 
 
 class Estimates:
@@ -138,6 +147,7 @@ class Outcome:
     loading_secs: float = 0.0
     byte_months: float = 0.0
     wall_secs: float = 0.0
+    prices: Prices = LIST_PRICES
 
     def after_first_week(self) -> Week:
         rest = self.weeks[1:] or self.weeks
@@ -145,8 +155,8 @@ class Outcome:
 
     @property
     def total_secs(self) -> float:
-        """All CPU seconds, and the cost of storage at list prices in CPU seconds."""
-        stored = self.byte_months * LIST_PRICES.storage_secs(30.0)
+        """All CPU seconds, and the cost of storage in CPU seconds."""
+        stored = self.byte_months * self.prices.storage_secs(30.0)
         return self.computed_secs + self.recomputed_secs + self.loading_secs + stored
 
 
@@ -161,11 +171,17 @@ class _Clock:
 class Year:
     """One policy's year, day by day."""
 
-    def __init__(self, config: ChurnConfig, policy: str, folder: Path) -> None:
+    def __init__(
+        self, config: ChurnConfig, policy: str, folder: Path, storage_price: float = 1.0, priced_days: int = PRICED_DAYS
+    ) -> None:
         self.config, self.policy, self.log = config, policy, folder / "log"
         self.clock = _Clock()
-        self.warehouse = Warehouse.open(WarehouseConfig(str(folder / "home"), lease_secs=DAY_SECS), self.clock)
-        self.outcome = Outcome(policy)
+        prices = prices_at(storage_price)
+        home = WarehouseConfig(str(folder / "home"), lease_secs=DAY_SECS, prices=prices)
+        self.warehouse = Warehouse.open(home, self.clock)
+        self.outcome = Outcome(policy, prices=prices)
+        self.weighs_costs = policy_named(policy).weighs_costs
+        self.priced_days = 1 if self.weighs_costs else priced_days
         self.live: dict[str, Model] = {}
         self.estimates = Estimates()
         self.kept_bytes: Counter[str] = Counter()  # of memos, by partition
@@ -184,20 +200,23 @@ class Year:
         return self.outcome
 
     def _day(self, number: int, day: Day) -> None:
+        if settle_storage(self.warehouse).dropped:
+            self._count_bytes()
         new = self._data_arrives(number)
         for name in self.live:
             queue_missing(self.warehouse, name)
         computed = self._work()
         self._count(self.live, new, computed)
-        if number % PRICED_DAYS == 0 and self.live:
-            begin = START + timedelta(days=number)
-            self._price(list(self.live), PRICED_DAYS, begin)
+        begin = START + timedelta(days=number)
+        for name in self.live:
+            priced = number % self.priced_days == 0
+            costs = self._price(name, self.priced_days, begin) if priced else ReadCosts()
+            self._note_read(name, begin, costs)
         for name in day.retired:
             retire_model(self.warehouse, name)
             del self.live[name]
         for born in day.born:
             self._born(born)
-        self._note_reads(number)
         self.outcome.byte_months += self.kept_bytes.total() / 30.0
 
     def _data_arrives(self, number: int) -> tuple[PlacedFragment, ...]:
@@ -232,7 +251,7 @@ class Year:
         with self.warehouse.catalog.read() as connection:
             fragments = current_fragments(connection, TABLE)
         self._count({born.name: made}, fragments, computed)
-        self._price([born.name], 1, None)
+        self._note_read(born.name, None, self._price(born.name, 1, None))
 
     def _work(self) -> dict[str, int]:
         """Simulate all tasks; return how often each component was computed."""
@@ -278,31 +297,36 @@ class Year:
             week.hits += times * sum(len(asked & layout.slots.keys()) for asked in inputs)
         week.hits -= sum(times for fingerprint, times in computed.items() if fingerprint in wanted)
 
-    def _price(self, names: Iterable[str], days: int, begin: datetime | None) -> None:
-        """Add the cost of the models' reading from ``begin`` on, times ``days``."""
-        for name in names:
-            solution = read_solution(self.warehouse, name, start=begin)
-            graph = MergedGraph(tuple(item.component for item in self.live[name].inputs.values()))
-            loads = [
-                sum(self.estimates.load_secs(graph.operations[one]) for one in plan.loads) for plan in solution.plans
-            ]
-            for fragment in solution.fragments:
-                whole = solution.plans[fragment.plan].secs_per_row
-                self.outcome.loading_secs += loads[fragment.plan] * fragment.rows * days
-                self.outcome.recomputed_secs += (whole - loads[fragment.plan]) * fragment.rows * days
+    def _price(self, name: str, days: int, begin: datetime | None) -> ReadCosts:
+        """Add the cost of the model's reading from ``begin`` on, times ``days``."""
+        solution, costs = priced_solution(self.warehouse, name, start=begin)
+        graph = MergedGraph(tuple(item.component for item in self.live[name].inputs.values()))
+        loads = [sum(self.estimates.load_secs(graph.operations[one]) for one in plan.loads) for plan in solution.plans]
+        for fragment in solution.fragments:
+            whole = solution.plans[fragment.plan].secs_per_row
+            self.outcome.loading_secs += loads[fragment.plan] * fragment.rows * days
+            self.outcome.recomputed_secs += (whole - loads[fragment.plan]) * fragment.rows * days
+        return costs
 
-    def _note_reads(self, number: int) -> None:
-        """Record in the catalog that every live model was trained on the day's data."""
-        begin = (START + timedelta(days=number)).timestamp()
-        rows = self.config.hours_a_day * HOUR_ROWS
-        of = schema.models.c
+    def _note_read(self, name: str, begin: datetime | None, costs: ReadCosts) -> None:
+        """Record in the catalog that a model was trained on the day's data, or on all data."""
+        start = None if begin is None else begin.timestamp()
+        end = None if start is None else start + DAY_SECS
 
         def note(connection: Connection) -> None:
-            ids = connection.execute(select(of.id).where(of.live.is_(True))).scalars().all()
-            for one in ids:
-                record_read(connection, one, TABLE, begin, begin + DAY_SECS, rows, self.clock.now)
+            model = get_model(connection, name)
+            record_read(connection, model.id, TABLE, start, end, HOUR_ROWS, self.clock.now, costs)
 
-        self.warehouse.catalog.run(note, idempotent=True)
+        self.warehouse.catalog.run(note)
+
+    def _count_bytes(self) -> None:
+        """The bytes of ready memos, by partition, after some were dropped."""
+        of, tasks = schema.memos.c, schema.tasks.c
+        query = select(tasks.partition, func.sum(of.size_bytes)).join(schema.memos, of.memo_key == tasks.memo_key)
+        query = query.where(of.state == MemoState.READY, tasks.partition.in_(sorted(self.kept_bytes)))
+        with self.warehouse.catalog.read() as connection:
+            rows = connection.execute(query.group_by(tasks.partition)).all()
+        self.kept_bytes = Counter({partition: int(size) for partition, size in rows})
 
     def _ready_memos(self) -> int:
         of = schema.memos.c
@@ -329,16 +353,20 @@ def _write_hour(log: Path, day: int, hour: int) -> None:
     pq.write_table(pa.table({name: made[kind](2) for name, kind in COLUMNS}), folder / "part.parquet")
 
 
-def simulate(config: ChurnConfig, policy: str, folder: Path) -> Outcome:
+def simulate(
+    config: ChurnConfig, policy: str, folder: Path, storage_price: float = 1.0, priced_days: int = PRICED_DAYS
+) -> Outcome:
     """Simulate the whole history under one policy, in its own home."""
     folder.mkdir(parents=True)
-    return Year(config, policy, folder).run(churn(config))
+    return Year(config, policy, folder, storage_price, priced_days).run(churn(config))
 
 
-def simulate_all(config: ChurnConfig, policies: Sequence[str], folder: Path) -> list[Outcome]:
+def simulate_all(
+    config: ChurnConfig, policies: Sequence[str], folder: Path, storage_price: float = 1.0
+) -> list[Outcome]:
     """Simulate every policy in its own process, as many at a time as there are cores."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(simulate, config, policy, folder / policy) for policy in policies]
+        futures = [pool.submit(simulate, config, policy, folder / policy, storage_price) for policy in policies]
         return [future.result() for future in futures]
 
 
@@ -382,6 +410,7 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--storage-price", type=float, default=1.0, help="times the list price")
     parser.add_argument("--small", action="store_true", help="few models for two weeks, to test the script")
     options = parser.parse_args()
     config = ChurnConfig(seed=options.seed, days=options.days)
@@ -389,7 +418,7 @@ def main() -> int:
         config = ChurnConfig(seed=options.seed, days=15, live=6, inputs=10, hours_a_day=1)
     print(machine())
     with tempfile.TemporaryDirectory(prefix="headrace-churn-") as folder:
-        met = show(config, simulate_all(config, options.policies, Path(folder)))
+        met = show(config, simulate_all(config, options.policies, Path(folder), options.storage_price))
     return 0 if met or options.small else 1
 
 

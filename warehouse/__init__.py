@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from warehouse.config import WarehouseConfig as WarehouseConfig
     from warehouse.eviction.evict import plan_eviction as plan_eviction
     from warehouse.eviction.evict import run_eviction as run_eviction
+    from warehouse.eviction.evict import settle_storage as settle_storage
     from warehouse.eviction.plan import EvictionPlan as EvictionPlan
     from warehouse.eviction.plan import EvictionRequest as EvictionRequest
     from warehouse.files.column_files import MemoFile as MemoFile

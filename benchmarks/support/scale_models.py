@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from transforms.expressions.expression import Expr, concat, cross, float32, text
 from transforms.expressions.model import Model
@@ -19,6 +20,7 @@ COLUMNS = (
 )
 
 
+@cache
 def expression(number: int) -> Expr:
     """The component of this number, 4 to 12 operations; all are distinct and share prefixes, as in real models."""
     a, b = (text(f"t{i}").lower().unigrams() for i in (number % TEXTS, number * 7 // 4 % TEXTS))

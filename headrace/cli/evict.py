@@ -56,6 +56,10 @@ def evict(
     budget: Annotated[
         str | None, typer.Option(help="Stop when all memos together take no more than this, such as 500GB.")
     ] = None,
+    unpaid: Annotated[
+        bool,
+        typer.Option("--unpaid", help="Only memos of the adaptive policy that are not worth their storage any more."),
+    ] = False,
     why: Annotated[
         str, typer.Option(help="The reason, stored with the tombstones and shown by explain.")
     ] = "evicted by hand",
@@ -82,7 +86,7 @@ def evict(
         query = query_of(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=whole,
                          model=model, client=client, table=table, min_size=min_size, max_size=max_size,
                          min_hits=min_hits, min_saved=min_saved, state=state)  # fmt: skip
-        request = _request(query, warehouse.clock(), start, end, older_than, newer_than, budget)
+        request = _request(query, warehouse.clock(), start, end, older_than, newer_than, budget, unpaid=unpaid)
         if yes:
             gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
         else:
@@ -98,6 +102,8 @@ def _request(
     older_than: str | None,
     newer_than: str | None,
     budget: str | None,
+    *,
+    unpaid: bool,
 ) -> EvictionRequest:
     """The request of the options; ages count from ``now``. Raises :class:`InputError` for an invalid value."""
     from warehouse.eviction.plan import EvictionRequest
@@ -109,4 +115,5 @@ def _request(
         written_before=age_of("--older-than", older_than or "", now),
         written_after=age_of("--newer-than", newer_than or "", now),
         budget_bytes=bytes_of("--budget", budget or ""),
+        unpaid=unpaid,
     )

@@ -30,6 +30,7 @@ from pipelines.worker.report import WorkerReport
 from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide, heartbeat_secs
 from pipelines.worker.unreadable import ReadFailures
 from transforms.errors import InputError
+from warehouse.eviction.evict import settle_storage
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
@@ -140,6 +141,7 @@ def _work(
     catalog_retry: CatalogRetry,
 ) -> WorkerReport:
     def lease() -> tuple[LeasedTask, ...]:
+        settle_storage(warehouse)
         queue_missing(warehouse)
         return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.model_churn import simulate
+from benchmarks.model_churn import START, simulate
+from benchmarks.storage_prices import churn_costs, demo_costs, demo_days, totals, year_of_churn
 from benchmarks.support.churn import Born, ChurnConfig, churn, readers_a_component
+from benchmarks.support.replay import replay
 
 SMALL = ChurnConfig(days=9, live=4, inputs=6, hours_a_day=1, kept_days=5)
 
@@ -54,3 +56,30 @@ def test_a_small_year(tmp_path: Path, policy: str) -> None:
     else:
         assert (hits, found.memos, found.stored_bytes, found.computed_secs) == (0, 0, 0, 0.0)
         assert found.recomputed_secs > 0
+
+
+@pytest.mark.parametrize(("policy", "within"), [("all", 1e-6), ("none", 1e-6), ("adaptive", 0.05)])
+def test_a_replay_costs_what_the_catalog_says(tmp_path: Path, policy: str, within: float) -> None:
+    """At a price at which the adaptive policy keeps some memos for some time."""
+    config, price = replace(SMALL, days=6), 0.3
+    real = simulate(config, policy, tmp_path / policy, price, 1)
+    found = replay(policy, year_of_churn(config), churn_costs(price), START.timestamp()).total
+    assert found.secs == pytest.approx(real.total_secs, rel=within)
+    assert found.recomputed_secs == pytest.approx(real.recomputed_secs, rel=within)
+    assert found.computed_secs == pytest.approx(real.computed_secs, rel=within)
+    if policy == "adaptive":
+        assert (
+            0
+            < found.storage_secs
+            < replay("all", year_of_churn(config), churn_costs(price), START.timestamp()).total.storage_secs
+        )
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.3, 10.0])
+def test_adaptive_is_near_the_best_on_a_small_history(factor: float) -> None:
+    assert totals(year_of_churn(replace(SMALL, days=20)), churn_costs, factor).ratio <= 1.1
+
+
+@pytest.mark.parametrize("trained_daily", [False, True])
+def test_adaptive_is_near_the_best_on_the_demo(trained_daily: bool) -> None:
+    assert totals(demo_days(trained_daily=trained_daily), demo_costs, 0.6).ratio <= 1.1

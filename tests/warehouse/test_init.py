@@ -17,7 +17,7 @@ compact_memos damage_recorder delete_rows drop_tasks explain_model fail_tasks fi
 heartbeat heartbeat_pin lease_tasks list_clients list_models list_tables live_mask live_pins mark_damaged memo_key
 memo_path overlay_columns pin_solution pinned_solution plan_eviction quarantine_groups quarantine_tasks queue_depths
 queue_missing read_fragment read_memo_file read_raw read_solution register_table release_pin release_tasks
-retire_model retry_tasks run_eviction search_components set_client status submit_model table_history task_sample verify_warehouse
+retire_model retry_tasks run_eviction search_components set_client settle_storage status submit_model table_history task_sample verify_warehouse
 write_memo_file
 """
 

@@ -464,7 +464,8 @@ component_costs = Table(
     Column("stored_bytes", Float, nullable=False),
 )
 
-#: Read solutions that were requested for training. ``start_at`` and ``end_at`` bound the partitions; null: no bound.
+#: Read solutions that were requested for training. ``start_at`` and ``end_at`` bound the partitions; null: no bound. The
+#: CPU seconds are estimates for models of the adaptive policy, else 0: as it was read, and if all or no memos were ready.
 reads = Table(
     "reads",
     metadata,
@@ -475,7 +476,26 @@ reads = Table(
     Column("end_at", Float),
     Column("rows", BigInteger, nullable=False),
     Column("read_at", Float, nullable=False),
+    Column("secs", Float, nullable=False, server_default="0"),
+    Column("all_secs", Float, nullable=False, server_default="0"),
+    Column("none_secs", Float, nullable=False, server_default="0"),
     Index("ix_reads_model_read_at", "model", "read_at"),
+)
+
+#: What the adaptive policy paid over a table, and what keeping all or nothing would have cost, up to ``settled_at``
+#: (:mod:`warehouse.planning.regret`). CPU seconds.
+policy_accounts = Table(
+    "policy_accounts",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("settled_at", Float, nullable=False),
+    Column("own_secs", Float, nullable=False),
+    Column("all_secs", Float, nullable=False),
+    Column("none_secs", Float, nullable=False),
+    Column("scale_secs", Float, nullable=False),
+    Column("hedged_all_secs", Float),  # null while the forecast decides
+    Column("hedged_none_secs", Float),
+    _check("hedged", "(hedged_all_secs IS NULL) = (hedged_none_secs IS NULL)"),
 )
 
 #: Results of full passes. ``key`` covers the operator, its expression and the data of every partition.

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
-from warehouse.matching.match import MemoAction
+from warehouse.matching.match import MemoAction, Requeue
 from warehouse.matching.model_match import match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
@@ -107,12 +107,14 @@ def find_recomputes(
         if model.table != table:
             continue
         inputs, first = stored_inputs(connection, model.id), 0
-        decision = context.keep_decision(model, MergedGraph(tuple(item.component for item in inputs)))
+        decision = context.keep_decision(
+            model, MergedGraph(tuple(item.component for item in inputs)), is_requested=False
+        )
         for item in inputs:
             names.setdefault(item.fingerprint, set()).add(item.name)
         for first, last in blocks(len(placed), len(inputs)):
             block = placed[first:last]
-            found = match_model(connection, inputs, block, decision, requeue_evicted=False)
+            found = match_model(connection, inputs, block, decision, requeue=Requeue.NONE)
             for fingerprint, matches in found.matches.items():
                 root = found.graph.operations[fingerprint]
                 read = {column.name for column in raw_columns(root)}

@@ -19,12 +19,13 @@ from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
 from transforms.execution.operator_costs import cost_name, declared_secs, is_of_this_release
-from transforms.graphs.graph import Node, Operation, RawColumn
+from transforms.graphs.graph import Node, Operation, RawColumn, topological
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.planning.cheapest import DagNode, NodeCost
 from warehouse.planning.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
+from warehouse.planning.retention import MemoPrice
 from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.table import ColumnSchema
 
@@ -116,6 +117,27 @@ class CostModel:
         keep_secs = self._secs(size_bytes, rates.memo_write_secs, rates.memo_write_column_secs)
         keep_secs += size_bytes * self.prices.storage_secs(self.horizon_days)
         return NodeCost(self.compute_secs(node), None, read_secs, keep_secs, keepable)
+
+    def memo_price(self, node: Node) -> MemoPrice:
+        """The prices of an operation's memo."""
+        size_bytes, rates = self.stored_bytes(node), self.rates
+        alone_secs = 0.0
+        for part in topological([node]):
+            cost = self.node_cost(part, ready=True, keepable=False)
+            alone_secs += (cost.load_secs or 0.0) if isinstance(part, RawColumn) else cost.compute_secs
+        return MemoPrice(
+            alone_secs - self._secs(size_bytes, rates.memo_read_secs, rates.memo_column_secs),
+            self._secs(size_bytes, rates.memo_write_secs, rates.memo_write_column_secs),
+            size_bytes * self.prices.storage_secs(1.0),
+        )
+
+    def making_secs(self, roots: Sequence[Node]) -> float:
+        """Computing components together, each node once, from raw columns, and writing their memos."""
+        secs = sum(self.memo_price(root).write_secs for root in roots)
+        for node in topological(roots):
+            cost = self.node_cost(node, ready=True, keepable=False)
+            secs += (cost.load_secs or 0.0) if isinstance(node, RawColumn) else cost.compute_secs
+        return secs
 
     def _secs(self, size_bytes: float, byte_secs: float, column_secs: float) -> float:
         return size_bytes * byte_secs + column_secs / self.fragment_rows

@@ -12,6 +12,7 @@ from transforms.errors import InputError
 from transforms.graphs.encoding import digest
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, storable
+from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
 from warehouse.eviction.candidates import count_ready, ready_memos
 from warehouse.eviction.last_requests import models_having, read_requests
@@ -23,11 +24,14 @@ from warehouse.eviction.plan import (
     ReadyMemo,
     choose_for_budget,
 )
-from warehouse.memos.memos import evict_memos
+from warehouse.eviction.unpaid import settle_account, unpaid_memos, unsettled_tables
+from warehouse.matching.submit import queue_worthwhile
+from warehouse.memos.memos import UNPAID, evict_memos
 from warehouse.reading.pins import pin_holders
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search.components import live_models, live_models_around
 from warehouse.search.names import check_names
+from warehouse.search.query import ComponentQuery
 from warehouse.search.search import matching_fingerprints
 from warehouse.warehouse import Warehouse
 
@@ -44,7 +48,7 @@ def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPla
     Raises what :func:`~warehouse.search.search.search_components` raises for unknown names.
     """
     with warehouse.catalog.read() as connection:
-        return _select(connection, request, warehouse.clock())[0]
+        return _select(connection, warehouse.config, request, warehouse.clock())[0]
 
 
 def run_eviction(
@@ -62,7 +66,7 @@ def run_eviction(
     now = warehouse.clock()
 
     def act(connection: Connection) -> EvictionPlan:
-        planned, tally, chosen = _select(connection, request, now)
+        planned, tally, chosen = _select(connection, warehouse.config, request, now)
         if plan and plan != planned.id:
             raise PlanChanged("the eviction differs from its plan", where=f"plan {plan}",
                               value=f"{planned.id}: {planned.memos} memos",
@@ -118,9 +122,9 @@ class _Tally:
 
 
 def _select(
-    connection: Connection, request: EvictionRequest, now: float
+    connection: Connection, config: WarehouseConfig, request: EvictionRequest, now: float
 ) -> tuple[EvictionPlan, _Tally, list[ReadyMemo] | None]:
-    """The plan, its sums, and the chosen memos if there is a budget."""
+    """The plan, its sums, and the chosen memos if there is a budget or only unpaid ones are wanted."""
     check_names(connection, request.query)
     found = sorted(matching_fingerprints(connection, request.query))
     pinned = pin_holders(connection, found, now)
@@ -130,10 +134,51 @@ def _select(
     chosen: list[ReadyMemo] | None = None
     if request.budget_bytes is not None:
         chosen = choose_for_budget(_candidates(connection, request, free), stored_bytes - request.budget_bytes)
+    if request.unpaid:
+        chosen = _unpaid(connection, config, request, free, now)
     tally = _Tally()
     for memo in ready_memos(connection, request, free) if chosen is None else chosen:
         tally.add(memo)
     return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
+
+
+def _unpaid(
+    connection: Connection, config: WarehouseConfig, request: EvictionRequest, fingerprints: Sequence[str], now: float
+) -> list[ReadyMemo]:
+    unpaid = {memo.memo_key for memo in unpaid_memos(connection, config, fingerprints, request.query.table, now)}
+    return (
+        [memo for memo in ready_memos(connection, request, fingerprints) if memo.memo_key in unpaid] if unpaid else []
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Memos that were dropped, and memos that were queued, by the prices of a day."""
+
+    dropped: int = 0
+    queued: int = 0
+
+
+def settle_storage(warehouse: Warehouse) -> Settled:
+    """Once a day, settle the accounts of the adaptive policy, drop memos that are not worth their storage, queue those that are.
+
+    Without a table of that policy, or on the same day, it costs one or two queries. A process that is killed in between leaves
+    the rest to the next day; submissions and new data are not affected.
+    """
+    now = warehouse.clock()
+    with warehouse.catalog.read() as connection:
+        tables = unsettled_tables(connection, now)
+    dropped = queued = 0
+    for table in tables:
+
+        def settle(connection: Connection, table: str = table) -> None:
+            settle_account(connection, warehouse.config, table, now)
+
+        warehouse.catalog.run(settle)
+        request = EvictionRequest(query=ComponentQuery(table=table), unpaid=True)
+        dropped += run_eviction(warehouse, request, why=UNPAID).memos
+        queued += queue_worthwhile(warehouse, table)
+    return Settled(dropped, queued)
 
 
 def _candidates(

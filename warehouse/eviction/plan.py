@@ -24,6 +24,7 @@ class EvictionRequest:
         written_before: They were computed before, in epoch seconds.
         written_after: They were computed at or after, in epoch seconds.
         budget_bytes: The bytes that all ready memos of the warehouse may take afterwards.
+        unpaid: Only memos of the adaptive policy that are not worth their storage any more.
     """
 
     query: ComponentQuery = field(default_factory=ComponentQuery)
@@ -32,11 +33,14 @@ class EvictionRequest:
     written_before: float | None = None
     written_after: float | None = None
     budget_bytes: int | None = None
+    unpaid: bool = False
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` without a condition or a budget."""
         others = (self.start, self.end, self.written_before, self.written_after, self.budget_bytes)
-        if self.query.is_empty and all(other is None for other in others):
+        if self.unpaid and self.budget_bytes is not None:
+            raise InputError("an eviction of unpaid memos must have no budget", where="budget", value=self.budget_bytes)
+        if self.query.is_empty and not self.unpaid and all(other is None for other in others):
             raise InputError("an eviction must have a condition or a budget", where="eviction",
                              next_step="headrace graphs evict --help")  # fmt: skip
         if self.budget_bytes is not None and self.budget_bytes < 0:
@@ -51,6 +55,7 @@ class EvictionRequest:
         said += [f"computed since {_minute(self.written_after)}"] if self.written_after is not None else []
         said += [f"computed before {_minute(self.written_before)}"] if self.written_before is not None else []
         said += [f"a budget of {self.budget_bytes:,} B"] if self.budget_bytes is not None else []
+        said += ["storage that is not worth its price"] if self.unpaid else []
         return ", ".join(said)
 
 

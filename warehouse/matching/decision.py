@@ -81,7 +81,7 @@ def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, polic
 
 
 _NOT_KEPT = {
-    "adaptive": "not kept: computing it, or parts of it, at every read costs less than storing it",
+    "adaptive": "not kept",
     "none": "not kept: the policy is none",
 }
 

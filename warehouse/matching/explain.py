@@ -12,12 +12,12 @@ from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
 from warehouse.matching.match import MemoAction
 from warehouse.matching.model_match import MatchResult, match_model
-from warehouse.matching.plan_context import CostedGraph, PlanContext
+from warehouse.matching.plan_context import AgedPricing, CostedGraph, PlanContext
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
-from warehouse.planning.policy import Adaptive
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.planning.regret import Advisor
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.warehouse import Warehouse
 
 __all__ = ["Decision", "explain_model"]
@@ -38,12 +38,13 @@ def explain_model(
         table = get_table(connection, model.table)
         context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
         graph = MergedGraph(tuple(item.component for item in inputs))
-        found = match_model(connection, inputs, fragments, context.keep_decision(model, graph))
+        keep = context.keep_decision(model, graph)
+        found = match_model(connection, inputs, fragments, keep)
         missing = [one for one in found.all_matches if one.action is MemoAction.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
-        costed = context.cost_graph(found.graph, Adaptive(), model.name)
-        priced = _Priced(found, costed, frozenset(costs_of))
+        pricing = keep.pricing or context.aged_pricing(found.graph, model.name)
+        priced = _Priced(found, pricing, frozenset(costs_of), is_adaptive=keep.pricing is not None)
         return tuple(priced.decision(at, decision) for at, decision in decisions)
 
 
@@ -70,12 +71,15 @@ def decisions_of(
 
 
 class _Priced:
-    """Adds actions and costs to decisions; fragments with the same ready memos are decided once."""
+    """Adds actions, costs and reasons of prices to decisions; fragments that are alike are decided once."""
 
-    def __init__(self, found: MatchResult, costed: CostedGraph, costs_of: frozenset[str]) -> None:
-        self._found, self._costed, self._costs_of = found, costed, costs_of
+    def __init__(
+        self, found: MatchResult, pricing: AgedPricing, costs_of: frozenset[str], *, is_adaptive: bool
+    ) -> None:
+        self._found, self._pricing, self._costs_of, self._is_adaptive = found, pricing, costs_of, is_adaptive
         self._reading: dict[frozenset[str], Mapping[str, Label]] = {}
-        self._alternatives: dict[tuple[str, frozenset[str]], Alternatives] = {}
+        self._costed: dict[int, CostedGraph] = {}
+        self._alternatives: dict[tuple[str, frozenset[str], int], Alternatives] = {}
 
     def decision(self, position: int, decision: Decision) -> Decision:
         """The decision with its action and costs."""
@@ -83,18 +87,30 @@ class _Priced:
             return decision
         ready = frozenset(self._found.coverage.slots(position))
         if ready not in self._reading:
-            self._reading[ready], _ = self._costed.reading(ready)
+            self._reading[ready], _ = self._pricing.costed.reading(ready)
         loaded = self._reading[ready][decision.fingerprint] is Label.LOAD
         decision = replace(decision, action="load" if loaded else "compute")
-        return decision if decision.input not in self._costs_of else self._with_costs(decision, ready)
+        placed = self._found.fragments[position]
+        if self._is_adaptive and decision.reason_code in ("ready", "not_kept", "evicted"):
+            decision = replace(decision, reason=self._with_prices(decision, placed))
+        if decision.input not in self._costs_of:
+            return decision
+        return self._with_costs(decision, ready, self._pricing.bucket(placed))
 
-    def _with_costs(self, decision: Decision, ready: frozenset[str]) -> Decision:
-        question = decision.fingerprint, ready
+    def _with_prices(self, decision: Decision, placed: PlacedFragment) -> str:
+        advisor = self._pricing.advisor(placed)
+        if advisor is not Advisor.FORECAST:
+            return f"{decision.reason}; the account of the table follows the policy {advisor} here"
+        return f"{decision.reason}; {self._pricing.storage_text(decision.fingerprint, placed)}"
+
+    def _with_costs(self, decision: Decision, ready: frozenset[str], bucket: int) -> Decision:
+        if bucket not in self._costed:
+            self._costed[bucket] = replace(self._pricing.costed, reuse=self._pricing.requests(bucket))
+        costed, question = self._costed[bucket], (decision.fingerprint, ready, bucket)
         if question not in self._alternatives:
-            self._alternatives[question] = self._costed.alternatives(*question)
+            self._alternatives[question] = costed.alternatives(decision.fingerprint, ready)
         per_row = self._alternatives[question]
         load, compute, keep = (
             secs * decision.rows for secs in (per_row.load_secs, per_row.compute_secs, per_row.keep_secs)
         )
-        costs = Costs(load, compute, keep, self._costed.requests(decision.fingerprint))
-        return replace(decision, costs=costs)
+        return replace(decision, costs=Costs(load, compute, keep, costed.requests(decision.fingerprint)))

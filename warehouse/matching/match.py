@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from warehouse.memos.memos import MemoRecord
+from warehouse.memos.memos import UNPAID, MemoRecord
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import MemoKeys
@@ -72,20 +72,28 @@ _ACTIONS = {
 }
 
 
+class Requeue(StrEnum):
+    """Which evicted memos are queued again."""
+
+    ALL = "all"  # by a submission
+    UNPAID = "unpaid"  # those that were dropped for the price of their storage, once they are worth it
+    NONE = "none"  # new data queues none of them
+
+
 def match_memos(
-    wanted: Iterable[MemoRequest], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True
+    wanted: Iterable[MemoRequest], memos: Mapping[str, MemoRecord], *, requeue: Requeue = Requeue.ALL
 ) -> list[MemoMatch]:
     """One match for every request, in order.
 
-    A memo that is requested twice (equal content in two places) is queued once; the second request waits. Without
-    ``requeue_evicted`` an evicted memo stays evicted: new data does not queue it again.
+    A memo that is requested twice (equal content in two places) is queued once; the second request waits. An evicted memo
+    that is not in ``requeue`` stays evicted.
     """
     decided = []
     queued: set[str] = set()
     for item in wanted:
         record = memos.get(item.memo_key)
         action = MemoAction.QUEUE if record is None else _ACTIONS[record.state]
-        if record is not None and action is MemoAction.QUEUE and not requeue_evicted:
+        if record is not None and action is MemoAction.QUEUE and not _is_requeued(record, requeue):
             action = MemoAction.LEAVE
         if action is MemoAction.QUEUE:
             if item.memo_key in queued:
@@ -93,3 +101,7 @@ def match_memos(
             queued.add(item.memo_key)
         decided.append(MemoMatch(item, action, record))
     return decided
+
+
+def _is_requeued(record: MemoRecord, requeue: Requeue) -> bool:
+    return requeue is Requeue.ALL or (requeue is Requeue.UNPAID and record.evicted_why.startswith(UNPAID))

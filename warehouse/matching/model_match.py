@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from warehouse.matching.match import MemoAction, MemoMatch, match_memos, memo_requests
-from warehouse.matching.plan_context import KeepDecision
+from warehouse.matching.match import MemoAction, MemoMatch, Requeue, match_memos, memo_requests
+from warehouse.matching.plan_context import FragmentKind, KeepDecision
 from warehouse.memos.coverage import Coverage, find_coverage
 from warehouse.memos.memos import find_memos
 from warehouse.models.merged_graph import MergedGraph
@@ -25,16 +25,14 @@ class MatchResult:
         graph: Their merged graph.
         fragments: The fragments.
         coverage: The ready memos of all operations.
-        kept: For each pattern of the coverage, the other memos that the policy keeps.
-        matches: The matches of those, by fingerprint and position of the fragment, also memos that are ready under another
-            content.
+        matches: The matches of the other memos that the policy keeps, by fingerprint and position of the fragment, also memos
+            that are ready under another content.
     """
 
     inputs: tuple[StoredInput, ...]
     graph: MergedGraph
     fragments: tuple[PlacedFragment, ...]
     coverage: Coverage
-    kept: tuple[Collection[str], ...]
     matches: Mapping[str, Mapping[int, MemoMatch]]
 
     @property
@@ -62,7 +60,7 @@ def match_model(
     decision: KeepDecision,
     *,
     coverage: Coverage | None = None,
-    requeue_evicted: bool = True,
+    requeue: Requeue = Requeue.ALL,
 ) -> MatchResult:
     """Match the inputs' merged graph against what is ready over the fragments, and look up what should be kept and is not.
 
@@ -70,19 +68,21 @@ def match_model(
     """
     graph = decision.graph
     coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
-    kept = tuple(decision.choose(layout.slots) for layout in coverage.layouts)
-    columns = [graph.columns(chosen) for chosen in kept]
+    columns: dict[tuple[int, FragmentKind], dict[str, tuple[str, ...]]] = {}
     wanted = []
     positions = []
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = memo_requests(columns[covered.layout], (placed,))
+        question = covered.layout, decision.kind(placed)
+        if question not in columns:
+            columns[question] = graph.columns(decision.choose(coverage.layouts[covered.layout].slots, question[1]))
+        here = memo_requests(columns[question], (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
     matches: dict[str, dict[int, MemoMatch]] = {}
-    for position, one in zip(positions, match_memos(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
+    for position, one in zip(positions, match_memos(wanted, memos, requeue=requeue), strict=True):
         matches.setdefault(one.request.fingerprint, {})[position] = one
-    return MatchResult(tuple(inputs), graph, fragments, coverage, kept, matches)
+    return MatchResult(tuple(inputs), graph, fragments, coverage, matches)
 
 
 @dataclass(frozen=True, slots=True)

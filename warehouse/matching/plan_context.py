@@ -10,15 +10,20 @@ from sqlalchemy import Connection
 
 from transforms.graphs.graph import Node
 from warehouse.config import WarehouseConfig
+from warehouse.costs.accounts import load_account
 from warehouse.costs.cost_model import CostModel, load_cost_model, raw_bytes_per_row
-from warehouse.costs.reuse import load_expected_requests
+from warehouse.costs.reuse import load_aged_reads, models_containing
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
+from warehouse.planning.forecast import AGE_DAYS, Arrival, bucket_of, spans
 from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
-from warehouse.tables.manifests import PlacedFragment
+from warehouse.planning.regret import Advisor, Shares, shares
+from warehouse.planning.retention import MemoPrice, Outlook, worth_keeping
+from warehouse.tables.manifests import PlacedFragment, arrival_times
 from warehouse.tables.table import Table
 
+_DAY_SECS = 86_400.0
 _READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
 
 
@@ -43,11 +48,6 @@ class CostedGraph:
         """The cheapest labels for one read, given the ready memos, and their CPU seconds per row."""
         plan = cheapest_plan(self.dag(ready, keepable=False), self.wanted)
         return plan.labels, plan.cost_secs
-
-    def keeping(self, policy: AdmissionPolicy, ready: Collection[str]) -> tuple[str, ...]:
-        """The operations without ready memos that the policy keeps."""
-        labels = policy.labels(self.dag(ready, keepable=True), self.wanted, self.reuse)
-        return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
 
     def alternatives(self, fingerprint: str, ready: Collection[str]) -> Alternatives:
         """The cost of one component beyond the others, by how it is obtained: CPU seconds per row over the horizon.
@@ -92,27 +92,116 @@ class CostedGraph:
 
 
 @dataclass(frozen=True)
+class AgedPricing:
+    """The prices of a merged graph and its expected requests, by the age of the data.
+
+    Attributes:
+        costed: The graph with its costs.
+        requests_per_day: By fingerprint, expected requests a day by bucket of age.
+        arrived: When each fragment arrived, by its catalog row; epoch seconds.
+        now: The time of the decision.
+        shares: The parts of the fragments that the forecast and the fixed policies decide about.
+        horizon_days: The longest time to look ahead.
+    """
+
+    costed: CostedGraph
+    requests_per_day: Mapping[str, Sequence[float]]
+    arrived: Mapping[int, float]
+    now: float
+    shares: Shares
+    horizon_days: float
+
+    @cached_property
+    def prices(self) -> Mapping[str, MemoPrice]:
+        """The prices of all operations, by fingerprint."""
+        return {name: self.costed.costs.memo_price(node) for name, node in self.costed.graph.operations.items()}
+
+    def bucket(self, placed: PlacedFragment) -> int:
+        """The bucket of the age of a fragment."""
+        return bucket_of((self.now - self.arrived.get(placed.row, self.now)) / _DAY_SECS)
+
+    def advisor(self, placed: PlacedFragment) -> Advisor:
+        """What decides about a fragment."""
+        return self.shares.advisor(placed.fragment.fragment_id)
+
+    def outlook(self, bucket: int) -> Outlook:
+        """Prices and requests over data of one age."""
+        return Outlook(self.prices, self.requests_per_day, bucket, self.horizon_days)
+
+    def keeping(self, ready: Collection[str], bucket: int, *, is_requested: bool) -> tuple[str, ...]:
+        """The operations without ready memos that the forecast keeps."""
+        nodes = self.costed.dag(ready, keepable=True)
+        return worth_keeping(nodes, self.costed.wanted, self.outlook(bucket), is_requested=is_requested)
+
+    def storage_text(self, fingerprint: str, placed: PlacedFragment) -> str:
+        """What storing a memo over a fragment costs and saves, as a sentence."""
+        bucket, rows = self.bucket(placed), placed.fragment.rows
+        price, rate = self.prices[fingerprint], self.requests_per_day[fingerprint][bucket]
+        hold = self.outlook(bucket).hold(fingerprint)
+        held = f"storing pays for {hold.days:.3g} d" if hold.days else "storing does not pay"
+        age = f"{AGE_DAYS[bucket]:.0f} d old" if bucket else "new"
+        return (f"{rate:.2g} requests a day expected of data that is {age}; they save {rate * max(price.saving_secs, 0.0) * rows:.2g} s, "
+                f"storing costs {price.day_secs * rows:.2g} s a day: {held}")  # fmt: skip
+
+    def requests(self, bucket: int) -> dict[str, float]:
+        """The expected requests of every node over the horizon, a present one included."""
+        parts = spans(bucket, self.horizon_days)
+        found = {
+            name: 1.0 + sum(rates[part] * days for part, days in parts) for name, rates in self.requests_per_day.items()
+        }
+        # A column or a constant has the requests of its most requested reader.
+        for node in reversed(self.costed.graph.nodes):
+            for arg in node.args:
+                found[arg.identity] = max(found.get(arg.identity, 1.0), found.get(node.identity, 1.0))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentKind:
+    """The bucket of a fragment's age, and what decides about it."""
+
+    bucket: int
+    advisor: Advisor
+
+
+_ANY_KIND = FragmentKind(0, Advisor.FORECAST)
+
+
+@dataclass(frozen=True)
 class KeepDecision:
-    """Which operations of one merged graph a policy keeps; ``pricing`` is None for a policy that weighs no costs."""
+    """Which operations of one merged graph a policy keeps; ``pricing`` is None for a policy that weighs no costs.
+
+    ``is_requested``: the graph is requested now, as by a submission; otherwise only expected requests count.
+    """
 
     policy: AdmissionPolicy
     graph: MergedGraph
-    pricing: CostedGraph | None
-    _decided: dict[frozenset[str], tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    pricing: AgedPricing | None = None
+    is_requested: bool = True
+    _decided: dict[tuple[frozenset[str], FragmentKind], tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    def choose(self, ready: Collection[str]) -> tuple[str, ...]:
-        """What to keep beside what is ready. Equal questions are decided once."""
-        known = frozenset(ready)
-        if known not in self._decided:
-            self._decided[known] = self._decide(known)
-        return self._decided[known]
+    def kind(self, placed: PlacedFragment) -> FragmentKind:
+        """The kind of a fragment; fragments of one kind with the same ready memos have one decision."""
+        if self.pricing is None:
+            return _ANY_KIND
+        return FragmentKind(self.pricing.bucket(placed), self.pricing.advisor(placed))
 
-    def _decide(self, ready: Collection[str]) -> tuple[str, ...]:
-        if self.pricing is not None:
-            return self.pricing.keeping(self.policy, ready)
+    def choose(self, ready: Collection[str], kind: FragmentKind) -> tuple[str, ...]:
+        """What to keep beside what is ready over fragments of a kind. Equal questions are decided once."""
+        question = frozenset(ready), kind
+        if question not in self._decided:
+            self._decided[question] = self._decide(*question)
+        return self._decided[question]
+
+    def _decide(self, ready: frozenset[str], kind: FragmentKind) -> tuple[str, ...]:
+        if self.pricing is not None and kind.advisor is Advisor.FORECAST:
+            return self.pricing.keeping(ready, kind.bucket, is_requested=self.is_requested)
+        policy = self.policy if self.pricing is None else policy_named(kind.advisor)
         components = tuple(self.graph.components)
         nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
-        labels = self.policy.labels(nodes, components)
+        labels = policy.labels(nodes, components)
         return tuple(identity for identity in components if labels[identity] is Label.KEEP)
 
 
@@ -144,24 +233,33 @@ class PlanContext:
             fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
         )
 
-    def cost_graph(self, graph: MergedGraph, policy: AdmissionPolicy, model: str) -> CostedGraph:
-        """The graph with its costs; under the adaptive policy also with expected requests."""
-        if not isinstance(policy, Adaptive):
-            return CostedGraph(graph, self.costs(graph.nodes))
-        requests = load_expected_requests(
-            self.connection, self.table.name, graph.operations, asking=model, table_rows=self.rows, now=self.now,
-            horizon_days=policy.horizon_days)  # fmt: skip
-        # A column or a constant has the requests of its most requested reader.
-        reuse: dict[str, float] = dict(requests)
-        for node in reversed(graph.nodes):
-            for arg in node.args:
-                reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
-        return CostedGraph(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
+    @cached_property
+    def arrived(self) -> Mapping[int, float]:
+        """When the fragments of the table arrived, by their catalog rows."""
+        return arrival_times(self.connection, self.table.name)
 
-    def keep_decision(self, model: ModelRecord, graph: MergedGraph) -> KeepDecision:
-        """What a submitted model's policy keeps of its merged graph.
+    @cached_property
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """The fragments as arrivals of rows."""
+        return tuple(
+            Arrival(one.start.timestamp(), self.arrived.get(one.row, self.now), one.fragment.rows)
+            for one in self.fragments
+        )
+
+    def aged_pricing(self, graph: MergedGraph, asking: str = "") -> AgedPricing:
+        """The graph with costs and expected requests by age; ``asking``: the model that is submitted, live or not."""
+        aged = load_aged_reads(self.connection, self.table.name, self.arrivals, self.now, asking)
+        around = models_containing(self.connection, self.table.name, graph.operations, asking)
+        requests = {name: aged.requests_per_day(models) for name, models in around.items()}
+        account, _ = load_account(self.connection, self.table.name)
+        return AgedPricing(CostedGraph(graph, self.costs(graph.nodes)), requests, self.arrived, self.now,
+                           shares(account), Adaptive().horizon_days)  # fmt: skip
+
+    def keep_decision(self, model: ModelRecord, graph: MergedGraph, *, is_requested: bool = True) -> KeepDecision:
+        """What a model's policy keeps of its merged graph; ``is_requested``: by a submission, not only by new data.
 
         Costs are looked up only for a policy that weighs them: for the others the components are all there is to know.
         """
         policy = policy_named(model.policy)
-        return KeepDecision(policy, graph, self.cost_graph(graph, policy, model.name) if policy.weighs_costs else None)
+        pricing = self.aged_pricing(graph, model.name) if policy.weighs_costs else None
+        return KeepDecision(policy, graph, pricing, is_requested)

@@ -11,11 +11,13 @@ from sqlalchemy import Connection
 
 from transforms.errors import NotFound
 from transforms.graphs.graph import component_document
+from warehouse.costs.reuse import ReadCosts
 from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
 from warehouse.planning.cheapest import Label
+from warehouse.planning.policy import policy_named
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
@@ -37,12 +39,41 @@ def read_solution(
     ``version`` is the model's version, by default the newest; ``table_version`` that of the table, by default the current one.
     Raises :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for an unknown table version.
     """
+    return priced_solution(
+        warehouse, model_name, version=version, start=start, end=end, table_version=table_version, priced=False
+    )[0]
+
+
+def priced_solution(
+    warehouse: Warehouse,
+    model_name: str,
+    *,
+    version: int | None = None,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    table_version: int | None = None,
+    priced: bool = True,
+) -> tuple[ReadSolution, ReadCosts]:
+    """:func:`read_solution`, with its costs for a model whose policy weighs costs."""
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)
         fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
         context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
-        return build_solution(context, model, stored_inputs(connection, model.id))
+        inputs = stored_inputs(connection, model.id)
+        solution = build_solution(context, model, inputs)
+        if not (priced and policy_named(model.policy).weighs_costs):
+            return solution, ReadCosts()
+        return solution, _read_costs(context, solution, inputs)
+
+
+def _read_costs(context: PlanContext, solution: ReadSolution, inputs: Sequence[StoredInput]) -> ReadCosts:
+    """Seconds of reading as solved, and if all or no memos were ready."""
+    graph = MergedGraph(tuple(item.component for item in inputs))
+    costed = CostedGraph(graph, context.costs(graph.nodes))
+    own_secs = sum(solution.plans[one.plan].secs_per_row * one.rows for one in solution.fragments)
+    all_secs, none_secs = (costed.reading(ready)[1] * context.rows for ready in (graph.components, ()))
+    return ReadCosts(own_secs, all_secs, none_secs)
 
 
 def _table_at(connection: Connection, name: str, version: int | None) -> Table:

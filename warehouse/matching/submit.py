@@ -16,6 +16,7 @@ from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
 from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.match import Requeue
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
@@ -30,6 +31,7 @@ from warehouse.models.models import (
     write_components,
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
+from warehouse.planning.policy import Adaptive
 from warehouse.tables.manifests import current_fragments, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
@@ -129,13 +131,13 @@ def _match(
     *,
     unchanged: bool,
     now: float,
-    requeue_evicted: bool = True,
+    requeue: Requeue = Requeue.ALL,
 ) -> Counts:
     """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
     fragments = current_fragments(connection, record.table)
     context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    decision = context.keep_decision(record, graph)
+    decision = context.keep_decision(record, graph, is_requested=requeue is Requeue.ALL)
     counts, awaited = Counts(), set[str]()
     for first, last in blocks(len(fragments), len(inputs)):
         found = match_model(
@@ -144,7 +146,7 @@ def _match(
             fragments[first:last],
             decision,
             coverage=coverage.part(first, last),
-            requeue_evicted=requeue_evicted,
+            requeue=requeue,
         )
         awaited |= queue_matches(connection, record, found, now)
         counts += count_pairs(found)
@@ -182,12 +184,34 @@ def _outdated(connection: Connection, model: str | None) -> list[str]:
     return [record.name for record in chosen if record.table_version != versions[record.table]]
 
 
-def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, now: float) -> int:
+def queue_worthwhile(warehouse: Warehouse, table: str) -> int:
+    """Queue the memos of a table that its live models of the adaptive policy keep by now; returns how many.
+
+    Memos that were dropped for the price of their storage are queued again; those evicted by hand are not.
+    """
+    queued = 0
+    with warehouse.catalog.read() as connection:
+        names = [
+            record.name
+            for record in all_models(connection, live=True)
+            if record.table == table and record.policy == Adaptive.name
+        ]
+    for name in names:
+        action = partial(
+            _queue_missing, config=warehouse.config, name=name, now=warehouse.clock(), requeue=Requeue.UNPAID
+        )
+        queued += warehouse.catalog.run(action, idempotent=True)
+    return queued
+
+
+def _queue_missing(
+    connection: Connection, config: WarehouseConfig, name: str, now: float, requeue: Requeue = Requeue.NONE
+) -> int:
     record = get_model(connection, name)
     record = replace(record, table_version=get_table(connection, record.table).version)
     inputs = stored_inputs(connection, record.id)
     graph = MergedGraph(tuple(item.component for item in inputs))
-    return _match(connection, config, record, inputs, graph, unchanged=True, now=now, requeue_evicted=False).queued
+    return _match(connection, config, record, inputs, graph, unchanged=True, now=now, requeue=requeue).queued
 
 
 def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:

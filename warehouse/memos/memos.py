@@ -21,6 +21,9 @@ from warehouse.tables.manifests import added_columns, fragment_of
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
 
+#: The reason of an eviction for the price of storage. Such a memo is queued again once it is worth it.
+UNPAID = "its coming requests save less than its storage costs"
+
 
 @dataclass(frozen=True, slots=True)
 class MemoRecord:

@@ -12,8 +12,8 @@ from functools import partial
 from sqlalchemy import Connection
 
 from transforms.errors import HeadraceError
-from warehouse.costs.reuse import record_read
-from warehouse.matching.solve import read_solution
+from warehouse.costs.reuse import ReadCosts, record_read
+from warehouse.matching.solve import priced_solution
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.reading.pins import Pin, heartbeat_pin, make_pin, narrow_pin, read_fingerprints, release_pin
@@ -58,10 +58,12 @@ def pinned_solution(
 
     pin = warehouse.catalog.run(make)
     try:
-        solution = read_solution(
+        solution, costs = priced_solution(
             warehouse, model_name, version=pin.model_version, start=start, end=end, table_version=table_version
         )
-        warehouse.catalog.run(partial(_note_read, solution=solution, start=start, end=end, now=warehouse.clock()))
+        warehouse.catalog.run(
+            partial(_note_read, solution=solution, costs=costs, start=start, end=end, now=warehouse.clock())
+        )
         pin = narrow_pin(warehouse, pin, read_fingerprints(solution))
         with kept_alive(warehouse, pin):
             yield solution
@@ -70,11 +72,16 @@ def pinned_solution(
 
 
 def _note_read(
-    connection: Connection, solution: ReadSolution, start: datetime | None, end: datetime | None, now: float
+    connection: Connection,
+    solution: ReadSolution,
+    costs: ReadCosts,
+    start: datetime | None,
+    end: datetime | None,
+    now: float,
 ) -> None:
     model = get_model(connection, solution.model, solution.model_version)
     start_at, end_at = (None if moment is None else moment.timestamp() for moment in (start, end))
-    record_read(connection, model.id, solution.table, start_at, end_at, solution.rows, now)
+    record_read(connection, model.id, solution.table, start_at, end_at, solution.rows, now, costs)
 
 
 @contextmanager

@@ -110,6 +110,20 @@ def current_fragments(
     return tuple(_placed(row, added) for row in connection.execute(query))
 
 
+def arrival_times(connection: Connection, table: str) -> dict[int, float]:
+    """When each fragment of the table, by its row, first was in it; epoch seconds."""
+    manifests, members, changes = schema.manifests.c, schema.manifest_fragments.c, schema.changes.c
+    change = and_(changes.table_name == manifests.table_name, changes.table_version == manifests.table_version)
+    query = (
+        select(members.fragment, func.min(changes.created_at))
+        .join(schema.manifests, manifests.id == members.manifest)
+        .join(schema.changes, change)
+        .where(manifests.table_name == table)
+        .group_by(members.fragment)
+    )
+    return {row: float(at) for row, at in connection.execute(query)}
+
+
 def earlier_fragments(connection: Connection, table: str, partitions: Iterable[str]) -> tuple[PlacedFragment, ...]:
     """The fragments of superseded versions of these partitions, newest version last."""
     query = _placed_query().where(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warehouse.matching.match import MemoAction, match_memos, memo_requests
+from warehouse.matching.match import MemoAction, Requeue, match_memos, memo_requests
 from warehouse.memos.memos import MemoRecord
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import PlacedFragment
@@ -61,7 +61,7 @@ def test_what_is_done_about_each_state(state: MemoState | None, action: MemoActi
 def test_new_data_does_not_bring_back_what_was_evicted() -> None:
     wanted = memo_requests({"f": ["a"]}, [placed(1, a="1"), placed(2, a="2")])
     memos = {wanted[0].memo_key: record(wanted[0].memo_key, MemoState.EVICTED)}
-    assert [one.action for one in match_memos(wanted, memos, requeue_evicted=False)] == [
+    assert [one.action for one in match_memos(wanted, memos, requeue=Requeue.NONE)] == [
         MemoAction.LEAVE,
         MemoAction.QUEUE,
     ]

@@ -483,11 +483,30 @@ def _create_reads() -> None:
         sa.Column("end_at", sa.Float()),
         sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("read_at", sa.Float(), nullable=False),
+        sa.Column("secs", sa.Float(), server_default="0", nullable=False),
+        sa.Column("all_secs", sa.Float(), server_default="0", nullable=False),
+        sa.Column("none_secs", sa.Float(), server_default="0", nullable=False),
         sa.ForeignKeyConstraint(["model"], ["models.id"], name=op.f("fk_reads_model_models")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_reads_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reads")),
     )
     op.create_index("ix_reads_model_read_at", "reads", ["model", "read_at"])
+    op.create_table(
+        "policy_accounts",
+        sa.Column("table_name", _string(255), nullable=False),
+        sa.Column("settled_at", sa.Float(), nullable=False),
+        sa.Column("own_secs", sa.Float(), nullable=False),
+        sa.Column("all_secs", sa.Float(), nullable=False),
+        sa.Column("none_secs", sa.Float(), nullable=False),
+        sa.Column("scale_secs", sa.Float(), nullable=False),
+        sa.Column("hedged_all_secs", sa.Float()),
+        sa.Column("hedged_none_secs", sa.Float()),
+        sa.CheckConstraint(
+            "(hedged_all_secs IS NULL) = (hedged_none_secs IS NULL)", name=op.f("ck_policy_accounts_hedged")
+        ),
+        sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_policy_accounts_table_name_tables")),
+        sa.PrimaryKeyConstraint("table_name", name=op.f("pk_policy_accounts")),
+    )
 
 
 def _create_costs() -> None:

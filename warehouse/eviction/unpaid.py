@@ -1,0 +1,186 @@
+"""Memos of the adaptive policy that are not worth their storage, and the account of each table.
+
+A memo belongs to the adaptive policy if a model of that policy queued it and no live model that keeps all has its component.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from transforms.graphs.graph import component_from_document
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.config import WarehouseConfig
+from warehouse.costs.accounts import load_account, save_account, settled_before
+from warehouse.costs.cost_model import CostModel
+from warehouse.eviction.plan import ReadyMemo
+from warehouse.matching.plan_context import AgedPricing, PlanContext
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import load_documents, stored_inputs
+from warehouse.planning.policy import Adaptive, KeepAll
+from warehouse.planning.regret import Advisor, charge
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table
+from warehouse.tables.table import Table
+
+DAY_SECS = 86_400.0
+
+
+def adaptive_tables(connection: Connection) -> list[str]:
+    """The tables with models, live or not, of the adaptive policy."""
+    of = schema.models.c
+    return sorted(connection.execute(select(of.table_name).where(of.policy == Adaptive.name).distinct()).scalars())
+
+
+def unsettled_tables(connection: Connection, now: float) -> list[str]:
+    """The tables of the adaptive policy whose account is a day old."""
+    tables = adaptive_tables(connection)
+    return settled_before(connection, tables, now - DAY_SECS) if tables else []
+
+
+def unpaid_memos(
+    connection: Connection, config: WarehouseConfig, fingerprints: Sequence[str], table: str | None, now: float
+) -> Iterator[ReadyMemo]:
+    """The ready memos of these components that the adaptive policy drops now, over current data of one or all tables."""
+    for name in [table] if table is not None else adaptive_tables(connection):
+        if (known := find_table(connection, name)) is not None:
+            yield from _unpaid(connection, config, known, fingerprints, now)
+
+
+def _unpaid(
+    connection: Connection, config: WarehouseConfig, table: Table, fingerprints: Sequence[str], now: float
+) -> Iterator[ReadyMemo]:
+    context = PlanContext(connection, config, table, current_fragments(connection, table.name), now)
+    placed = {one.row: one for one in context.fragments}
+    found = [one for one in adaptive_memos(connection, table.name, fingerprints) if one.fragment in placed]
+    if not found:
+        return
+    pricing = context.aged_pricing(_graph(connection, sorted({one.memo.fingerprint for one in found})))
+    dropped: dict[tuple[str, int], bool] = {}
+    for one in found:
+        if _is_dropped(pricing, one.memo.fingerprint, placed[one.fragment], dropped):
+            yield one.memo
+
+
+def _is_dropped(
+    pricing: AgedPricing, fingerprint: str, placed: PlacedFragment, dropped: dict[tuple[str, int], bool]
+) -> bool:
+    advisor, bucket = pricing.advisor(placed), pricing.bucket(placed)
+    if advisor is not Advisor.FORECAST:
+        return advisor is Advisor.NONE
+    if (fingerprint, bucket) not in dropped:
+        dropped[fingerprint, bucket] = pricing.outlook(bucket).hold(fingerprint).days == 0
+    return dropped[fingerprint, bucket]
+
+
+def _graph(connection: Connection, fingerprints: Sequence[str]) -> MergedGraph:
+    documents = load_documents(connection, fingerprints)
+    return MergedGraph(tuple(component_from_document(documents[name]) for name in fingerprints))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A memo and the catalog row of its fragment."""
+
+    memo: ReadyMemo
+    fragment: int
+
+
+def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[str]) -> list[_Stored]:
+    """The ready memos of these components that belong to the adaptive policy over a table."""
+    of, tasks, models, inputs = schema.memos.c, schema.tasks.c, schema.models.c, schema.model_inputs.c
+    kept = (
+        select(inputs.fingerprint)
+        .join(schema.models, models.id == inputs.model)
+        .where(models.live.is_(True), models.policy == KeepAll.name, models.table_name == table)
+    )
+    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes,
+                                of.secs, of.created_at, of.changed_at)  # fmt: skip
+    found = []
+    for chunk in chunks(fingerprints):
+        query = (
+            select(*columns, of.fragment)
+            .join(schema.tasks, tasks.memo_key == of.memo_key)
+            .join(schema.models, models.id == of.queued_by)
+            .where(of.state == MemoState.READY, tasks.table_name == table, models.policy == Adaptive.name)
+            .where(of.fingerprint.in_(chunk), of.fingerprint.not_in(kept))
+            .order_by(of.fingerprint, of.memo_key)
+        )
+        found += [_Stored(ReadyMemo(*row[:-1]), row[-1]) for row in connection.execute(query)]
+    return found
+
+
+def settle_account(connection: Connection, config: WarehouseConfig, table: str, now: float) -> None:
+    """Charge a table's account with the costs from when it was last settled until now, excluded."""
+    known = find_table(connection, table)
+    if known is None:
+        return
+    account, settled_at = load_account(connection, table)
+    models, of = schema.models.c, schema.memos.c
+    mine = (models.table_name == table, models.policy == Adaptive.name)
+    since = settled_at
+    if since is None:
+        since = float(connection.execute(select(func.min(models.submitted_at)).where(*mine)).scalar_one() or now)
+    context = PlanContext(connection, config, known, current_fragments(connection, table), now)
+    read = _read_secs(connection, table, since, now)
+    live = connection.execute(select(models.id, models.submitted_at).where(*mine, models.live.is_(True))).all()
+    inputs = {row.id: stored_inputs(connection, row.id) for row in live}
+    wanted = {item.fingerprint: item.component for items in inputs.values() for item in items}
+    known_before = {item.fingerprint for row in live if row.submitted_at < since for item in inputs[row.id]}
+    graph = MergedGraph(tuple(wanted.values()))
+    names = connection.execute(select(of.fingerprint).where(of.state == MemoState.READY).distinct()).scalars().all()
+    stored = adaptive_memos(connection, table, sorted(names))
+    every = MergedGraph(
+        (*graph.roots, *_graph(connection, sorted({one.memo.fingerprint for one in stored} - wanted.keys())).roots)
+    )
+    costs = context.costs(every.nodes)
+    day_secs = config.prices.storage_secs(1.0) / DAY_SECS
+    own_secs = _made_secs(costs, every, stored, since, now)
+    own_secs += sum(one.memo.size_bytes * (now - max(since, one.memo.changed_at)) for one in stored) * day_secs
+    new = [root for name, root in graph.components.items() if name not in known_before]
+    row_secs = {
+        True: costs.making_secs(tuple(graph.components.values())),
+        False: costs.making_secs(new) if new else 0.0,
+    }
+    row_bytes = sum(costs.stored_bytes(root) for root in graph.components.values())
+    all_secs = 0.0
+    for placed in context.fragments:
+        arrived = context.arrived.get(placed.row, now)
+        held_secs = max(now - max(since, arrived), 0.0)
+        all_secs += placed.fragment.rows * (row_secs[since <= arrived < now] + row_bytes * held_secs * day_secs)
+    after = charge(account, own_secs=read[0] + own_secs, all_secs=read[1] + all_secs, none_secs=read[2],
+                   making_secs=row_secs[True] * context.rows)  # fmt: skip
+    save_account(connection, table, after, now)
+
+
+def _read_secs(connection: Connection, table: str, since: float, now: float) -> tuple[float, float, float]:
+    """The seconds of the adaptive models' reads: as they were, and if all or no memos were ready."""
+    reads, models = schema.reads.c, schema.models.c
+    sums = [func.coalesce(func.sum(column), 0.0) for column in (reads.secs, reads.all_secs, reads.none_secs)]
+    query = (
+        select(*sums)
+        .join(schema.models, models.id == reads.model)
+        .where(reads.table_name == table, reads.read_at >= since, reads.read_at < now, models.policy == Adaptive.name)
+    )
+    own, kept, computed = connection.execute(query).one()
+    return float(own), float(kept), float(computed)
+
+
+def _made_secs(costs: CostModel, graph: MergedGraph, stored: Sequence[_Stored], since: float, now: float) -> float:
+    """Computing the memos that were made since then; those of a fragment were computed together."""
+    made: defaultdict[int, set[str]] = defaultdict(set)
+    rows: dict[int, int] = {}
+    for one in stored:
+        if since <= one.memo.changed_at < now:
+            made[one.fragment].add(one.memo.fingerprint)
+            rows[one.fragment] = one.memo.rows
+    secs: Mapping[frozenset[str], float] = {
+        names: costs.making_secs([graph.operations[name] for name in sorted(names)])
+        for names in {frozenset(names) for names in made.values()}
+    }
+    return sum(secs[frozenset(names)] * rows[fragment] for fragment, names in made.items())
