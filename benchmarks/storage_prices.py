@@ -40,7 +40,7 @@ from warehouse.tables.table import ColumnSchema
 LIMIT = 1.1
 POLICIES = ("all", "none", "adaptive")
 #: Times the list price.
-FACTORS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.6, 1.0, 3.0, 10.0, 30.0, 100.0)
+FACTORS = (0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.6, 1.0, 3.0, 10.0, 100.0)
 SMALL_FACTORS = (0.001, 0.1, 10.0)
 #: The demo's log, as `make demo` generates it.
 DEMO_LOG = SampleLogConfig()

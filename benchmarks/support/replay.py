@@ -15,7 +15,8 @@ from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, Operation, RawColumn
 from warehouse.costs.cost_model import CostModel
 from warehouse.models.merged_graph import MergedGraph
-from warehouse.planning.forecast import AgedReads, Arrival, TimedRead, bucket_of, count_reads
+from warehouse.planning.cheapest import DagNode
+from warehouse.planning.forecast import AgedReads, Arrival, TimedRead, count_reads
 from warehouse.planning.regret import Account, Advisor, Shares, charge, shares
 from warehouse.planning.retention import MemoPrice, Outlook, worth_dropping, worth_keeping
 
@@ -84,6 +85,7 @@ class Costs:
         self._reading: dict[tuple[frozenset[str], int], tuple[float, float]] = {}
         self._making: dict[frozenset[str], float] = {}
         self._day_secs: dict[frozenset[str], float] = {}
+        self._dag_nodes: dict[tuple[str, bool], DagNode] = {}
 
     def add(self, graph: MergedGraph) -> None:
         """Learn the nodes of a model."""
@@ -103,6 +105,14 @@ class Costs:
             self._within[node.identity] = within
             if isinstance(node, Operation):
                 self.prices[node.identity] = self.reading_costs.memo_price(node)
+
+    def dag_node(self, node: Node, *, is_ready: bool) -> DagNode:
+        """A node of the graph of a decision."""
+        question = node.identity, is_ready
+        if question not in self._dag_nodes:
+            ready = (node.identity,) if is_ready else ()
+            (self._dag_nodes[question],) = self.reading_costs.dag([node], ready, self.prices)
+        return self._dag_nodes[question]
 
     def mask(self, operations: Iterable[str]) -> int:
         """A set of operations as bits."""
@@ -188,9 +198,11 @@ class Replay:
         self._now = 0.0
         self._held: dict[str, _Held] = {}
         self._live: dict[str, frozenset[str]] = {}
+        self._submitted: dict[str, float] = {}
         self._graphs: dict[str, MergedGraph] = {}
         self._reads: list[TimedRead] = []
         self._around: dict[str, set[str]] = defaultdict(set)  # live models that contain an operation
+        self._parts: dict[tuple[Node, ...], MergedGraph] = {}
         self._period = Total()
         self._all_secs = self._none_secs = 0.0
 
@@ -247,7 +259,7 @@ class Replay:
                 case Advisor.NONE:
                     held.stored = frozenset()
                 case Advisor.FORECAST if held.stored:
-                    age = bucket_of((self._now - held.arrived_at) / DAY_SECS)
+                    age = self._aged.bucket(held.arrived_at, self._now)
                     question = age, held.stored
                     if question not in dropped:
                         dropped[question] = frozenset(worth_dropping(held.stored, self._outlook(held.stored, age)))
@@ -266,7 +278,7 @@ class Replay:
         arrivals = [Arrival(held.piece.start_at, held.arrived_at, held.piece.rows) for held in self._held.values()]
         since = self._now - _WINDOW_DAYS * DAY_SECS
         self._reads = [read for read in self._reads if read.read_at > since]
-        return count_reads(arrivals, self._reads, self._live, self._now, since)
+        return count_reads(arrivals, self._reads, self._submitted, self._now, since)
 
     def _outlook(self, operations: Iterable[str], bucket: int) -> Outlook:
         prices, rates = {}, {}
@@ -287,15 +299,23 @@ class Replay:
             return frozenset()
         if advisor is Advisor.ALL:
             return frozenset(graph.components) - held.stored
-        age = bucket_of((self._now - held.arrived_at) / DAY_SECS)
+        age = self._aged.bucket(held.arrived_at, self._now)
         ready = held.stored.intersection(graph.operations)
         question = age, ready
         if question not in decided:
-            nodes = self.costs.reading_costs.dag(graph.nodes, ready, graph.operations)
-            wanted = tuple(dict.fromkeys(root.identity for root in graph.roots))
+            # What is ready is loaded, so only the rest of the roots is decided about.
+            graph = self._missing(graph, ready)
+            nodes = [self.costs.dag_node(node, is_ready=node.identity in ready) for node in graph.nodes]
+            wanted = tuple(graph.components)
             outlook = self._outlook(graph.operations, age)
             decided[question] = frozenset(worth_keeping(nodes, wanted, outlook, is_requested=is_requested))
         return decided[question]
+
+    def _missing(self, graph: MergedGraph, ready: frozenset[str]) -> MergedGraph:
+        roots = tuple(root for name, root in graph.components.items() if name not in ready)
+        if roots not in self._parts:
+            self._parts[roots] = MergedGraph(roots)
+        return self._parts[roots]
 
     # events
 
@@ -310,6 +330,7 @@ class Replay:
         self.costs.add(graph)
         self._graphs[model.name] = graph
         self._live[model.name] = frozenset(graph.components)
+        self._submitted[model.name] = self._now
         for one in graph.operations:
             self._around[one].add(model.name)
         if self.policy == "adaptive":
@@ -320,7 +341,7 @@ class Replay:
             self._make(held, self._kept(graph, held, decided, is_requested=True), frozenset(graph.components))
 
     def _retire(self, name: str) -> None:
-        del self._live[name]
+        del self._live[name], self._submitted[name]
         for one in self._graphs.pop(name).operations:
             self._around[one].discard(name)
 

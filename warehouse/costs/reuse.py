@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, insert, select
+from sqlalchemy import Connection, and_, func, insert, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
@@ -68,9 +68,11 @@ def load_aged_reads(
     ``asking``: the model that is submitted or read, live or not. A model's reads are those of all its versions.
     """
     models, reads = schema.models.c, schema.reads.c
-    live = set(
-        connection.execute(select(models.name).where(models.live.is_(True), models.table_name == table)).scalars()
-    )
+    names = select(models.name).where(models.live.is_(True), models.table_name == table)
+    first = select(models.name, func.min(models.submitted_at)).where(models.name.in_(names)).group_by(models.name)
+    live = {name: float(at) for name, at in connection.execute(first)}
+    if asking:
+        live.setdefault(asking, now)
     since = now - WINDOW_DAYS * _DAY_SECS
     query = (
         select(models.name, reads.start_at, reads.end_at, reads.read_at)
@@ -82,4 +84,4 @@ def load_aged_reads(
         TimedRead(name, float("-inf") if start is None else start, float("inf") if end is None else end, at)
         for name, start, end, at in connection.execute(query)
     ]
-    return count_reads(arrivals, timed, sorted(live | ({asking} if asking else set())), now, since)
+    return count_reads(arrivals, timed, live, now, since)

@@ -16,14 +16,13 @@ from warehouse.costs.reuse import load_aged_reads, models_containing
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
-from warehouse.planning.forecast import AGE_DAYS, Arrival, bucket_of, spans
+from warehouse.planning.forecast import AGE_DAYS, AgedReads, Arrival, spans
 from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.planning.regret import Advisor, Shares, shares
 from warehouse.planning.retention import MemoPrice, Outlook, worth_keeping
 from warehouse.tables.manifests import PlacedFragment, arrival_times
 from warehouse.tables.table import Table
 
-_DAY_SECS = 86_400.0
 _READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
 
 
@@ -98,6 +97,7 @@ class AgedPricing:
     Attributes:
         costed: The graph with its costs.
         requests_per_day: By fingerprint, expected requests a day by bucket of age.
+        aged: The reads of the table.
         arrived: When each fragment arrived, by its catalog row; epoch seconds.
         now: The time of the decision.
         shares: The parts of the fragments that the forecast and the fixed policies decide about.
@@ -106,6 +106,7 @@ class AgedPricing:
 
     costed: CostedGraph
     requests_per_day: Mapping[str, Sequence[float]]
+    aged: AgedReads
     arrived: Mapping[int, float]
     now: float
     shares: Shares
@@ -118,7 +119,7 @@ class AgedPricing:
 
     def bucket(self, placed: PlacedFragment) -> int:
         """The bucket of the age of a fragment."""
-        return bucket_of((self.now - self.arrived.get(placed.row, self.now)) / _DAY_SECS)
+        return self.aged.bucket(self.arrived.get(placed.row, self.now), self.now)
 
     def advisor(self, placed: PlacedFragment) -> Advisor:
         """What decides about a fragment."""
@@ -252,7 +253,7 @@ class PlanContext:
         around = models_containing(self.connection, self.table.name, graph.operations, asking)
         requests = {name: aged.requests_per_day(models) for name, models in around.items()}
         account, _ = load_account(self.connection, self.table.name)
-        return AgedPricing(CostedGraph(graph, self.costs(graph.nodes)), requests, self.arrived, self.now,
+        return AgedPricing(CostedGraph(graph, self.costs(graph.nodes)), requests, aged, self.arrived, self.now,
                            shares(account), Adaptive().horizon_days)  # fmt: skip
 
     def keep_decision(self, model: ModelRecord, graph: MergedGraph, *, is_requested: bool = True) -> KeepDecision:

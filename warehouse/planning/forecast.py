@@ -39,6 +39,8 @@ AGE_DAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 PRIOR_READS_PER_DAY = 1.0
 #: The days of observation that the assumption is worth.
 PRIOR_DAYS = 0.5
+#: The reads after which a model's own rate counts as much as the mean of all models.
+_PRIOR_EVENTS = 2.0
 _DAY_SECS = 86_400.0
 
 
@@ -73,12 +75,23 @@ class AgedReads:
     Attributes:
         days: By bucket, days of observation of a day's arrivals.
         reads: By bucket, their reads by all models, live or not.
-        by_model: The same by the name of a live model; live models without reads are in it too.
+        by_model: The number of reads of a bucket by each live model; live models without reads are in it too.
+        live_days: The days of observation of each live model.
+        first_reads: By the day of arrival, since the epoch, the reads of its data on that day.
     """
 
     days: tuple[float, ...] = (0.0,) * len(AGE_DAYS)
     reads: tuple[float, ...] = (0.0,) * len(AGE_DAYS)
     by_model: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    live_days: Mapping[str, float] = field(default_factory=dict)
+    first_reads: Mapping[int, float] = field(default_factory=dict)
+
+    def bucket(self, arrived_at: float, now: float) -> int:
+        """The bucket of data; on its first day, once half of the expected reads have come, that of the next day."""
+        bucket = bucket_of((now - arrived_at) / _DAY_SECS)
+        expected = self.reads_per_day[0] * (AGE_DAYS[1] - AGE_DAYS[0])
+        is_read = self.first_reads.get(int(arrived_at // _DAY_SECS), 0.0) >= max(expected / 2, 1.0)
+        return 1 if bucket == 0 and is_read else bucket
 
     @cached_property
     def reads_per_day(self) -> tuple[float, ...]:
@@ -91,20 +104,34 @@ class AgedReads:
         return tuple(rates)
 
     def share(self, models: Collection[str], bucket: int) -> float:
-        """The share of the live models' reads by some of them; every model counts with one read more."""
+        """The share of the coming reads of a bucket that some live models make."""
         return self._shares(models)[bucket]
 
     def _shares(self, models: Collection[str]) -> Sequence[float]:
         if not self.by_model:
             return [1.0] * len(AGE_DAYS)
-        known = [self.by_model[name] for name in sorted(models) if name in self.by_model]
-        sums = [sum(reads) for reads in zip(*known, strict=True)] or [0.0] * len(AGE_DAYS)
-        return [(reads + len(known)) / whole for reads, whole in zip(sums, self._counted, strict=True)]
+        known = [self._rates[name] for name in sorted(models) if name in self._rates]
+        return [sum(rates) for rates in zip(*known, strict=True)] or [0.0] * len(AGE_DAYS)
 
     @cached_property
-    def _counted(self) -> tuple[float, ...]:
-        """By bucket, the live models' reads, with one more of every model."""
-        return tuple(sum(reads) + len(reads) for reads in zip(*self.by_model.values(), strict=True))
+    def _rates(self) -> Mapping[str, Sequence[float]]:
+        """By live model and bucket, its part of the expected reads: a Gamma posterior around the mean of all models."""
+        rates: dict[str, list[float]] = {name: [] for name in self.by_model}
+        observed = sum(self.live_days.get(name, 0.0) for name in self.by_model)
+        for bucket in range(len(AGE_DAYS)):
+            counted = {name: reads[bucket] for name, reads in self.by_model.items()}
+            reads = sum(counted.values())
+            prior_days = _PRIOR_EVENTS * observed / reads if reads else math.inf
+            found = {
+                name: 1.0
+                if math.isinf(prior_days)
+                else (own + _PRIOR_EVENTS) / max(self.live_days.get(name, 0.0) + prior_days, 1e-9)
+                for name, own in counted.items()
+            }
+            whole = sum(found.values())
+            for name, rate in found.items():
+                rates[name].append(rate / whole)
+        return rates
 
     def requests_per_day(self, models: Collection[str]) -> tuple[float, ...]:
         """By bucket, the expected requests a day of a memo whose component these live models contain."""
@@ -112,9 +139,12 @@ class AgedReads:
 
 
 def count_reads(
-    arrivals: Iterable[Arrival], reads: Iterable[TimedRead], live: Iterable[str], now: float, since: float
+    arrivals: Iterable[Arrival], reads: Iterable[TimedRead], live: Mapping[str, float], now: float, since: float
 ) -> AgedReads:
-    """Count reads from ``since`` to ``now`` by the age of the data. Rows that arrived on one day count as one whole."""
+    """Count reads from ``since`` to ``now`` by the age of the data. Rows that arrived on one day count as one whole.
+
+    ``live``: when each live model was first submitted.
+    """
     # Only rows of current data are counted, for reads and for time, so that both speak of the same rows.
     whole: dict[tuple[int, float], float] = {}
     for one in arrivals:
@@ -131,15 +161,22 @@ def count_reads(
     by_model = {name: [0.0] * len(AGE_DAYS) for name in live}
     total = [0.0] * len(AGE_DAYS)
     covered: dict[tuple[float, float, int], list[float]] = {}
+    first_reads: dict[int, float] = {}
     for read in reads:
         question = read.start_at, read.end_at, int(read.read_at // _DAY_SECS)
         if question not in covered:
             covered[question] = _covered(whole, *question, mean_rows)
+        day = question[-1]
+        if day in arrived and covered[question][0]:
+            first_reads[day] = first_reads.get(day, 0.0) + covered[question][0] * mean_rows / arrived[day]
         for bucket, part in enumerate(covered[question]):
             total[bucket] += part
             if read.model in by_model:
-                by_model[read.model][bucket] += part
-    return AgedReads(tuple(days), tuple(total), {name: tuple(found) for name, found in by_model.items()})
+                by_model[read.model][bucket] += part > 0
+    live_days = {name: max(now - max(first, since), 0.0) / _DAY_SECS for name, first in live.items()}
+    return AgedReads(
+        tuple(days), tuple(total), {name: tuple(found) for name, found in by_model.items()}, live_days, first_reads
+    )
 
 
 def _days_in_buckets(arrived_at: float, since: float, now: float) -> list[float]:

@@ -79,11 +79,16 @@ def worth_keeping(
         return ()
     priced, reuse = [], {}
     for node in nodes:
+        hold = holds.get(node.id, NO_HOLD)
         if (rates := outlook.requests_per_day.get(node.id)) is not None:
             reuse[node.id] = rates[outlook.bucket]
+            if node.id in candidates:
+                reuse[node.id] = max(reuse[node.id], hold.requests / hold.days)
+            if not is_requested:
+                # The plan has a present request; here the first of the expected ones takes its place.
+                reuse[node.id] = max(reuse[node.id] - 1.0 / max(hold.days, 1.0), 0.0)
         if node.id in candidates:
-            hold, price = holds[node.id], outlook.prices[node.id]
-            reuse[node.id] = max(reuse[node.id], hold.requests / hold.days)
+            price = outlook.prices[node.id]
             keep_secs = price.day_secs + price.write_secs / max(hold.days, 1.0)
             node = replace(node, cost=replace(node.cost, keepable=True, keep_secs=keep_secs))
         elif node.cost.keepable:
