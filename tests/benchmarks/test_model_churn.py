@@ -65,8 +65,9 @@ def test_a_replay_costs_what_the_catalog_says(tmp_path: Path, policy: str, withi
     real = simulate(config, policy, tmp_path / policy, price, 1)
     found = replay(policy, year_of_churn(config), churn_costs(price), START.timestamp()).total
     assert found.secs == pytest.approx(real.total_secs, rel=within)
-    assert found.recomputed_secs == pytest.approx(real.recomputed_secs, rel=within)
-    assert found.computed_secs == pytest.approx(real.computed_secs, rel=within)
+    if policy != "adaptive":  # the replay decides once for all live models, the catalog model by model
+        assert found.recomputed_secs == pytest.approx(real.recomputed_secs, rel=within)
+        assert found.computed_secs == pytest.approx(real.computed_secs, rel=within)
     if policy == "adaptive":
         assert (
             0
