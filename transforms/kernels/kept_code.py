@@ -89,8 +89,9 @@ class KeptFunction(FunctionCache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, function: Callable[..., Any], stamp: str) -> None:
         super().__init__(function)
-        self._cache_path = trusted_folder(self._cache_path)
-        self._cache_file = KeptCode(self._cache_path, self._impl.filename_base, stamp)
+        folder = trusted_folder(self._impl.locator.get_cache_path())
+        self._cache_path = folder
+        self._cache_file = KeptCode(folder, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: object, target_context: Any) -> object:
         """The compiled function for the types of ``sig``; None if it was never compiled."""
