@@ -43,6 +43,7 @@ def main(control_fd: int, parent_pid: int) -> None:
 
 def _import_child() -> ModuleType:
     """Import everything that a child needs, and exclude it from garbage collection."""
+    gc.disable()  # imports make no garbage
     import transforms.kernels
     from pipelines.isolation import child
     from transforms.execution.memory import keep_freed_memory
@@ -52,12 +53,13 @@ def _import_child() -> ModuleType:
         importlib.import_module(f"transforms.kernels.{module.name}")
     importlib.import_module("warehouse.files.memo_format.writing")
     prepare_loading()
-    # Arrow loads it on first use, which takes a third of a second.
+    # Arrow loads it at the first value that it converts, which takes a third of a second.
     with contextlib.suppress(ImportError):
         importlib.import_module("pandas")
     keep_freed_memory()
     gc.collect()
     gc.freeze()
+    gc.enable()
     return child
 
 
