@@ -22,6 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from benchmarks.support.harness import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,13 +48,14 @@ assert not result.failures, result.failures
 SUBMIT = (
     INPUTS
     + """
+from pathlib import Path
 from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 model = Model("search", client="search", label="clicked", table="log")
 for name, value in inputs.items():
     model.input(name, value)
 with Warehouse.open(WarehouseConfig(sys.argv[2])) as warehouse:
-    register_table(warehouse, "log", sys.argv[1])
+    register_table(warehouse, "log", str(Path(sys.argv[1]).parent.parent))
     submit_model(warehouse, model)
 """
 )
@@ -129,8 +133,11 @@ def main() -> int:
     parser.add_argument("--against", type=Path, help="the folder of another checkout")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        log = Path(name) / "log.parquet"
+        log = Path(name) / "log" / "date=2026-01-01" / "log.parquet"
+        log.parent.mkdir(parents=True)
         generate(log, 1_000)
+        rows = pq.read_table(log)
+        pq.write_table(rows.append_column("clicked", pa.array([0.0] * len(rows), pa.float32())), log)
         trees = [
             Tree(root, Path(name) / str(number))
             for number, root in enumerate([ROOT, options.against][: 1 + bool(options.against)])
