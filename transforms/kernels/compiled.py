@@ -73,9 +73,18 @@ def vectorised(function: _F) -> _F:
     return _compile_marked(function, error_model="numpy")
 
 
+def uncounted(function: _F) -> _F:
+    """As :func:`compiled`, without counting references to its arrays: for functions that kernels call in their loops.
+
+    Counting is an atomic operation for every array of every call, which costs more than a short function. The caller holds the
+    arrays. Such a function must not return an array; numba refuses to compile one that creates an array.
+    """
+    return _compile_marked(function, _nrt=False)
+
+
 def inlined(function: _F) -> _F:
-    """As :func:`compiled`, and inlined by LLVM: for short functions of many arrays, whose passing is expensive."""
-    return _compile_marked(function, forceinline=True)
+    """As :func:`uncounted`, and inlined by LLVM: for short functions of many arrays, whose passing is expensive."""
+    return _compile_marked(function, forceinline=True, _nrt=False)
 
 
 def pasted(function: _F) -> _F:
