@@ -34,7 +34,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _PROOF_BYTES = 32
 _TOP = Path(__file__).parents[2]
 #: The packages with compiled functions or with constants of them; their sources are digested.
-_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
+_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding", "warehouse.files.memo_format")
 
 
 @cache
