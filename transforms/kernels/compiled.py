@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _TOP = Path(__file__).parents[2]
 #: The packages with compiled functions or with constants of them; their sources are digested.
-_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
+_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding", "warehouse.files.memo_format")
 #: An import of a module's names, at the beginning of a line. Parsing the whole source takes twenty times as long.
 _IMPORT = re.compile(rb"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 _NAME = re.compile(rb"^\s*\(?\s*(\w+)")
