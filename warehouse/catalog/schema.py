@@ -390,11 +390,12 @@ failures = Table(
     _check("attempt", "attempt > 0"),
 )
 
-#: Models that wait for a memo; deleted when the memo is ready.
+#: Models that wait for the open tasks of a component over the data of a table; deleted when it has none.
 waits = Table(
     "waits",
     metadata,
-    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
     Column("model", ForeignKey("models.id"), primary_key=True, index=True),
 )
 

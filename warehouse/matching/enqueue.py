@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from warehouse.catalog import schema
+from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.task_rows import computes
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
 from warehouse.matching.model_match import Counts, MatchResult
@@ -20,9 +22,12 @@ from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of
 
+#: A component, and the table over whose data its tasks are waited for.
+Wait = tuple[str, str]
 
-def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[str]:
-    """Queue missing memos, and register those ready under another content. Returns the memos to wait for."""
+
+def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[Wait]:
+    """Queue missing memos, and register those ready under another content. Returns what the model waits for."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is MemoAction.QUEUE]
     subgraphs = {one.request.fingerprint for one in missing} - found.graph.components.keys()
@@ -32,7 +37,20 @@ def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult
     _cover_again(connection, found.graph, [one for one in matches if one.action is MemoAction.LOAD])
     _register_aliases(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
-    return {one.request.memo_key for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)}
+    return _waits(connection, model.table, matches)
+
+
+def _waits(connection: Connection, table: str, matches: Sequence[MemoMatch]) -> set[Wait]:
+    """The components to wait for. A memo may be computed from an equal fragment of another table."""
+    awaited = [one for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)]
+    found = {(one.request.fingerprint, table) for one in awaited}
+    keys = {one.request.memo_key for one in awaited if one.action in AWAITED and not _is_its_own(one)}
+    memos, tasks = schema.memos.c, schema.tasks.c
+    query = select(memos.fingerprint, tasks.table_name).join(schema.tasks, computes()).distinct()
+    for chunk in chunks(sorted(keys)):
+        elsewhere = query.where(one_of(connection, memos.memo_key, chunk))
+        found.update((fingerprint, other) for fingerprint, other in connection.execute(elsewhere))
+    return found
 
 
 def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[MemoMatch]) -> None:
@@ -106,15 +124,26 @@ def _write_memos(
               "text": causes[item.memo_key].text} for item in back],
         )  # fmt: skip
         requeue_tasks(connection, [item.memo_key for item in back], now)
+        place = {"table_name": model.table, "partition": bindparam("part")}
+        connection.execute(
+            update(schema.tasks).where(schema.tasks.c.memo_key == bindparam("key")).values(**place),
+            [{"key": item.memo_key, "part": item.placed.partition} for item in back],
+        )
 
 
-def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
-    """Let the model wait for exactly these memos; waits for replaced data are removed."""
+def replace_waits(connection: Connection, model: int, awaited: set[Wait]) -> None:
+    """Let the model wait for exactly these components."""
     of = schema.waits.c
-    before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
-    for chunk in chunks(sorted(before - awaited)):
-        connection.execute(delete(schema.waits).where(of.model == model, one_of(connection, of.memo_key, chunk)))
-    insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
+    query = select(of.fingerprint, of.table_name).where(of.model == model)
+    before = {(fingerprint, table) for fingerprint, table in connection.execute(query)}
+    for table in sorted({table for _, table in before - awaited}):
+        gone = sorted(fingerprint for fingerprint, other in before - awaited if other == table)
+        mine = (of.model == model, of.table_name == table)
+        for chunk in chunks(gone):
+            connection.execute(delete(schema.waits).where(*mine, one_of(connection, of.fingerprint, chunk)))
+    insert_rows(connection, schema.waits, (
+        {"fingerprint": fingerprint, "table_name": table, "model": model} for fingerprint, table in sorted(awaited - before)
+    ))  # fmt: skip
 
 
 def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoMatch], current: Set[int]) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
@@ -125,21 +125,29 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     is_kept = or_(
         and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
     )
-    readers = connection.execute(
-        select(models.id)
-        .join(schema.model_inputs, inputs.model == models.id)
-        .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
-        .join(memos, memos.c.fingerprint == within.subgraph)
-        .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
-        .distinct()
-    ).scalars()
-    waits = [{"memo_key": key, "model": model} for model in readers]
-    if waits:
+    readers = (
+        connection.execute(
+            select(models.id)
+            .join(schema.model_inputs, inputs.model == models.id)
+            .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
+            .join(memos, memos.c.fingerprint == within.subgraph)
+            .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
+            .distinct()
+        )
+        .scalars()
+        .all()
+    )
+    if readers:
         requeue_tasks(connection, [key], now)
         values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
         connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
-        connection.execute(insert(schema.waits), waits)
-    return bool(waits)
+        tasks = schema.tasks.c
+        place = connection.execute(
+            select(memos.c.fingerprint, tasks.table_name).join(schema.tasks, computes()).where(memos.c.memo_key == key)
+        ).one()
+        waits = ({**place._mapping, "model": model} for model in readers)
+        insert_absent(connection, schema.waits, waits)
+    return bool(readers)
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:

@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, func, select, update
 from transforms.errors import InputError, listed
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of, storable
-from warehouse.catalog.task_rows import change_values
+from warehouse.catalog.task_rows import change_values, wanted
 from warehouse.errors import IllegalTransition
 from warehouse.memos.memos import requeue_tasks
 from warehouse.quarantine.listing import TaskGroup, read_groups
-from warehouse.quarantine.query import PLACED, TaskQuery, check_query, conditions, is_wanted
+from warehouse.quarantine.query import PLACED, TaskQuery, check_query, conditions
 from warehouse.scheduling.task_states import (
     MEMO_OF_TASK,
     MemoState,
@@ -90,7 +90,7 @@ def _plan_retry(connection: Connection, query: TaskQuery) -> tuple[QuarantineCha
     _refuse(connection, query, TaskEvent.REQUEUE)
     of, fitting = schema.tasks.c, conditions(connection, query)
     possible = (*fitting, of.state.in_(_CHANGED[TaskEvent.REQUEUE]))
-    retried = (*possible, is_wanted())
+    retried = (*possible, wanted())
     planned = QuarantineChange(
         TaskEvent.REQUEUE,
         done=False,
@@ -98,7 +98,7 @@ def _plan_retry(connection: Connection, query: TaskQuery) -> tuple[QuarantineCha
         tasks=_count(connection, *retried),
         groups=read_groups(connection, retried),
         left_leased=_count(connection, *fitting, of.state == TaskState.LEASED),
-        left_unwanted=_count(connection, *possible, ~is_wanted()),
+        left_unwanted=_count(connection, *possible, ~wanted()),
         left_dropped=0 if query.ids or query.states else _count_dropped(connection, query),
     )
     return planned, retried

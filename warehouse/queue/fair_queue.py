@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    exists,
     func,
     literal,
     select,
@@ -23,7 +22,7 @@ from sqlalchemy import (
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import leasable
+from warehouse.catalog.task_rows import computes, is_current, leasable, waits_for
 from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
     Charge,
@@ -35,12 +34,12 @@ from warehouse.scheduling.fair_shares import (
     shares,
     update_clients,
 )
-from warehouse.scheduling.task_states import TaskState
+from warehouse.scheduling.task_states import IN_WORK, TaskState
 
 #: A table and a partition of it.
 Place = tuple[str, str]
 #: If models wait for more tasks than this, partitions are checked one by one: a lease needs only a few of them.
-_FEW_WAITS = 20_000
+_FEW_TASKS = 20_000
 _OF = schema.tasks.c
 #: Every partition with an unfinished task; read from an index alone.
 _OPEN_PLACES = (
@@ -49,6 +48,13 @@ _OPEN_PLACES = (
     .distinct()
     .order_by(_OF.table_name, _OF.partition)
 )
+
+
+#: Open memos with their tasks and the waits for them.
+_WAITED = schema.waits.join(
+    schema.memos,
+    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.memos.c.state.in_(IN_WORK)),
+).join(schema.tasks, and_(computes(), waits_for()))
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,9 @@ def waiting_clients(connection: Connection, now: float, lease_secs: float) -> fr
 
 def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
     """The live models that wait for a leasable task; one task per model is enough."""
-    tasks, waits, models = schema.tasks.c, schema.waits.c, schema.models.c
-    can_be_leased = exists().where(tasks.memo_key == waits.memo_key, leasable(now, lease_secs))
-    first = select(literal(1)).where(waits.model == models.id, can_be_leased).limit(1).correlate(schema.models)
+    waits, models = schema.waits.c, schema.models.c
+    mine = (waits.model == models.id, leasable(now, lease_secs), is_current())
+    first = select(literal(1)).select_from(_WAITED).where(*mine).limit(1).correlate(schema.models)
     query = select(models.id, models.client, models.priority)
     return connection.execute(query.where(models.live.is_(True), first.scalar_subquery().is_not(None))).all()
 
@@ -104,9 +110,9 @@ def _places(
     place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
-        few = select(literal(1)).select_from(schema.waits).where(of_these).limit(_FEW_WAITS + 1).subquery()
-        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_WAITS
-        mine = select(*place).join(schema.waits, waits.memo_key == tasks.memo_key).where(of_these, can_be_leased)
+        few = select(literal(1)).select_from(_WAITED).where(of_these).limit(_FEW_TASKS + 1).subquery()
+        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_TASKS
+        mine = select(*place).select_from(_WAITED).where(of_these, can_be_leased, is_current())
         query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
         for table, partition in connection.execute(query).all():
             one = table, partition
@@ -118,10 +124,10 @@ def _places(
 def _is_waited_for(
     connection: Connection, place: Place, of_these: ColumnElement[bool], can_be_leased: ColumnElement[bool]
 ) -> bool:
-    tasks, waits = schema.tasks.c, schema.waits.c
-    wanted = exists().where(waits.memo_key == tasks.memo_key, of_these)
-    here = (tasks.table_name == place[0], tasks.partition == place[1], can_be_leased, wanted)
-    return connection.execute(select(literal(1)).where(*here).limit(1)).first() is not None
+    tasks = schema.tasks.c
+    joined = schema.tasks.join(schema.memos, computes()).join(schema.waits, waits_for())
+    here = (tasks.table_name == place[0], tasks.partition == place[1], can_be_leased, of_these, is_current())
+    return connection.execute(select(literal(1)).select_from(joined).where(*here).limit(1)).first() is not None
 
 
 def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:
@@ -139,23 +145,16 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
 
 
 def charge_selection(
-    connection: Connection, selection: Selection, secs: Mapping[str, float], floor_share: float
+    connection: Connection, selection: Selection, rows: Sequence[Any], secs: Mapping[str, float], floor_share: float
 ) -> dict[str, dict[str, float]]:
-    """Charge leased work to the clients that wait for it, in equal parts; ``secs`` is the work by memo key.
+    """Charge leased work to the clients that wait for it, in equal parts.
 
-    Returns the clients that pay for each memo, with the share by which they were charged.
+    ``rows`` have the memo key, fingerprint and table of each task, ``secs`` its work by memo key. Returns the clients that
+    pay for each memo, with the share by which they were charged.
     """
-    waits, models, clients = schema.waits, schema.models, schema.clients
-    payers: defaultdict[str, list[str]] = defaultdict(list)
-    for chunk in chunks(sorted(secs)):
-        query = (
-            select(waits.c.memo_key, models.c.client)
-            .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-            .where(one_of(connection, waits.c.memo_key, chunk))
-            .distinct()
-        )
-        for key, client in connection.execute(query):
-            payers[key].append(client)
+    clients = schema.clients
+    waiting = _clients_by_wait(connection, {row.fingerprint for row in rows})
+    payers = {row.memo_key: waiting[row.fingerprint, row.task_table] for row in rows}
     debts = charge_by_client(secs, payers)
     charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
@@ -168,6 +167,18 @@ def charge_selection(
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
     return {key: {client: share[client] for client in payers[key]} for key in secs}
+
+
+def _clients_by_wait(connection: Connection, fingerprints: Collection[str]) -> dict[tuple[str, str], list[str]]:
+    """The clients that wait for these components, by component and table."""
+    waits, models = schema.waits.c, schema.models.c
+    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    query = select(waits.fingerprint, waits.table_name, models.client).distinct()
+    query = query.join(schema.models, and_(models.id == waits.model, models.live.is_(True)))
+    for chunk in chunks(sorted(fingerprints)):
+        for fingerprint, table, client in connection.execute(query.where(one_of(connection, waits.fingerprint, chunk))):
+            found[fingerprint, table].append(client)
+    return found
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:

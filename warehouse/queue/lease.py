@@ -17,7 +17,7 @@ from sqlalchemy import Connection, and_, case, func, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import as_dry_run, chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values, leasable
+from warehouse.catalog.task_rows import allows, change_values, computes, is_current, leasable, waits_for
 from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
 from warehouse.queue.lost_leases import collect_lost
@@ -74,14 +74,14 @@ def lease_tasks(
         loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
         def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
-            return _with_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
+            return list(connection.execute(_leasable_in(selection.client, *place, now, lease_secs).limit(most)))
 
         rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
         secs = loader.secs(rows)
-        payers = charge_selection(connection, selection, secs, warehouse.config.client_floor_share)
+        payers = charge_selection(connection, selection, rows, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
             _leased(row, selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
@@ -100,9 +100,10 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
     own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
     urgency = (
         select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
-        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(memos, computes())
+        .join(waits, waits_for())
         .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs))
+        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs), is_current())
         .group_by(tasks.c.id)
         .subquery()
     )
@@ -113,33 +114,11 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
                urgency.c.priority)
         .select_from(urgency)
         .join(tasks, tasks.c.id == urgency.c.id)
-        .join(memos, memos.c.memo_key == tasks.c.memo_key)
+        .join(memos, computes())
         .join(fragments, fragments.c.id == memos.c.fragment)
         .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
                   urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
     )  # fmt: skip
-
-
-def _with_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
-    """Up to ``most`` of the leasable tasks whose data was not replaced.
-
-    The models that wait for the others are matched again before the next lease, which finds a copy of the
-    data in another table, or removes the wait.
-    """
-    replaced: dict[int, str] = {}
-    while True:
-        others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
-        rows = connection.execute(others.limit(most)).all()
-        current = current_fragment_rows(connection, {row.id for row in rows})
-        taken = [row for row in rows if row.id in current]
-        if len(taken) == len(rows):
-            break
-        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in current}
-    waits, models = schema.waits.c, schema.models
-    for chunk in chunks(list(replaced.values())):
-        waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
-        connection.execute(update(models).where(models.c.id.in_(waiting)).values(table_version=-1))
-    return taken
 
 
 def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:

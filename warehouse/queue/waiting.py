@@ -1,7 +1,7 @@
 """Count tasks by the models that wait for them, in one pass over the queue.
 
-A million tasks have few different sets of waiting models. So the catalog counts by set, and this module derives clients
-and priorities. All indexes of the pass are in the order of memo keys: successive lookups are on neighbouring pages,
+Models wait for components, of which there are far fewer than tasks. So the catalog counts by component and table, and this
+module derives models, clients and priorities. All indexes of the pass are in the order of memo keys: successive lookups are on neighbouring pages,
 not on random ones.
 """
 
@@ -13,13 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, Text, cast, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from warehouse.catalog import schema
-from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskState
-
-#: The states of memos with unfinished tasks.
-_IN_WORK = (MEMO_OF_TASK[TaskState.QUEUED], MEMO_OF_TASK[TaskState.LEASED])
+from warehouse.catalog.task_rows import computes, is_current, waits_for
+from warehouse.scheduling.task_states import IN_WORK, TaskState
 
 #: Ids of live models that wait for the same tasks.
 Waiters = frozenset[int]
@@ -66,99 +64,90 @@ def clients_of(waiters: Waiters, models: Mapping[int, WaitingModel]) -> frozense
 
 def count_open(connection: Connection) -> dict[Waiters, int]:
     """The number of queued or leased tasks, by the models that wait for them."""
-    tasks, waiting = schema.tasks.c, _waiting()
-    query = (
-        select(waiting.c.models, func.count())
-        .join(schema.tasks, tasks.memo_key == waiting.c.memo_key)
-        .where(schema.is_open())
-        .group_by(waiting.c.models)
-    )
-    return _by_waiters(connection.execute(_along_open_tasks(query)))
+    return _count(connection, schema.is_open())
 
 
 def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, int]:
     """The number of tasks in a rare state, by the models that wait for them."""
-    tasks, waits = schema.tasks.c, schema.waits.c
-    models = select(_listed(waits.model)).where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
-    each = select(models.scalar_subquery().label("models")).where(tasks.state == state).subquery()
-    query = select(each.c.models, func.count()).where(each.c.models.is_not(None)).group_by(each.c.models)
-    return _by_waiters(connection.execute(query))
+    return _count(connection, schema.tasks.c.state == state, is_rare=True)
 
 
 def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = math.inf) -> int:
     """The number of wanted tasks that are queued and due by then, and those leased unless ``queued_only``."""
-    tasks, waits = schema.tasks.c, schema.waits.c
-    wanted = exists().where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
-    query = select(func.count()).select_from(schema.tasks).where(wanted)
-    in_time = (
-        query if due_by == math.inf else query.where(or_(tasks.not_before <= due_by, tasks.state == TaskState.LEASED))
-    )
-    count = int(connection.execute(_along_open_tasks(in_time.where(schema.is_open()))).scalar_one())
+    tasks = schema.tasks.c
+    where = [schema.is_open()]
+    if due_by < math.inf:
+        where.append(or_(tasks.not_before <= due_by, tasks.state == TaskState.LEASED))
+    count = sum(_count(connection, *where).values())
     if not queued_only:
         return count
-    return count - int(connection.execute(query.where(tasks.state == TaskState.LEASED)).scalar_one())
+    return count - sum(count_in_state(connection, TaskState.LEASED).values())
 
 
 def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
     """All wanted tasks that are queued or leased, by component and by the models that wait for them."""
-    tasks, memos, fragments, waiting = schema.tasks.c, schema.memos.c, schema.fragments.c, _waiting()
+    tasks, memos, fragments = schema.tasks.c, schema.memos.c, schema.fragments.c
+    place = (memos.fingerprint, tasks.table_name)
     query = (
-        select(waiting.c.models, memos.fingerprint, func.count(), func.sum(fragments.rows), func.min(tasks.created_at))
-        .join(schema.tasks, tasks.memo_key == waiting.c.memo_key)
-        .join(schema.memos, memos.memo_key == tasks.memo_key)
+        select(*place, func.count(), func.sum(fragments.rows), func.min(tasks.created_at))
+        .select_from(schema.tasks)
+        .join(schema.memos, computes())
         .join(schema.fragments, fragments.id == memos.fragment)
-        .where(schema.is_open(), schema.is_unready())
-        .group_by(waiting.c.models, memos.fingerprint)
+        .where(schema.is_open(), schema.is_unready(), _is_current())
+        .group_by(*place)
     )
-    query = _along_open_tasks(query).with_hint(schema.memos, "INDEXED BY ix_memos_unready_memo_key", "sqlite")
-    return tuple(
-        OpenTasks(_waiters(models), fingerprint, count, int(rows), since)
-        for models, fingerprint, count, rows, since in connection.execute(query)
-    )
+    waiters, found = load_waiters(connection), []
+    for fingerprint, table, count, rows, since in connection.execute(_along_open_tasks(query)):
+        if models := waiters.get((fingerprint, table)):
+            found.append(OpenTasks(models, fingerprint, count, int(rows), since))
+    return tuple(found)
 
 
 def count_fragments(connection: Connection) -> int:
     """The number of fragments with a queued or leased task that some model waits for."""
-    tasks, memos, waits = schema.tasks.c, schema.memos.c, schema.waits.c
-    is_wanted = exists().where(waits.memo_key == memos.memo_key)
-    is_open = exists().where(tasks.memo_key == memos.memo_key, schema.is_open())
+    memos = schema.memos.c
     here = (
         select(memos.memo_key)
-        .where(memos.fragment == schema.fragments.c.id, memos.state.in_(_IN_WORK), schema.is_unready())
-        .where(is_open, is_wanted)
+        .select_from(schema.memos.join(schema.tasks, computes()).join(schema.waits, waits_for()))
+        .where(memos.fragment == schema.fragments.c.id, memos.state.in_(IN_WORK), schema.is_unready())
+        .where(schema.is_open(), is_current())
         .with_hint(schema.memos, "INDEXED BY ix_memos_unready", "sqlite")
         .correlate(schema.fragments)
     )
     return int(connection.execute(select(func.count()).select_from(schema.fragments).where(here.exists())).scalar_one())
 
 
-def _waiting() -> Subquery:
-    """The memos that live models wait for, with those models."""
-    waits = schema.waits.c
-    query = select(waits.memo_key, _listed(waits.model).label("models"))
-    return query.where(_is_live(waits.model)).group_by(waits.memo_key).subquery("waiting")
+def load_waiters(connection: Connection) -> dict[tuple[str, str], Waiters]:
+    """The live models that wait for tasks, by component and table."""
+    waits, models = schema.waits.c, schema.models.c
+    query = select(waits.fingerprint, waits.table_name, waits.model).join(schema.models, models.id == waits.model)
+    listed: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for fingerprint, table, model in connection.execute(query.where(models.live.is_(True))):
+        listed[fingerprint, table].add(model)
+    return {place: frozenset(ids) for place, ids in listed.items()}
 
 
-def _is_live(model: ColumnElement[int]) -> ColumnElement[bool]:
-    # A sum is in no index: SQLite would otherwise look up the waits of each live model, and sort them by memo key.
-    return (model + 0).in_(select(schema.models.c.id).where(schema.models.c.live.is_(True)))
+def _count(connection: Connection, *where: ColumnElement[bool], is_rare: bool = False) -> dict[Waiters, int]:
+    """The number of tasks for which ``where`` holds, by the models that wait for them."""
+    tasks, memos = schema.tasks.c, schema.memos.c
+    place = (memos.fingerprint, tasks.table_name)
+    query = select(*place, func.count()).select_from(schema.tasks).join(schema.memos, computes())
+    query = query.where(*where, schema.is_unready(), _is_current()).group_by(*place)
+    waiters, found = load_waiters(connection), defaultdict[Waiters, int](int)
+    for fingerprint, table, count in connection.execute(query if is_rare else _along_open_tasks(query)):
+        if models := waiters.get((fingerprint, table)):
+            found[models] += count
+    return dict(found)
 
 
-def _listed(model: ColumnElement[int]) -> ColumnElement[str]:
-    return func.aggregate_strings(cast(model, Text), ",")
+def _is_current() -> ColumnElement[bool]:
+    """:func:`warehouse.catalog.task_rows.is_current` for many memos: the current fragments are listed once."""
+    members, manifests = schema.manifest_fragments.c, schema.manifests.c
+    current = select(members.fragment).join(schema.manifests, manifests.id == members.manifest)
+    return schema.memos.c.fragment.in_(current.where(manifests.current.is_(True)))
 
 
 def _along_open_tasks(query: Any) -> Any:
     # SQLite would prefer the unique index: it does not know that the rows of this one are in the needed order.
-    return query.with_hint(schema.tasks, "INDEXED BY ix_tasks_open", "sqlite")
-
-
-def _by_waiters(counted: Any) -> dict[Waiters, int]:
-    found: defaultdict[Waiters, int] = defaultdict(int)
-    for models, count in counted:
-        found[_waiters(models)] += count
-    return dict(found)
-
-
-def _waiters(models: str) -> Waiters:
-    return frozenset(map(int, models.split(",")))
+    query = query.with_hint(schema.tasks, "INDEXED BY ix_tasks_open", "sqlite")
+    return query.with_hint(schema.memos, "INDEXED BY ix_memos_unready_memo_key", "sqlite")

@@ -85,6 +85,11 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.DROPPED: MemoState.DROPPED,
 }
 
+#: The states of memos whose tasks are queued or leased.
+IN_WORK = (MEMO_OF_TASK[TaskState.QUEUED], MEMO_OF_TASK[TaskState.LEASED])
+#: The states of memos whose tasks are not done.
+UNREADY = tuple(memo for task, memo in MEMO_OF_TASK.items() if task is not TaskState.DONE)
+
 #: The longest wait before another attempt. A longer one is ignored: the clock was set back.
 MOST_BACKOFF_SECS = 3600.0
 #: The longest wait after an untried attempt: shorter, since the machine may be repaired by then.

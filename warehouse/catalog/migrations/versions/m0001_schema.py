@@ -433,11 +433,15 @@ def _create_queue() -> None:
     )
     op.create_table(
         "waits",
-        sa.Column("memo_key", _string(64), nullable=False),
+        sa.Column("fingerprint", _string(64), nullable=False),
+        sa.Column("table_name", _string(255), nullable=False),
         sa.Column("model", _ROW_ID, nullable=False),
-        sa.ForeignKeyConstraint(["memo_key"], ["memos.memo_key"], name=op.f("fk_waits_memo_key_memos")),
+        sa.ForeignKeyConstraint(
+            ["fingerprint"], ["components.fingerprint"], name=op.f("fk_waits_fingerprint_components")
+        ),
         sa.ForeignKeyConstraint(["model"], ["models.id"], name=op.f("fk_waits_model_models")),
-        sa.PrimaryKeyConstraint("memo_key", "model", name=op.f("pk_waits")),
+        sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_waits_table_name_tables")),
+        sa.PrimaryKeyConstraint("fingerprint", "table_name", "model", name=op.f("pk_waits")),
     )
     op.create_index(op.f("ix_waits_model"), "waits", ["model"])
     op.create_table(
