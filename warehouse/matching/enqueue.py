@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.bulk import insert_rows
+from warehouse.catalog.bulk import insert_rows, update_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.catalog.task_rows import computes
 from warehouse.matching.causes import Cause, find_causes
@@ -114,21 +114,14 @@ def _write_memos(
     ))  # fmt: skip
     back = [one.request for one in missing if one.record is not None]
     if back:
-        of = schema.memos.c
-        connection.execute(
-            update(schema.memos)
-            .where(of.memo_key == bindparam("key"), of.state == MemoState.EVICTED)
-            .values(state=MemoState.PENDING, changed_at=now, queued_by=model.id, fragment=bindparam("row"),
-                    cause_code=bindparam("code"), cause=bindparam("text")),
-            [{"key": item.memo_key, "row": item.placed.row, "code": causes[item.memo_key].code,
-              "text": causes[item.memo_key].text} for item in back],
-        )  # fmt: skip
+        update_rows(connection, schema.memos, "memo_key", (
+            {"memo_key": item.memo_key, "fragment": item.placed.row, "cause_code": causes[item.memo_key].code,
+             "cause": causes[item.memo_key].text}
+            for item in back
+        ), state=MemoState.PENDING, changed_at=now, queued_by=model.id)  # fmt: skip
         requeue_tasks(connection, [item.memo_key for item in back], now)
-        place = {"table_name": model.table, "partition": bindparam("part")}
-        connection.execute(
-            update(schema.tasks).where(schema.tasks.c.memo_key == bindparam("key")).values(**place),
-            [{"key": item.memo_key, "part": item.placed.partition} for item in back],
-        )
+        places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in back)
+        update_rows(connection, schema.tasks, "memo_key", places, table_name=model.table)
 
 
 def replace_waits(connection: Connection, model: int, awaited: set[Wait]) -> None:
@@ -155,15 +148,13 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoM
     ]
     if not moved:
         return
-    pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
     still_there = current_fragment_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.request.memo_key for one in matches if one.record and one.record.fragment in still_there}
-    pairs = [pair for pair in pairs if pair["key"] not in kept]
-    if pairs:
-        of, tasks = schema.memos, schema.tasks
-        connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
-        place = {"table_name": table, "partition": bindparam("part")}
-        connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
+    moved = list({item.memo_key: item for item in moved if item.memo_key not in kept}.values())
+    rows = ({"memo_key": item.memo_key, "fragment": item.placed.row} for item in moved)
+    update_rows(connection, schema.memos, "memo_key", rows)
+    places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in moved)
+    update_rows(connection, schema.tasks, "memo_key", places, table_name=table)
 
 
 def write_submission(

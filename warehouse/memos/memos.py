@@ -16,7 +16,7 @@ from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
-from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
+from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
@@ -41,9 +41,10 @@ class MemoRecord:
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
     """The records of the keys in the catalog."""
-    of = schema.memos.c
+    of, tasks = schema.memos.c, schema.tasks.c
     query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
-                   of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
+                   of.changed_at, of.evicted_at, of.evicted_why, tasks.state)  # fmt: skip
+    query = query.outerjoin(schema.tasks, computes())
     found: dict[str, MemoRecord] = {}
     for chunk in chunks(sorted(set(keys))):
         for (
@@ -58,8 +59,10 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
             changed_at,
             evicted_at,
             why,
+            task_state,
         ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
-            found[key] = MemoRecord(key, fingerprint, fragment, _STATES[state], file, queued_by, code, cause, changed_at,
+            known = MemoState.RUNNING if task_state == TaskState.LEASED else _STATES[state]
+            found[key] = MemoRecord(key, fingerprint, fragment, known, file, queued_by, code, cause, changed_at,
                                     evicted_at, why or "")  # fmt: skip
     return found
 

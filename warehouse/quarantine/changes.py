@@ -163,10 +163,15 @@ def _count_dropped(connection: Connection, query: TaskQuery) -> int:
 
 
 def _queue_memos(connection: Connection, keys: Sequence[str], now: float) -> None:
-    """Make failed and dropped memos pending; their old cause stays readable until they are ready."""
+    """Make failed and dropped memos pending; their old cause stays readable until they are ready.
+
+    The waiting time of memos that are pending already starts again, too.
+    """
     of = schema.memos.c
     values: dict[str, Any] = {"state": MemoState.PENDING, "changed_at": now}
     for chunk in chunks(keys):
+        again = (one_of(connection, of.memo_key, chunk), of.state == MemoState.PENDING)
+        connection.execute(update(schema.memos).where(*again).values(changed_at=now))
         mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SKIPPED))
         cause = {"cause_code": "retried", "cause": "retried after: " + of.cause}
         connection.execute(update(schema.memos).where(*mine).values(**values, **cause))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
 from transforms.execution.operator_costs import OperatorWork
 from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
+from warehouse.catalog.bulk import update_rows
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import change_values
 from warehouse.costs.measurements import measure_memo, record_measurements
@@ -50,21 +51,17 @@ def commit_memos(
 def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritten]], now: float) -> None:
     change = commit_change()
     values = change_values(change, now) | {"error": None}
-    tasks, memos, failures = schema.tasks, schema.memos, schema.failures
+    tasks, failures = schema.tasks, schema.failures
     files = enter_files(connection, {written.file for _, written in ready}, now)
     for chunk in chunks(ready):
         ids = [task.task_id for task, _ in chunk]
         connection.execute(update(tasks).where(one_of(connection, tasks.c.id, ids)).values(**values))
         connection.execute(delete(failures).where(one_of(connection, failures.c.task, ids)))
-    connection.execute(
-        update(memos)
-        .where(memos.c.memo_key == bindparam("key"))
-        .values(state=MEMO_OF_TASK[change.state], file=bindparam("in_file"), rows=bindparam("held_rows"),
-                size_bytes=bindparam("held_bytes"), secs=bindparam("took_secs"), changed_at=now,
-                evicted_at=None, evicted_why=None),
-        [{"key": task.memo_key, "in_file": files[written.file.path], "held_rows": written.rows,
-          "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
-    )  # fmt: skip
+    update_rows(connection, schema.memos, "memo_key", (
+        {"memo_key": task.memo_key, "file": files[written.file.path], "rows": written.rows,
+         "size_bytes": written.size_bytes, "secs": written.secs}
+        for task, written in ready
+    ), state=MEMO_OF_TASK[change.state], changed_at=now, evicted_at=None, evicted_why=None)  # fmt: skip
     _end_waits(connection, {task.fingerprint for task, _ in ready})
     places: dict[tuple[int, str], set[str]] = {}
     aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])

@@ -34,7 +34,7 @@ from warehouse.scheduling.fair_shares import (
     shares,
     update_clients,
 )
-from warehouse.scheduling.task_states import IN_WORK, TaskState
+from warehouse.scheduling.task_states import TaskState
 
 #: A table and a partition of it.
 Place = tuple[str, str]
@@ -53,7 +53,7 @@ _OPEN_PLACES = (
 #: Open memos with their tasks and the waits for them.
 _WAITED = schema.waits.join(
     schema.memos,
-    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.memos.c.state.in_(IN_WORK)),
+    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.is_pending()),
 ).join(schema.tasks, and_(computes(), waits_for()))
 
 
@@ -166,7 +166,9 @@ def charge_selection(
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
-    return {key: {client: share[client] for client in payers[key]} for key in secs}
+    waits = {(row.fingerprint, row.task_table) for row in rows}
+    paying = {wait: {client: share[client] for client in waiting[wait]} for wait in waits}
+    return {row.memo_key: paying[row.fingerprint, row.task_table] for row in rows}
 
 
 def _clients_by_wait(connection: Connection, fingerprints: Collection[str]) -> dict[tuple[str, str], list[str]]:

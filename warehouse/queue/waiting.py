@@ -1,23 +1,23 @@
 """Count tasks by the models that wait for them, in one pass over the queue.
 
 Models wait for components, of which there are far fewer than tasks. So the catalog counts by component and table, and this
-module derives models, clients and priorities. All indexes of the pass are in the order of memo keys: successive lookups are on neighbouring pages,
-not on random ones.
+module derives models, clients and priorities. A task is queued or leased exactly while its memo is pending, so one scan of an
+index of pending memos, in the order of components, gives all figures but those of leases.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from warehouse.catalog import schema
-from warehouse.catalog.task_rows import computes, is_current, waits_for
-from warehouse.scheduling.task_states import IN_WORK, TaskState
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import computes, is_current
+from warehouse.scheduling.task_states import TaskState
 
 #: Ids of live models that wait for the same tasks.
 Waiters = frozenset[int]
@@ -64,57 +64,69 @@ def clients_of(waiters: Waiters, models: Mapping[int, WaitingModel]) -> frozense
 
 def count_open(connection: Connection) -> dict[Waiters, int]:
     """The number of queued or leased tasks, by the models that wait for them."""
-    return _count(connection, schema.is_open())
+    waiters, found = load_waiters(connection), defaultdict[Waiters, int](int)
+    for fingerprint, table, count, _, _ in _pending(connection):
+        if models := waiters.get((fingerprint, table)):
+            found[models] += count
+    return dict(found)
 
 
 def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, int]:
     """The number of tasks in a rare state, by the models that wait for them."""
-    return _count(connection, schema.tasks.c.state == state, is_rare=True)
+    return _count(connection, schema.tasks.c.state == state)
 
 
 def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = math.inf) -> int:
     """The number of wanted tasks that are queued and due by then, and those leased unless ``queued_only``."""
     tasks = schema.tasks.c
-    where = [schema.is_open()]
+    count = sum(count_open(connection).values())
     if due_by < math.inf:
-        where.append(or_(tasks.not_before <= due_by, tasks.state == TaskState.LEASED))
-    count = sum(_count(connection, *where).values())
-    if not queued_only:
-        return count
-    return count - sum(count_in_state(connection, TaskState.LEASED).values())
+        later = (tasks.state == TaskState.QUEUED, tasks.not_before > due_by)
+        count -= sum(_count(connection, *later).values())
+    if queued_only:
+        count -= sum(count_in_state(connection, TaskState.LEASED).values())
+    return count
 
 
 def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
     """All wanted tasks that are queued or leased, by component and by the models that wait for them."""
-    tasks, memos, fragments = schema.tasks.c, schema.memos.c, schema.fragments.c
-    place = (memos.fingerprint, tasks.table_name)
-    query = (
-        select(*place, func.count(), func.sum(fragments.rows), func.min(tasks.created_at))
-        .select_from(schema.tasks)
-        .join(schema.memos, computes())
-        .join(schema.fragments, fragments.id == memos.fragment)
-        .where(schema.is_open(), schema.is_unready(), _is_current())
-        .group_by(*place)
+    waiters = load_waiters(connection)
+    return tuple(
+        OpenTasks(waiters[fingerprint, table], fingerprint, count, int(rows), since)
+        for fingerprint, table, count, rows, since in _pending(connection)
+        if (fingerprint, table) in waiters
     )
-    waiters, found = load_waiters(connection), []
-    for fingerprint, table, count, rows, since in connection.execute(_along_open_tasks(query)):
-        if models := waiters.get((fingerprint, table)):
-            found.append(OpenTasks(models, fingerprint, count, int(rows), since))
-    return tuple(found)
+
+
+def _pending(connection: Connection) -> Iterator[tuple[str, str, int, int, float]]:
+    """Pending memos over current data by component and table: their number, rows, and when the oldest was queued."""
+    memos, fragments = schema.memos.c, schema.fragments.c
+    sums = (func.count(), func.sum(fragments.rows), func.min(memos.changed_at))
+    query = select(memos.fingerprint, func.min(fragments.table_name), *sums, func.max(fragments.table_name))
+    query = query.join(schema.fragments, fragments.id == memos.fragment).where(schema.is_pending(), _is_current())
+    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    # Nearly all components are of one table. A group by table as well would sort all memos.
+    several = []
+    for fingerprint, table, count, rows, since, last in connection.execute(query.group_by(memos.fingerprint)):
+        if table == last:
+            yield fingerprint, table, count, rows, since
+        else:
+            several.append(fingerprint)
+    place = (memos.fingerprint, fragments.table_name)
+    each = select(*place, *sums).join(schema.fragments, fragments.id == memos.fragment).group_by(*place)
+    for chunk in chunks(several):
+        mine = (one_of(connection, memos.fingerprint, chunk), schema.is_pending(), _is_current())
+        for row in connection.execute(each.where(*mine)):
+            yield tuple(row)
 
 
 def count_fragments(connection: Connection) -> int:
-    """The number of fragments with a queued or leased task that some model waits for."""
+    """The number of fragments with a queued or leased task of a component that some model waits for."""
     memos = schema.memos.c
-    here = (
-        select(memos.memo_key)
-        .select_from(schema.memos.join(schema.tasks, computes()).join(schema.waits, waits_for()))
-        .where(memos.fragment == schema.fragments.c.id, memos.state.in_(IN_WORK), schema.is_unready())
-        .where(schema.is_open(), is_current())
-        .with_hint(schema.memos, "INDEXED BY ix_memos_unready", "sqlite")
-        .correlate(schema.fragments)
-    )
-    return int(connection.execute(select(func.count()).select_from(schema.fragments).where(here.exists())).scalar_one())
+    query = select(func.count(memos.fragment.distinct())).where(schema.is_pending(), _is_current())
+    query = query.where(memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
+    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    return int(connection.execute(query).scalar_one())
 
 
 def load_waiters(connection: Connection) -> dict[tuple[str, str], Waiters]:
@@ -127,14 +139,13 @@ def load_waiters(connection: Connection) -> dict[tuple[str, str], Waiters]:
     return {place: frozenset(ids) for place, ids in listed.items()}
 
 
-def _count(connection: Connection, *where: ColumnElement[bool], is_rare: bool = False) -> dict[Waiters, int]:
-    """The number of tasks for which ``where`` holds, by the models that wait for them."""
+def _count(connection: Connection, *where: ColumnElement[bool]) -> dict[Waiters, int]:
+    """The number of the few tasks for which ``where`` holds, by the models that wait for them."""
     tasks, memos = schema.tasks.c, schema.memos.c
     place = (memos.fingerprint, tasks.table_name)
     query = select(*place, func.count()).select_from(schema.tasks).join(schema.memos, computes())
-    query = query.where(*where, schema.is_unready(), _is_current()).group_by(*place)
     waiters, found = load_waiters(connection), defaultdict[Waiters, int](int)
-    for fingerprint, table, count in connection.execute(query if is_rare else _along_open_tasks(query)):
+    for fingerprint, table, count in connection.execute(query.where(*where, is_current()).group_by(*place)):
         if models := waiters.get((fingerprint, table)):
             found[models] += count
     return dict(found)
@@ -145,9 +156,3 @@ def _is_current() -> ColumnElement[bool]:
     members, manifests = schema.manifest_fragments.c, schema.manifests.c
     current = select(members.fragment).join(schema.manifests, manifests.id == members.manifest)
     return schema.memos.c.fragment.in_(current.where(manifests.current.is_(True)))
-
-
-def _along_open_tasks(query: Any) -> Any:
-    # SQLite would prefer the unique index: it does not know that the rows of this one are in the needed order.
-    query = query.with_hint(schema.tasks, "INDEXED BY ix_tasks_open", "sqlite")
-    return query.with_hint(schema.memos, "INDEXED BY ix_memos_unready_memo_key", "sqlite")

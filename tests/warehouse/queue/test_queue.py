@@ -58,7 +58,7 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
         ("search", 4, 1, 1, "log")
     }
     assert lease_tasks(warehouse, "other", limit=100) == ()
-    assert set(states(warehouse)) == {("LEASED", "RUNNING")}
+    assert set(states(warehouse)) == {("LEASED", "PENDING")}
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
     assert first_read(warehouse) == ("load", "memos/x")
