@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.catalog import one_of
 from warehouse.catalog.task_rows import computes, is_current, leasable, waits_for
 from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
@@ -110,11 +110,12 @@ def _places(
     place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
-        few = select(literal(1)).select_from(_WAITED).where(of_these).limit(_FEW_TASKS + 1).subquery()
-        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_TASKS
         mine = select(*place).select_from(_WAITED).where(of_these, can_be_leased, is_current())
-        query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
-        for table, partition in connection.execute(query).all():
+        few = mine.limit(_FEW_TASKS + 1).subquery()
+        counted = select(*few.c, func.count()).group_by(*few.c).order_by(*few.c)
+        found = connection.execute(counted).all()
+        are_few = sum(row[2] for row in found) <= _FEW_TASKS
+        for table, partition, *_ in found if are_few else connection.execute(_OPEN_PLACES).all():
             one = table, partition
             if one not in seen and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
                 seen.add(one)
@@ -144,17 +145,31 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
     return tuple(ClientShare(*row) for row in connection.execute(query))
 
 
+def waiting_priorities(connection: Connection, table: str) -> dict[str, dict[str, int]]:
+    """The clients that wait for tasks over a table, with their highest priorities, by component."""
+    waits, models = schema.waits.c, schema.models.c
+    query = (
+        select(waits.fingerprint, models.client, func.max(models.priority))
+        .join(schema.models, models.id == waits.model)
+        .where(waits.table_name == table, models.live.is_(True))
+        .group_by(waits.fingerprint, models.client)
+    )
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for fingerprint, client, priority in connection.execute(query):
+        found[fingerprint][client] = priority
+    return dict(found)
+
+
 def charge_selection(
     connection: Connection, selection: Selection, rows: Sequence[Any], secs: Mapping[str, float], floor_share: float
 ) -> dict[str, dict[str, float]]:
     """Charge leased work to the clients that wait for it, in equal parts.
 
-    ``rows`` have the memo key, fingerprint and table of each task, ``secs`` its work by memo key. Returns the clients that
-    pay for each memo, with the share by which they were charged.
+    ``rows`` have the memo key of each task and the ``priorities`` by client that waits for it, ``secs`` its work by memo key.
+    Returns the clients that pay for each memo, with the share by which they were charged.
     """
     clients = schema.clients
-    waiting = _clients_by_wait(connection, {row.fingerprint for row in rows})
-    payers = {row.memo_key: waiting[row.fingerprint, row.task_table] for row in rows}
+    payers = {row.memo_key: tuple(row.priorities) for row in rows}
     debts = charge_by_client(secs, payers)
     charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
@@ -166,21 +181,8 @@ def charge_selection(
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
-    waits = {(row.fingerprint, row.task_table) for row in rows}
-    paying = {wait: {client: share[client] for client in waiting[wait]} for wait in waits}
-    return {row.memo_key: paying[row.fingerprint, row.task_table] for row in rows}
-
-
-def _clients_by_wait(connection: Connection, fingerprints: Collection[str]) -> dict[tuple[str, str], list[str]]:
-    """The clients that wait for these components, by component and table."""
-    waits, models = schema.waits.c, schema.models.c
-    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    query = select(waits.fingerprint, waits.table_name, models.client).distinct()
-    query = query.join(schema.models, and_(models.id == waits.model, models.live.is_(True)))
-    for chunk in chunks(sorted(fingerprints)):
-        for fingerprint, table, client in connection.execute(query.where(one_of(connection, waits.fingerprint, chunk))):
-            found[fingerprint, table].append(client)
-    return found
+    paying = {named: {client: share[client] for client in named} for named in set(payers.values())}
+    return {key: paying[named] for key, named in payers.items()}
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:

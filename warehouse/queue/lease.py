@@ -9,22 +9,22 @@ Every function is one transaction. :mod:`warehouse.scheduling.task_states` decid
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, case, func, select, update
+from sqlalchemy import Connection, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import as_dry_run, chunks, one_of
 from warehouse.catalog.task_rows import allows, change_values, computes, is_current, leasable
 from warehouse.queue.candidates import CandidateLoader
-from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
+from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client, waiting_priorities
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
 from warehouse.scheduling.batching import BatchBudget, fill_batch_from
 from warehouse.scheduling.fair_shares import Charge
-from warehouse.scheduling.lease_order import NOT_ITS_OWN
+from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
     TaskEvent,
     TaskState,
@@ -70,9 +70,14 @@ def lease_tasks(
             return ()
         loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
+        waiting: dict[str, dict[str, dict[str, int]]] = {}
+
         def leasable_in(place: tuple[str, str], most: int) -> list[_LeasableTask]:
-            query = _leasable_in(selection.client, *place, now, lease_secs).limit(most)
-            return [_LeasableTask._make(row) for row in connection.execute(query)]
+            table = place[0]
+            if table not in waiting:
+                waiting[table] = waiting_priorities(connection, table)
+            found = _leasable_in(connection, place, waiting[table], now, lease_secs)
+            return in_lease_order(selection.client, found)[:most]
 
         rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
@@ -92,7 +97,7 @@ def lease_tasks(
 
 
 class _LeasableTask(NamedTuple):
-    """A row of :func:`_leasable_in`; its attributes are read faster than those of a database row."""
+    """A task that can be leased: its fragment, the task, and the highest priority by client that waits for it."""
 
     id: int
     table_name: str
@@ -107,34 +112,40 @@ class _LeasableTask(NamedTuple):
     task_table: str
     partition: str
     fingerprint: str
-    priority: int
+    priorities: Mapping[str, int]
+
+    @property
+    def fragment(self) -> int:
+        """The row of the fragment that it reads."""
+        return self.id
 
 
-def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
-    """Leasable tasks as :func:`warehouse.scheduling.lease_order.in_lease_order` sorts them."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    memos, fragments = schema.memos, schema.fragments
-    own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
-    urgency = (
-        select(waits.c.fingerprint, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
-        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(waits.c.table_name == table)
-        .group_by(waits.c.fingerprint)
-        .subquery()
-    )
-    return (
+_FINGERPRINT = _LeasableTask._fields.index("fingerprint")
+
+
+def _leasable_in(
+    connection: Connection,
+    place: tuple[str, str],
+    waiting: Mapping[str, Mapping[str, int]],
+    now: float,
+    lease_secs: float,
+) -> list[_LeasableTask]:
+    """Leasable tasks of a partition that live models wait for; ``waiting``: priorities by component and client."""
+    tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
+    query = (
         select(fragments.c.id, fragments.c.table_name, fragments.c.rows, fragments.c.size_bytes,
                tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
-               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
-               urgency.c.priority)
+               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
         .select_from(tasks)
         .join(memos, computes())
-        .join(urgency, urgency.c.fingerprint == memos.c.fingerprint)
         .join(fragments, fragments.c.id == memos.c.fragment)
-        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs), is_current())
-        .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
-                  urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
+        .where(tasks.c.table_name == place[0], tasks.c.partition == place[1], leasable(now, lease_secs), is_current())
     )  # fmt: skip
+    return [
+        _LeasableTask._make((*row, priorities))
+        for row in connection.execute(query)
+        if (priorities := waiting.get(row[_FINGERPRINT])) is not None
+    ]
 
 
 def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:
@@ -167,7 +178,7 @@ def _leased(
     row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], charge: Charge
 ) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
-                      row.partition, fragment, client, row.priority, row.attempts + 1,
+                      row.partition, fragment, client, max(row.priorities.values()), row.attempts + 1,
                       row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
 
 
