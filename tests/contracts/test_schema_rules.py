@@ -51,7 +51,7 @@ _TASK = {"table_name": "t", "partition": "h", "fence": 1, "attempts": 1, "losses
 _LEASE = {"worker": "w", "lease": "f" * 32, "lease_until": 1.0}
 TASKS: dict[TaskState, tuple[MemoState, dict[str, Any], dict[str, Any]]] = {
     TaskState.QUEUED: (MemoState.PENDING, {}, {}),
-    TaskState.LEASED: (MemoState.RUNNING, _LEASE, {}),
+    TaskState.LEASED: (MemoState.PENDING, _LEASE, {}),
     TaskState.DONE: (MemoState.READY, {}, _STORED),
     TaskState.FAILED: (MemoState.FAILED, {"error": "e"}, {}),
     TaskState.DROPPED: (MemoState.DROPPED, {}, {}),
@@ -159,7 +159,7 @@ def test_every_rule_is_broken_once() -> None:
 def test_the_values_are_those_of_the_code() -> None:
     stated = {
         "ck_tasks_state": list(TaskState),
-        "ck_memos_state": list(MemoState),
+        "ck_memos_state": [state for state in MemoState if state is not MemoState.RUNNING],
         "ck_changes_kind": list(get_args(TableChangeKind)),
     }
     for table in schema.metadata.tables.values():

@@ -15,7 +15,7 @@ from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
-from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write_submission
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
@@ -138,7 +138,7 @@ def _match(
     context = PlanContext(connection, config, table, fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph)
-    counts, awaited = Counts(), set[str]()
+    counts, awaited = Counts(), set[Wait]()
     for first, last in blocks(len(fragments), len(inputs)):
         found = match_model(
             connection,

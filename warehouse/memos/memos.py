@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
-from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
+from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
@@ -41,9 +41,10 @@ class MemoRecord:
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
     """The records of the keys in the catalog."""
-    of = schema.memos.c
+    of, tasks = schema.memos.c, schema.tasks.c
     query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
-                   of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
+                   of.changed_at, of.evicted_at, of.evicted_why, tasks.state)  # fmt: skip
+    query = query.outerjoin(schema.tasks, computes())
     found: dict[str, MemoRecord] = {}
     for chunk in chunks(sorted(set(keys))):
         for (
@@ -58,8 +59,10 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
             changed_at,
             evicted_at,
             why,
+            task_state,
         ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
-            found[key] = MemoRecord(key, fingerprint, fragment, _STATES[state], file, queued_by, code, cause, changed_at,
+            known = MemoState.RUNNING if task_state == TaskState.LEASED else _STATES[state]
+            found[key] = MemoRecord(key, fingerprint, fragment, known, file, queued_by, code, cause, changed_at,
                                     evicted_at, why or "")  # fmt: skip
     return found
 
@@ -125,21 +128,29 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     is_kept = or_(
         and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
     )
-    readers = connection.execute(
-        select(models.id)
-        .join(schema.model_inputs, inputs.model == models.id)
-        .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
-        .join(memos, memos.c.fingerprint == within.subgraph)
-        .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
-        .distinct()
-    ).scalars()
-    waits = [{"memo_key": key, "model": model} for model in readers]
-    if waits:
+    readers = (
+        connection.execute(
+            select(models.id)
+            .join(schema.model_inputs, inputs.model == models.id)
+            .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
+            .join(memos, memos.c.fingerprint == within.subgraph)
+            .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
+            .distinct()
+        )
+        .scalars()
+        .all()
+    )
+    if readers:
         requeue_tasks(connection, [key], now)
         values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
         connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
-        connection.execute(insert(schema.waits), waits)
-    return bool(waits)
+        tasks = schema.tasks.c
+        place = connection.execute(
+            select(memos.c.fingerprint, tasks.table_name).join(schema.tasks, computes()).where(memos.c.memo_key == key)
+        ).one()
+        waits = ({**place._mapping, "model": model} for model in readers)
+        insert_absent(connection, schema.waits, waits)
+    return bool(readers)
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:

@@ -111,7 +111,14 @@ def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
 
 
 def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
-    """Record the change that made this version and return its row."""
+    """Record the change that made this version and return its row.
+
+    Models of other tables that wait for tasks over this one's data are matched again: an equal copy of it may be gone.
+    """
+    waits, models = schema.waits.c, schema.models
+    waiting = select(waits.model).where(waits.table_name == table)
+    others = (models.c.id.in_(waiting), models.c.table_name != table, models.c.live.is_(True))
+    connection.execute(update(models).where(*others).values(table_version=-1))
     row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
            "created_at": now}  # fmt: skip
