@@ -20,7 +20,7 @@ from warehouse.maintenance.findings import REPAIR, BadMemo, Finding, FindingKind
 from warehouse.maintenance.progress import Progress, quiet
 from warehouse.models.models import load_documents
 from warehouse.scheduling.task_states import MemoState
-from warehouse.tables.manifests import fragments_by_row
+from warehouse.tables.manifests import current_places, fragments_by_row
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment, memo_keys_of
 from warehouse.warehouse import Warehouse
@@ -35,10 +35,8 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
     Among many memos, components are drawn with the number of their memos as weights, then a random key: a component's keys
     are evenly distributed behind the first digits of its fingerprint, so that all memos are about equally likely.
     """
-    of, files, members, manifests = schema.memos.c, schema.memo_files.c, schema.manifest_fragments.c, schema.manifests.c
-    current = exists().where(
-        members.fragment == of.fragment, members.manifest == manifests.id, manifests.current.is_(True)
-    )
+    of, files, places = schema.memos.c, schema.memo_files.c, current_places().c
+    current = exists().where(places.fragment == of.fragment)
     ready = (of.state == MemoState.READY, current)
     most = max(_FEW, 2 * count)
     keys = connection.execute(select(of.memo_key).where(*ready).order_by(of.memo_key).limit(most)).scalars().all()

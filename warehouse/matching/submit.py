@@ -30,7 +30,7 @@ from warehouse.models.models import (
     write_components,
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -132,7 +132,7 @@ def _match(
     requeue_evicted: bool = True,
 ) -> Counts:
     """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
-    fragments = current_fragments(connection, record.table)
+    fragments = current_units(connection, record.table)
     context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph)

@@ -17,7 +17,7 @@ from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
-from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.tables.manifests import added_columns, current_places, fragment_of
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
 
@@ -68,8 +68,8 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
 _STATES = {str(state): state for state in MemoState}
 
 
-def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
-    """Record that the bytes of a ready memo in ``file`` are missing or wrong.
+def mark_damaged(warehouse: Warehouse, memo: str, file: str, why: str) -> bool:
+    """Record that the bytes of a ready memo in ``file`` are missing or wrong; ``memo``: its key, or its component's fingerprint.
 
     The memo is queued if a live model keeps it, and evicted otherwise. Returns False, without a change, if the memo is not ready
     (another reader was first) or is in another file now, as after a compaction.
@@ -78,12 +78,13 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
 
     def mark(connection: Connection) -> bool:
         found = connection.execute(
-            select(of.fingerprint, of.file)
+            select(of.memo_key, of.fingerprint, of.file)
             .join(schema.memo_files, files.id == of.file)
-            .where(of.memo_key == key, of.state == MemoState.READY, files.path == file)
+            .where(or_(of.memo_key == memo, of.fingerprint == memo), of.state == MemoState.READY, files.path == file)
         ).first()
         if found is None:
             return False
+        key = found.memo_key
         contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
@@ -107,8 +108,8 @@ def evict_memos(
 def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:
     """The ``on_damage`` of :func:`warehouse.reading.reader.read_fragment` that records damage in the catalog."""
 
-    def record(key: str, file: str, error: MemoDamaged) -> None:
-        mark_damaged(warehouse, key, file, error.what)
+    def record(memo: str, file: str, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, memo, file, error.what)
 
     return record
 
@@ -161,12 +162,8 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
     A file that was renamed, or registered in a second table, has the same fragment_id in another row; a rewritten file may have
     equal values in the columns that a memo reads.
     """
-    memos, members, manifests = schema.memos.c, schema.manifest_fragments.c, schema.manifests.c
-    standing = (
-        select(members.fragment)
-        .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True), members.fragment == memos.fragment)
-    )
+    memos, places = schema.memos.c, current_places().c
+    standing = select(places.fragment).where(places.fragment == memos.fragment)
     lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
     for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
         move_to_copy(connection, key, copies[0])
@@ -182,20 +179,15 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
     query = query.join(schema.fragments, fragments.id == memos.fragment)
     query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
     wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
-    members, manifests = schema.manifest_fragments.c, schema.manifests.c
-    current = (
-        select(schema.fragments, manifests.partition)
-        .join(schema.manifest_fragments, members.fragment == fragments.id)
-        .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True))
-    )
+    places = current_places()
+    current = select(schema.fragments, places.c.partition).join(places, places.c.fragment == fragments.id)
     found: dict[int, Any] = {}
     identities = sorted({memo.fragment_id for memo in wanted})
     for row in connection.execute(current.where(one_of(connection, fragments.fragment_id, identities))):
         found[row.id] = row
     for table in sorted({memo.table_name for memo in wanted}):
         partitions = sorted({memo.partition for memo in wanted if memo.table_name == table})
-        here = (manifests.table_name == table, one_of(connection, manifests.partition, partitions))
+        here = (places.c.table_name == table, one_of(connection, places.c.partition, partitions))
         found |= {row.id: row for row in connection.execute(current.where(*here))}
     by_identity, by_place = defaultdict(list), defaultdict(list)
     for _, row in sorted(found.items()):
