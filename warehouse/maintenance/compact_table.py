@@ -265,7 +265,17 @@ def _memos(connection: Connection, keys: Iterable[str]) -> dict[str, _Part]:
         .where(waits.memo_key == of.memo_key, models.live.is_(True))
         .exists()
     )
-    query = select(of.memo_key, of.state, awaited.label("awaited"), of.file, of.size_bytes, of.secs, of.queued_by, of.cause_code, of.cause)
+    query = select(
+        of.memo_key,
+        of.state,
+        awaited.label("awaited"),
+        of.file,
+        of.size_bytes,
+        of.secs,
+        of.queued_by,
+        of.cause_code,
+        of.cause,
+    )
     return {
         row.memo_key: _Part(row.memo_key, MemoState(row.state), bool(row.awaited), row.file, row.size_bytes or 0, row.secs or 0.0,
                             row.queued_by, row.cause_code, row.cause)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, func, select
 
 from transforms.errors import DataError
 from transforms.execution.plan import compile_plan
@@ -20,7 +20,7 @@ from warehouse.maintenance.findings import REPAIR, BadMemo, Finding, FindingKind
 from warehouse.maintenance.progress import Progress, quiet
 from warehouse.models.models import load_documents
 from warehouse.scheduling.task_states import MemoState
-from warehouse.tables.manifests import current_places, fragments_by_row
+from warehouse.tables.manifests import fragments_by_row, is_unit
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment, memo_keys_of
 from warehouse.warehouse import Warehouse
@@ -35,9 +35,8 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
     Among many memos, components are drawn with the number of their memos as weights, then a random key: a component's keys
     are evenly distributed behind the first digits of its fingerprint, so that all memos are about equally likely.
     """
-    of, files, places = schema.memos.c, schema.memo_files.c, current_places().c
-    current = exists().where(places.fragment == of.fragment)
-    ready = (of.state == MemoState.READY, current)
+    of, files = schema.memos.c, schema.memo_files.c
+    ready = (of.state == MemoState.READY, is_unit(of.fragment))
     most = max(_FEW, 2 * count)
     keys = connection.execute(select(of.memo_key).where(*ready).order_by(of.memo_key).limit(most)).scalars().all()
     chosen: set[str] = set()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
@@ -17,7 +17,7 @@ from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
-from warehouse.tables.manifests import added_columns, current_places, fragment_of
+from warehouse.tables.manifests import added_columns, fragment_of, is_placed_unit, is_unit, placed_units
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
 
@@ -162,9 +162,8 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
     A file that was renamed, or registered in a second table, has the same fragment_id in another row; a rewritten file may have
     equal values in the columns that a memo reads.
     """
-    memos, places = schema.memos.c, current_places().c
-    standing = select(places.fragment).where(places.fragment == memos.fragment)
-    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
+    memos = schema.memos.c
+    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~is_unit(memos.fragment))
     for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
         move_to_copy(connection, key, copies[0])
 
@@ -179,16 +178,24 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
     query = query.join(schema.fragments, fragments.id == memos.fragment)
     query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
     wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
-    places = current_places()
-    current = select(schema.fragments, places.c.partition).join(places, places.c.fragment == fragments.id)
+    parts, members, manifests = schema.merged_fragments, schema.manifest_fragments.c, schema.manifests.c
+    first = and_(parts.c.merged == fragments.id, parts.c.position == 0)
+    of_content = (
+        select(schema.fragments, manifests.partition)
+        .outerjoin(parts, first)
+        .join(schema.manifest_fragments, members.fragment == func.coalesce(parts.c.fragment, fragments.id))
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.current.is_(True), is_unit(fragments.id))
+    )
+    of_place = select(schema.fragments, manifests.partition).select_from(placed_units()).where(is_placed_unit())
     found: dict[int, Any] = {}
     identities = sorted({memo.fragment_id for memo in wanted})
-    for row in connection.execute(current.where(one_of(connection, fragments.fragment_id, identities))):
+    for row in connection.execute(of_content.where(one_of(connection, fragments.fragment_id, identities))):
         found[row.id] = row
     for table in sorted({memo.table_name for memo in wanted}):
         partitions = sorted({memo.partition for memo in wanted if memo.table_name == table})
-        here = (places.c.table_name == table, one_of(connection, places.c.partition, partitions))
-        found |= {row.id: row for row in connection.execute(current.where(*here))}
+        here = (manifests.table_name == table, one_of(connection, manifests.partition, partitions))
+        found |= {row.id: row for row in connection.execute(of_place.where(*here))}
     by_identity, by_place = defaultdict(list), defaultdict(list)
     for _, row in sorted(found.items()):
         by_identity[row.fragment_id].append(row)

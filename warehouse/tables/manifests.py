@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, or_, select
 
 from transforms.errors import nearest
 from warehouse.catalog import schema
@@ -100,13 +100,7 @@ def current_fragments(
 
 def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, ...]:
     """The units of computation of a table: its merged fragments, without members, and its other fragments, in time order."""
-    fragments, members, parts = schema.fragments, schema.manifest_fragments, schema.merged_fragments
-    query = _placed_query(
-        schema.manifests.join(members, members.c.manifest == schema.manifests.c.id)
-        .outerjoin(parts, parts.c.fragment == members.c.fragment)
-        .join(fragments, fragments.c.id == func.coalesce(parts.c.merged, members.c.fragment)),
-        parts.c.merged,
-    ).where(or_(parts.c.position.is_(None), parts.c.position == 0))
+    query = _placed_query(placed_units(), schema.merged_fragments.c.merged).where(is_placed_unit())
     added = added_columns(connection, table)
     found = []
     for row in connection.execute(_versions(query, table, None, None, None)):
@@ -220,33 +214,46 @@ def _stored_fragments(connection: Connection, rows: Collection[int]) -> dict[int
     }
 
 
-def current_places() -> Subquery:
-    """The units of computation of all tables (columns ``fragment``, ``table_name``, ``partition``).
+def is_unit(fragment: ColumnElement[int]) -> ColumnElement[bool]:
+    """The condition that the fragment in this row is a unit of computation of a table now.
 
-    These are merged fragments, and fragments of current manifests that are no part of one.
+    That is a merged fragment, or one of a current manifest that is no part of a merged one.
     """
-    parts, members, manifests = schema.merged_fragments.c, schema.manifest_fragments.c, schema.manifests.c
-    is_part = select(parts.fragment).where(parts.fragment == members.fragment).exists()
-    single = (
-        select(members.fragment, manifests.table_name, manifests.partition)
-        .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True), ~is_part)
+    # Aliases, since the caller's statement may have these tables too.
+    part, merge = schema.merged_fragments.alias(), schema.merged_fragments.alias()
+    member, manifest = schema.manifest_fragments.alias(), schema.manifests.alias()
+    in_manifest = (
+        select(member.c.fragment)
+        .join(manifest, manifest.c.id == member.c.manifest)
+        .where(manifest.c.current.is_(True), member.c.fragment == fragment)
     )
-    merged = (
-        select(parts.merged.label("fragment"), manifests.table_name, manifests.partition)
-        .join(schema.manifest_fragments, members.fragment == parts.fragment)
-        .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True), parts.position == 0)
+    is_part = select(part.c.fragment).where(part.c.fragment == fragment)
+    is_merged = select(merge.c.merged).where(merge.c.merged == fragment)
+    return or_(and_(in_manifest.exists(), ~is_part.exists()), is_merged.exists())
+
+
+def placed_units() -> FromClause:
+    """Current manifests joined with their units of computation; use it with :func:`is_placed_unit`."""
+    fragments, members, parts = schema.fragments, schema.manifest_fragments, schema.merged_fragments
+    return (
+        schema.manifests.join(members, members.c.manifest == schema.manifests.c.id)
+        .outerjoin(parts, parts.c.fragment == members.c.fragment)
+        .join(fragments, fragments.c.id == func.coalesce(parts.c.merged, members.c.fragment))
     )
-    return union_all(single, merged).subquery("places")
+
+
+def is_placed_unit() -> ColumnElement[bool]:
+    """The condition on a row of :func:`placed_units`: a merged fragment has the place of its first member."""
+    position = schema.merged_fragments.c.position
+    return and_(schema.manifests.c.current.is_(True), or_(position.is_(None), position == 0))
 
 
 def current_fragment_rows(connection: Connection, rows: Collection[int]) -> set[int]:
     """The rows among these whose fragment is a unit of computation of a table now."""
+    of = schema.fragments.c.id
     found: set[int] = set()
     for chunk in chunks(sorted(rows)):
-        of = current_places().c
-        found.update(connection.execute(select(of.fragment).where(one_of(connection, of.fragment, chunk))).scalars())
+        found.update(connection.execute(select(of).where(one_of(connection, of, chunk), is_unit(of))).scalars())
     return found
 
 
