@@ -59,7 +59,7 @@ import sys
 from tests.warehouse.scenes import work
 from warehouse import Warehouse, WarehouseConfig
 home, url, name = sys.argv[1:]
-with Warehouse.open(WarehouseConfig(home, url)) as warehouse:
+with Warehouse.open(WarehouseConfig(home, url, lease_secs=3600.0)) as warehouse:
     print("ready", flush=True)
     sys.stdin.readline()
     print(work(warehouse, name, most=10**6))

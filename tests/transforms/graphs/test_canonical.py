@@ -162,6 +162,7 @@ def test_shared_subexpressions_are_one_node():
 HOSTILE = batch()
 
 
+@pytest.mark.slow
 @given(components())
 @settings(max_examples=scaled(200), suppress_health_check=list(HealthCheck))
 def test_canonical_form_changes_no_bit_of_hostile_columns(root):
