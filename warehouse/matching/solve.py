@@ -59,7 +59,7 @@ def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[St
     graph = MergedGraph(tuple(item.component for item in inputs))
     units = _units(context)
     coverage = find_coverage(context.connection, graph.columns(graph.operations), units.fragments)
-    costed = CostedGraph(graph, context.costs(graph.nodes))
+    costed = CostedGraph(graph, replace(context, fragments=units.fragments).costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
     for layout in coverage.layouts:

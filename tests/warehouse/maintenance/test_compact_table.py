@@ -276,6 +276,17 @@ def test_a_work_item_keeps_the_members(ready: Warehouse) -> None:
             Fragment.from_document({**document, "members": broken})
 
 
+def test_a_window_lies_inside_the_files(ready: Warehouse) -> None:
+    compact_table(ready, "log")
+    document = read_solution(ready, "ctr").to_document()
+    window = document["partitions"][1]["fragments"][0]["window"]
+    assert window == {"first_row": 20, "rows": 60}
+    for broken in ({"first_row": 41}, {"rows": 39}, {"first_row": -1}, {"rows": "60"}, {"more": 1}):
+        document["partitions"][1]["fragments"][0]["window"] = {**window, **broken}
+        with pytest.raises(DataError, match="window"):
+            ReadSolution.from_document(document)
+
+
 _KILLED = """
 import os, signal, sys
 from tests.warehouse.scenes import FREE_READS
