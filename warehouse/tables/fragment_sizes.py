@@ -10,7 +10,7 @@ from warehouse.catalog import schema
 from warehouse.tables.manifests import is_placed_unit, placed_units
 
 #: Events of a fragment below which its fixed costs (catalog rows, files, loading) are more than about a fifth of the whole.
-#: By docs/sharing.md, 22 models pay 0.16 CPU seconds a fragment and 14 microseconds an event: a fifth is at 45,000.
+#: By docs/sharing.md, 22 models pay 0.16 CPU seconds per fragment and 14 microseconds per event: a fifth is at 45,000.
 SMALL_ROWS = 50_000
 #: With fewer fragments, their fixed costs are seconds in all.
 _FEW_FRAGMENTS = 24
