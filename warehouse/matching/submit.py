@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
@@ -26,6 +26,7 @@ from warehouse.models.models import (
     all_models,
     find_model,
     get_model,
+    insert_model,
     stored_inputs,
     write_components,
 )
@@ -110,7 +111,7 @@ def submit_checked(warehouse: Warehouse, checked: CheckedModel) -> Submission:
         record, unchanged = _write_model(connection, before, checked, known, now)
         pin_analyses(connection, record.name, record.version, checked.analyses)
         counts = _match(
-            connection, warehouse.config, record, checked.inputs, checked.graph, unchanged=unchanged, now=now
+            connection, warehouse.config, record, known, checked.inputs, checked.graph, unchanged=unchanged, now=now
         )
         return Submission(
             record.name, record.version, known.name, record.policy, unchanged, **asdict(counts),
@@ -124,6 +125,7 @@ def _match(
     connection: Connection,
     config: WarehouseConfig,
     record: ModelRecord,
+    table: Table,
     inputs: Sequence[StoredInput],
     graph: MergedGraph,
     *,
@@ -132,8 +134,8 @@ def _match(
     requeue_evicted: bool = True,
 ) -> Counts:
     """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
-    fragments = current_units(connection, record.table)
-    context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
+    fragments = current_units(connection, table.name)
+    context = PlanContext(connection, config, table, fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph)
     counts, awaited = Counts(), set[str]()
@@ -184,10 +186,13 @@ def _outdated(connection: Connection, model: str | None) -> list[str]:
 
 def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, now: float) -> int:
     record = get_model(connection, name)
-    record = replace(record, table_version=get_table(connection, record.table).version)
+    table = get_table(connection, record.table)
+    record = replace(record, table_version=table.version)
     inputs = stored_inputs(connection, record.id)
     graph = MergedGraph(tuple(item.component for item in inputs))
-    return _match(connection, config, record, inputs, graph, unchanged=True, now=now, requeue_evicted=False).queued
+    return _match(
+        connection, config, record, table, inputs, graph, unchanged=True, now=now, requeue_evicted=False
+    ).queued
 
 
 def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
@@ -218,13 +223,13 @@ def _write_model(
         connection.execute(update(models).where(models.c.name == model.name).values(live=False))
         connection.execute(delete(schema.waits).where(schema.waits.c.model == before.id))
     target = model.target
-    connection.execute(insert(models).values(
+    record = insert_model(
+        connection,
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
         label=model.label, table_name=table.name, table_version=table.version, digest=checked.digest, live=True,
         submitted_at=now, policy=policy or (before.policy if before else "all"),
         label_component=None if target.component is None else component_document(target.component),
-        task=target.task, classes=target.classes))  # fmt: skip
-    record = get_model(connection, model.name)
+        task=target.task, classes=target.classes)  # fmt: skip
     insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
         for position, item in enumerate(checked.inputs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
 from transforms.analysis.target import Target, target_of
 from transforms.errors import nearest
@@ -95,6 +95,11 @@ def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelReco
     if live:
         query = query.where(schema.models.c.live.is_(True))
     return tuple(_record(row) for row in connection.execute(query))
+
+
+def insert_model(connection: Connection, **values: object) -> ModelRecord:
+    """Insert a row of ``models`` with these values by column, and return it."""
+    return _record(connection.execute(insert(schema.models).values(values).returning(schema.models)).one())
 
 
 def _record(row: Any) -> ModelRecord:
