@@ -104,6 +104,7 @@ fragments = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("digests", JSON, nullable=False),
     Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
+    Column("members", JSON(none_as_null=True)),  # of a merged fragment: the rows of its fragments, in order
     Index("ix_fragments_table_name_path", "table_name", "path"),
     _not_negative("rows", "size_bytes"),
 )
@@ -138,6 +139,18 @@ manifest_fragments = Table(
                         " AND (deletions IS NULL) = (deleted_rows IS NULL)"),
     _not_negative("position", "deleted_rows"),
 )  # fmt: skip
+
+#: The fragments of current manifests that are parts of a merged fragment. A merge whose parts are not all current is removed.
+merged_fragments = Table(
+    "merged_fragments",
+    metadata,
+    Column("fragment", ForeignKey("fragments.id"), primary_key=True, autoincrement=False),
+    Column("merged", ForeignKey("fragments.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("first_row", BigInteger, nullable=False),
+    Index("uq_merged_fragments_merged_position", "merged", "position", unique=True),
+    _not_negative("position", "first_row"),
+)
 
 #: The change that made each version of a table.
 changes = Table(

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, or_
 
 from warehouse.catalog import schema
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.scheduling.task_states import (
     MOST_BACKOFF_SECS,
     STUCK_LEASES,
@@ -71,15 +72,8 @@ def waits_for() -> ColumnElement[bool]:
 
 
 def is_current() -> ColumnElement[bool]:
-    """The condition that the data of a memo was not replaced: its fragment is in the current version of a table."""
-    members, manifests = schema.manifest_fragments.c, schema.manifests.c
-    return (
-        exists()
-        .where(
-            members.fragment == schema.memos.c.fragment, manifests.id == members.manifest, manifests.current.is_(True)
-        )
-        .correlate(schema.memos)
-    )
+    """The condition that the data of a memo was not replaced: its fragment is a unit of a table's current version."""
+    return is_unit(schema.memos.c.fragment)
 
 
 def wanted(*where: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -31,7 +31,7 @@ from warehouse.models.models import (
     write_components,
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -134,7 +134,7 @@ def _match(
     requeue_evicted: bool = True,
 ) -> Counts:
     """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
-    fragments = current_fragments(connection, table.name)
+    fragments = current_units(connection, table.name)
     context = PlanContext(connection, config, table, fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph)

@@ -28,7 +28,7 @@ from warehouse.quarantine.query import (
 )
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import TaskState
-from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.tables.manifests import fragments_by_row
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
@@ -304,7 +304,7 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
                schema.memos.c.changed_at.label("memo_changed_at"), schema.memos.c.fragment)
         .select_from(PLACED).where(tasks.id == task_id)
     ).one()  # fmt: skip
-    stored = connection.execute(select(schema.fragments).where(schema.fragments.c.id == row.fragment)).one()
+    stored = fragments_by_row(connection, [row.fragment])
     others = conditions(connection, TaskQuery(component=row.fingerprint))
     alike = connection.execute(
         select(func.count()).select_from(PLACED).where(*others, tasks.id != task_id)
@@ -318,7 +318,7 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
         columns=tuple(column.name for column in raw_columns(component_from_document(row.component))),
         table=row.table_name,
         partition=row.partition,
-        fragment=fragment_of(stored, added_columns(connection, stored.table_name)),
+        fragment=stored[row.fragment],
         models=_waiting(connection, task_id),
         attempts=row.attempts,
         losses=row.losses,

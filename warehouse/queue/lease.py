@@ -32,7 +32,7 @@ from warehouse.scheduling.task_states import (
     lease_change,
     release_change,
 )
-from warehouse.tables.manifests import added_columns, current_fragment_rows, fragment_of
+from warehouse.tables.manifests import added_columns, current_fragment_rows, fragments_by_row, with_absent
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
@@ -163,15 +163,10 @@ def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, 
 
 def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
     """The fragments of tasks, by fragment row and task table; each is read once."""
-    of = schema.fragments.c
-    stored = {
-        row.id: row
-        for chunk in chunks(sorted({row.id for row in rows}))
-        for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
-    }
     places = {(row.id, row.task_table) for row in rows}
+    stored = fragments_by_row(connection, {number for number, _ in places})
     added = {table: added_columns(connection, table) for table in {table for _, table in places}}
-    return {(number, table): fragment_of(stored[number], added[table]) for number, table in places}
+    return {(number, table): with_absent(stored[number], added[table]) for number, table in places}
 
 
 def _leased(

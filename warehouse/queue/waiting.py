@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.fragment_rows import unit_rows
 from warehouse.catalog.task_rows import computes, is_current
 from warehouse.scheduling.task_states import TaskState
 
@@ -152,7 +153,5 @@ def _count(connection: Connection, *where: ColumnElement[bool]) -> dict[Waiters,
 
 
 def _is_current() -> ColumnElement[bool]:
-    """:func:`warehouse.catalog.task_rows.is_current` for many memos: the current fragments are listed once."""
-    members, manifests = schema.manifest_fragments.c, schema.manifests.c
-    current = select(members.fragment).join(schema.manifests, manifests.id == members.manifest)
-    return schema.memos.c.fragment.in_(current.where(manifests.current.is_(True)))
+    """:func:`warehouse.catalog.task_rows.is_current` for many memos: the units are listed once."""
+    return or_(*(schema.memos.c.fragment.in_(rows) for rows in unit_rows()))

@@ -12,6 +12,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered
 from warehouse.errors import CatalogBusy
 from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.merges import follow_changes
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.table import Fragment, Overlay
 
@@ -76,7 +77,10 @@ def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
 def write_manifests(
     connection: Connection, table: str, table_version: int, partitions: Mapping[str, Sequence[Entry]]
 ) -> None:
-    """Write the next version of these partitions; one without entries is removed. Older versions do not change."""
+    """Write the next version of these partitions; one without entries is removed. Older versions do not change.
+
+    Merged fragments follow: :func:`~warehouse.tables.merges.follow_changes`.
+    """
     if not partitions:
         return
     of = schema.manifests
@@ -96,6 +100,7 @@ def write_manifests(
         members += [_member(number, position, entry) for position, entry in enumerate(entries)]
     if members:
         connection.execute(insert(schema.manifest_fragments), members)
+    follow_changes(connection, table)
 
 
 def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def _create_tables() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("digests", sa.JSON(), nullable=False),
         sa.Column("overlays", sa.JSON(none_as_null=True)),
+        sa.Column("members", sa.JSON(none_as_null=True)),
         sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_fragments_not_negative")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_fragments_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_fragments")),
@@ -111,6 +112,18 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("manifest", "position", name=op.f("pk_manifest_fragments")),
     )
     op.create_index(op.f("ix_manifest_fragments_fragment"), "manifest_fragments", ["fragment"])
+    op.create_table(
+        "merged_fragments",
+        sa.Column("fragment", _ROW_ID, autoincrement=False, nullable=False),
+        sa.Column("merged", _ROW_ID, nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("first_row", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("position >= 0 AND first_row >= 0", name=op.f("ck_merged_fragments_not_negative")),
+        sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_merged_fragments_fragment_fragments")),
+        sa.ForeignKeyConstraint(["merged"], ["fragments.id"], name=op.f("fk_merged_fragments_merged_fragments")),
+        sa.PrimaryKeyConstraint("fragment", name=op.f("pk_merged_fragments")),
+    )
+    op.create_index("uq_merged_fragments_merged_position", "merged_fragments", ["merged", "position"], unique=True)
     op.create_table(
         "changes",
         sa.Column("id", _ROW_ID, nullable=False),
