@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 def printed(program: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
 
@@ -23,7 +23,7 @@ keep_beam_light()
 import apache_beam as beam
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 run_pipeline(lambda pipeline: pipeline | beam.Create([1, 2]) | beam.Map(print), RunnerOptions(), one_step=True)
-services = ("apitools", "google.auth", "google.cloud.storage", "google.cloud.bigquery", "pymongo", "pandas")
+services = ("google.auth", "google.cloud.storage", "google.cloud.bigquery", "pandas")
 print(*(name for name in services if name in sys.modules))
 """
 
@@ -32,7 +32,7 @@ def test_beam_runs_without_the_clients_of_services():
     assert printed(JOB) == ["1", "2"]
 
 
-@pytest.mark.parametrize("package", ["google.auth", "google.cloud.storage", "pandas", "pymongo"])
+@pytest.mark.parametrize("package", ["google.auth", "google.cloud.storage", "pandas"])
 def test_other_modules_find_them(package):
     pytest.importorskip(package)
     program = "from pipelines.runners.beam_packages import keep_beam_light\nkeep_beam_light()\nimport apache_beam\n"
