@@ -13,44 +13,64 @@ first used. Python's own lazy imports (PEP 810) can replace this.
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from types import CodeType
 
 
 def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports under its ``if TYPE_CHECKING``.
 
-    Raises :class:`ImportError` for a package without its source.
+    To be called where the package's module is run.
     """
-    modules = dict(type_imports(_source_of(package)))
-    names = sorted(modules)
+    caller = sys._getframe(1)
+    places = imported_names(caller.f_code, set(caller.f_globals))
+    names = sorted(places)
 
     def get(name: str) -> object:
-        if name not in modules:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
+        module, attribute = places[name]
+        return getattr(import_module(module), attribute)
 
     return get, names.copy, names
 
 
-def _source_of(package: str) -> str:
-    spec = importlib.util.find_spec(package)
-    source = getattr(spec.loader, "get_source", lambda _: None)(package) if spec else None
-    if not isinstance(source, str):
-        raise ImportError(f"the source of package {package} must be installed, got none", name=package)
-    return source
+def imported_names(code: CodeType, bound: set[str]) -> dict[str, tuple[str, str]]:
+    """The module and attribute of each name that a module imports, but for those in ``bound``.
+
+    The module's code is run once more with an ``import`` that records in place of importing, up to its first call: there
+    every imported name is bound to where it is from, and ``TYPE_CHECKING`` is true. It needs no source, so a package that
+    is installed as bytecode or in an archive works too.
+    """
+    found: dict[str, object] = {}
+    with suppress(_FirstCall):
+        exec(code, {"__name__": "", "__builtins__": {"__import__": _record}}, found)
+    return {name: place for name, place in found.items() if isinstance(place, _Place) and name not in bound}
 
 
-def type_imports(source: str) -> Iterator[tuple[str, str]]:
-    """Each name that is imported under ``if TYPE_CHECKING``, with its module."""
-    for statement in ast.parse(source).body:
-        if (
-            isinstance(statement, ast.If)
-            and isinstance(statement.test, ast.Name)
-            and statement.test.id == "TYPE_CHECKING"
-        ):
-            for each in statement.body:
-                if isinstance(each, ast.ImportFrom) and each.module:
-                    yield from ((alias.name, each.module) for alias in each.names)
+class _FirstCall(Exception):
+    """The module's code called what it imported."""
+
+
+class _Place(tuple[str, str]):
+    """The module and the attribute of an imported name."""
+
+    def __call__(self, *_: object) -> object:
+        raise _FirstCall
+
+
+class _Recorded:
+    """A module that was not imported; its attributes are their own places."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> _Place:
+        return _Place((self._module, name))
+
+
+def _record(name: str, *_: object) -> _Recorded:
+    return _Recorded(name)

@@ -355,7 +355,9 @@ class _Filling:
             ),
             ((key, place.table, place.partition, "QUEUED", 0, 0, now, now, now) for key, _, place in waiting),
         )
-        self.loader.load("waits", ("memo_key", "model"), ((key, queued_by) for key, _, _ in waiting))
+        self.loader.load("waits", ("fingerprint", "table_name", "model"), (
+            (name, EVENTS, queued_by) for name in sorted({name for _, name, _ in waiting})
+        ))  # fmt: skip
 
 
 def _places(size: Size) -> Iterator[_Place]:

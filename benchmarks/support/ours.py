@@ -14,6 +14,7 @@ from benchmarks.support.harness import THREADS
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import Node, component_document, component_from_document
+from warehouse.tables.parquet import read_groups
 
 
 def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -> None:
@@ -68,28 +69,18 @@ class RowGroups:
         self.metadata = pq.read_metadata(source)
         self.count = self.metadata.num_row_groups
         self.names = [column.name for column in plan.columns]
-        self.coded = _dictionary_columns(self.metadata.row_group(0)) if self.count else []
 
     def read(self, group: int) -> pa.Table:
         """The columns that the plan needs."""
-        file = pq.ParquetFile(self.source, metadata=self.metadata, read_dictionary=self.coded)
-        return file.read_row_group(group, columns=self.names, use_threads=False)
+        with pa.OSFile(str(self.source)) as source:
+            file = pq.ParquetFile(source, metadata=self.metadata)
+            return read_groups(source, file, [group], self.names, self.names, threads=False)
 
     def computed(self, group: int) -> pa.RecordBatch:
         """The plan's columns."""
         result = self.plan.run(self.read(group))
         assert not result.failures, result.failures
         return pa.record_batch(result.columns)
-
-
-def _dictionary_columns(group: pq.RowGroupMetaData) -> list[str]:
-    """Text columns with so few bytes per value that they must be stored as codes of a small dictionary."""
-    columns = (group.column(i) for i in range(group.num_columns))
-    return [
-        column.path_in_schema
-        for column in columns
-        if column.physical_type == "BYTE_ARRAY" and column.total_uncompressed_size < 6 * column.num_values
-    ]
 
 
 def _write(batches: Iterator[pa.RecordBatch], target: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.changes import InvalidText, UniqueBy, add_commands
+from headrace.cli.compact_table import compact_table_command
 from headrace.cli.drop_table import drop
 from headrace.cli.imported_log import ParquetOptions, log_of
 from headrace.cli.infer import infer
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 
 add_commands(app)
+app.command("compact")(compact_table_command)
 app.command("drop")(drop)
 app.command("infer")(infer)
 
@@ -103,6 +105,7 @@ def register(
         unreadable=found.unreadable,
         unfit=found.unfit,
         outside=found.outside,
+        small_fragments=found.small_fragments,
     )
 
 

@@ -20,6 +20,7 @@ from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
+from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +78,7 @@ def train(
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
+        keep_freed_memory()  # each fragment takes as much as the one before
         options = _options(config)
         for column in baseline or ():
             _check_baseline(warehouse, solution, column)

@@ -145,10 +145,13 @@ def _config(
 ) -> WorkerConfig:
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.processes import child_processes
+    from pipelines.runners.beam_packages import keep_beam_light
 
     limits = IsolationLimits(memory_bytes, stall_secs)
     if runner == "DirectRunner":
-        child_processes().prepare()  # they start while this process loads Beam
+        child_processes().prepare()  # they start while this process opens the catalog and loads Beam
+        if not beam_options:
+            keep_beam_light()
 
     from pipelines.worker.worker import WorkerConfig
     from warehouse.scheduling.batching import BatchBudget

@@ -43,6 +43,7 @@ class RegisteredScreen:
     unreadable: tuple[UnreadableColumn, ...] = ()
     unfit: tuple[str, ...] = ()
     outside: str = ""
+    small_fragments: str = ""
 
     def render(self) -> RenderableType:
         """The changes, then warnings."""
@@ -70,6 +71,8 @@ class RegisteredScreen:
             text += f"\nevents with a time outside their partition: {self.outside}"
         for place in self.unfit:
             text += f"\na model that reads this column fails: {place}"
+        if self.small_fragments:
+            text += f"\n{self.small_fragments}"
         return text
 
 

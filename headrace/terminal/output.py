@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
-
-from rich.console import Console, RenderableType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.terminal.printable import json_printable, printable, printable_screen
-from headrace.terminal.wrapping import wrapped
 from transforms.errors import StorageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Screen(Protocol):
@@ -50,6 +50,8 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(text)
         return
+    from rich.console import Console
+
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
     console.print(printable_screen(screen).render(), soft_wrap=False)
@@ -62,6 +64,8 @@ def say(text: str) -> None:
 
 def say_error(text: str) -> None:
     """Print an error on standard error; on a terminal its long lines go on beneath themselves."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     width = max(console.width, LEAST_WIDTH) if console.is_terminal else 0
     say(error_text(printable(text), width))
@@ -69,6 +73,8 @@ def say_error(text: str) -> None:
 
 def error_text(text: str, width: int) -> str:
     """The text of an error in lines of at most ``width`` cells; 0 leaves every line as it is."""
+    from headrace.terminal.wrapping import wrapped
+
     lines = []
     for line in text.split("\n"):
         label = _LABEL.match(line)

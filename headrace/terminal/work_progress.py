@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pipelines.worker.progress import WorkProgress
 
 #: The time between two lines without a terminal.
@@ -22,10 +21,14 @@ _LINE_SECS = 30.0
 @contextmanager
 def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[WorkProgress], None]]:
     """A function that shows a worker's progress. ``clock``: monotonic seconds."""
+    from rich.console import Console
+
     console = Console(stderr=True, markup=False, soft_wrap=True)
     if not console.is_terminal:
         yield _lines(console, clock)
         return
+    from rich.progress import BarColumn, Progress, TextColumn
+
     with Progress(
         TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}", markup=False), console=console
     ) as bar:

@@ -43,23 +43,23 @@ def main(control_fd: int, parent_pid: int) -> None:
 
 def _import_child() -> ModuleType:
     """Import everything that a child needs, and exclude it from garbage collection."""
-    from numba.core.registry import cpu_target
-
+    gc.disable()  # imports make no garbage
     import transforms.kernels
     from pipelines.isolation import child
     from transforms.execution.memory import keep_freed_memory
+    from transforms.kernels.kept_code import prepare_loading
 
     for module in pkgutil.iter_modules(transforms.kernels.__path__):
         importlib.import_module(f"transforms.kernels.{module.name}")
     importlib.import_module("warehouse.files.memo_format.writing")
-    # Numba and Arrow load these on first use, which takes half a second each.
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
+    prepare_loading()
+    # Arrow loads it at the first value that it converts, which takes a third of a second.
     with contextlib.suppress(ImportError):
         importlib.import_module("pandas")
     keep_freed_memory()
     gc.collect()
     gc.freeze()
+    gc.enable()
     return child
 
 

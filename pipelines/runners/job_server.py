@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import grpc
-from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-
 from transforms.errors import InputError
 
 _ANY_JAVA_RUNNER = (
@@ -51,6 +48,9 @@ def fetch_server_options(endpoint: str, timeout_secs: float = 30.0) -> frozenset
 
     Raises :class:`InputError` when no job server answers there within ``timeout_secs``.
     """
+    import grpc
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
     request = beam_job_api_pb2.DescribePipelineOptionsRequest()
     with grpc.insecure_channel(endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)

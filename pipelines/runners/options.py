@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-
 from pipelines.runners.job_server import DECLARED
 from transforms.errors import InputError, nearest
 
@@ -22,6 +20,10 @@ PORTABLE_RUNNERS = ("FlinkRunner", "SparkRunner", "PortableRunner")
 
 def check_runner_name(runner: str) -> None:
     """Raise :class:`InputError` unless the name is one of Beam's runners or ``module.Class``."""
+    if runner in RUNNERS:
+        return
+    from apache_beam.options.pipeline_options import StandardOptions
+
     known = {*RUNNERS, *StandardOptions.KNOWN_RUNNER_NAMES}
     if runner not in known and "." not in runner:
         raise InputError("Beam has no such runner", where="--runner", value=runner,
@@ -66,6 +68,8 @@ def _refuse(word: str, known: Sequence[str]) -> NoReturn:
 
 def _parser(declared: Iterable[str]) -> Any:
     """Beam's parser of all loaded classes of options; it raises and does not end the process."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     parsers: list[Any] = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     parser = parsers[0]

@@ -9,9 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
-from apache_beam.runners.runner import create_runner
-
 from pipelines.runners import dataflow
 from pipelines.runners.job_server import fetch_server_options
 from pipelines.runners.options import PORTABLE_RUNNERS, is_dataflow, parse_options
@@ -73,6 +70,9 @@ def in_containers(runner: str, given: dict[str, Any]) -> bool:
 
 def _require_valid(options: RunnerOptions) -> None:
     """Raise what Beam itself would refuse."""
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners.runner import create_runner
+
     try:
         runner = create_runner(options.runner)
     except (ImportError, AttributeError, ValueError) as error:

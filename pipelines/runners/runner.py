@@ -11,16 +11,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-from apache_beam.runners.runner import PipelineResult
+from typing import TYPE_CHECKING
 
 from pipelines.errors import RunnerFailed
+from pipelines.runners.beam_packages import require_beam
 from pipelines.runners.dataflow import translate_errors
 from pipelines.runners.options import check_runner_name, parse_options
 from pipelines.runners.running_job import RunningJob
 from transforms.errors import HeadraceError, InputError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class RunnerOptions:
 
     Raises:
         InputError: An unknown runner or option.
+        ModuleNotFoundError: Beam is not installed.
     """
 
     runner: str = "DirectRunner"
@@ -44,6 +48,7 @@ class RunnerOptions:
         if not self.runner or self.workers < 0:
             raise InputError("a runner must have a name and 0 or more workers",
                              value=(self.runner, self.workers))  # fmt: skip
+        require_beam()
         check_runner_name(self.runner)
         if self.flags:
             parse_options(self.runner, self.flags)
@@ -61,6 +66,8 @@ class RunnerOptions:
 
 def pipeline_options(options: RunnerOptions, *, one_step: bool = False) -> PipelineOptions:
     """Beam's options for ``options``; see :func:`run_pipeline`."""
+    from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+
     flags = list(options.flags)
     if options.runner == "DirectRunner":
         flags += ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
@@ -97,6 +104,8 @@ def run_pipeline(
         Exception: What steps raised in this process, and the errors of
             :func:`~pipelines.runners.dataflow.translate_errors`.
     """
+    import apache_beam as beam
+
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
     except ValueError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import TYPE_CHECKING
 
-from apache_beam.runners.runner import PipelineResult, PipelineState
+if TYPE_CHECKING:
+    from apache_beam.runners.runner import PipelineResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,6 +52,8 @@ class JobEnded(Exception):
 
 
 def _cancel(result: PipelineResult, why: BaseException) -> None:
+    from apache_beam.runners.runner import PipelineState
+
     try:
         if not PipelineState.is_terminal(result.state):
             _LOG.warning("cancelling the job: %s", type(why).__name__)

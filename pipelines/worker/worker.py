@@ -20,7 +20,6 @@ from functools import partial
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize.job_results import JobResults, remove_abandoned_results
-from pipelines.memoize.pipeline import run_memoize
 from pipelines.runners.runner import RunnerOptions
 from pipelines.staging.job_flags import job_options, prepare_options, refuse_template
 from pipelines.worker.catalog_retry import CATALOG_RETRY_SECS, CATALOG_UNAVAILABLE, CatalogRetry
@@ -194,6 +193,8 @@ class _Worker:
 
     def run(self) -> None:
         """Compute the leased tasks and commit their memos. Tasks that are still open at the end are released."""
+        from pipelines.memoize.pipeline import run_memoize  # Beam, which a worker without a task does not need
+
         tasks = self.leased
         committer = JobCommitter(self._warehouse, self._config.name, tasks, self._read_failures, self.report, self._meter,
                           lambda: self._after_transaction(committer))  # fmt: skip

@@ -34,6 +34,7 @@ from warehouse import (
     verify_warehouse,
 )
 from warehouse.catalog import schema
+from warehouse.catalog.task_rows import wanted
 from warehouse.files.digests import column_digest
 from warehouse.files.memo_file import read_memo_file
 from warehouse.scheduling.task_states import MemoState, TaskState
@@ -144,9 +145,8 @@ def _finish(root: Path, url: str, warehouse: Warehouse, outcome: Outcome) -> Non
 
 
 def _count_unready(connection: Connection) -> int:
-    waits, models = schema.waits.c, schema.models.c
-    query = select(func.count(waits.memo_key.distinct())).join(schema.models, models.id == waits.model)
-    return int(connection.execute(query.where(models.live.is_(True))).scalar_one())
+    unready = select(func.count()).select_from(schema.tasks).where(schema.tasks.c.state != TaskState.DONE, wanted())
+    return int(connection.execute(unready).scalar_one())
 
 
 def _examine(warehouse: Warehouse, outcome: Outcome) -> None:

@@ -43,7 +43,7 @@ def test_models_submitted_at_once_queue_no_memo_twice(config: WarehouseConfig, t
         with warehouse.catalog.read() as connection:
             for table in (schema.memos, schema.tasks):
                 assert connection.execute(select(func.count()).select_from(table)).scalar() == 5 * 8
-            assert connection.execute(select(func.count()).select_from(schema.waits)).scalar() == sum(sizes) * 8
+            assert connection.execute(select(func.count()).select_from(schema.waits)).scalar() == sum(sizes)
 
 
 def test_the_same_model_submitted_at_once_is_one_version(config: WarehouseConfig, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_next_lease_of_any_worker_ends_them(
     tasks = lease_tasks(warehouse, "lost", limit=4)
     leave(warehouse, tmp_path)
     lease_tasks(warehouse, "early", limit=1)
-    assert states(warehouse)[:4] == [("LEASED", "RUNNING", 0, True)] * 4, "they have not run out"
+    assert states(warehouse)[:4] == [("LEASED", "PENDING", 0, True)] * 4, "they have not run out"
     clock.advance(warehouse.config.lease_secs + 1)
     assert {task.task_id for task in lease_tasks(warehouse, "next")}.isdisjoint(task.task_id for task in tasks)
     assert states(warehouse)[:4] == [("QUEUED", "PENDING", 1, False)] * 4

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from sqlalchemy import Connection, case, event, func, insert, select, update
+from sqlalchemy import Connection, and_, case, event, func, insert, select, update
 
 from tests.warehouse.scenes import Clock, model, pretended, write_log
 from warehouse import (
@@ -61,11 +61,11 @@ def each_task(connection: Connection) -> list[Waited]:
         schema.tasks.c, schema.waits.c, schema.models.c, schema.memos.c, schema.fragments.c
     )  # fmt: skip
     query = (
-        select(tasks.memo_key, models.client, models.priority, tasks.state, tasks.created_at, fragments.rows,
+        select(tasks.memo_key, models.client, models.priority, tasks.state, memos.changed_at, fragments.rows,
                memos.fingerprint, tasks.not_before)
-        .join(schema.waits, waits.memo_key == tasks.memo_key)
-        .join(schema.models, models.id == waits.model)
         .join(schema.memos, memos.memo_key == tasks.memo_key)
+        .join(schema.waits, and_(waits.fingerprint == memos.fingerprint, waits.table_name == tasks.table_name))
+        .join(schema.models, models.id == waits.model)
         .join(schema.fragments, fragments.id == memos.fragment)
         .where(models.live.is_(True))
     )  # fmt: skip
@@ -96,7 +96,7 @@ def check(warehouse: Warehouse, now: float) -> None:
         fragments = connection.execute(
             select(func.count(memos.fragment.distinct()))
             .join(schema.tasks, tasks.memo_key == memos.memo_key)
-            .where(tasks.state.in_(OPEN), memos.memo_key.in_(select(schema.waits.c.memo_key)))
+            .where(tasks.state.in_(OPEN), memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
         ).scalar_one()
     assert queued_tasks(warehouse) == len({one.key for one in rows if one.state == TaskState.QUEUED})
     assert unfinished_tasks(warehouse) == len({one.key for one in rows if one.state in OPEN})
@@ -163,14 +163,16 @@ def test_figures_equal_those_of_single_tasks(warehouse: Warehouse, clock: Clock,
 
 def scramble(warehouse: Warehouse, draws: random.Random) -> None:
     """Rows that no event of the queue leaves behind: waits of a model that is not live, ages and lengths of all kinds."""
-    tasks, models, fragments = schema.tasks.c, schema.models.c, schema.fragments.c
+    models, fragments = schema.models.c, schema.fragments.c
 
     def change(connection: Connection) -> None:
-        keys = connection.execute(select(tasks.memo_key).where(tasks.state != TaskState.DONE)).scalars().all()
+        names = connection.execute(select(schema.components.c.fingerprint)).scalars().all()
         dead = connection.execute(select(models.id).where(models.live.is_(False))).scalars().all()
-        if dead and keys:
-            connection.execute(insert(schema.waits), [{"memo_key": key, "model": dead[0]} for key in keys[::2]])
-        connection.execute(update(schema.tasks).values(created_at=tasks.created_at - tasks.id % 7))
+        if dead:
+            rows = [{"fingerprint": name, "table_name": "log", "model": dead[0]} for name in names[::2]]
+            connection.execute(insert(schema.waits), rows)
+        memos = schema.memos.c
+        connection.execute(update(schema.memos).values(changed_at=memos.changed_at - memos.fragment % 7))
         connection.execute(
             update(schema.fragments).values(rows=case((fragments.id % 2 == 0, draws.randrange(9)), else_=31))
         )
@@ -191,17 +193,16 @@ def test_sqlite_uses_its_indexes(warehouse: Warehouse) -> None:
     with warehouse.catalog.read() as connection:
         open_work(connection)
         count_open(connection)
-        count_wanted(connection, queued_only=False)
+        count_wanted(connection, queued_only=True)
         count_fragments(connection)
         asked = [one for one in statements if one[0].startswith("SELECT")]
         plans = [
             [row[3] for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, values)]
             for statement, values in asked
         ]
-    work, depths, wanted, fragments = plans
-    for plan in (work, depths):
-        assert "SCAN waits USING COVERING INDEX sqlite_autoindex_waits_1" in plan
-        assert "SEARCH tasks USING INDEX ix_tasks_open (memo_key=?)" in plan
-    assert "SEARCH memos USING INDEX ix_memos_unready_memo_key (memo_key=?)" in work
-    assert "SCAN tasks USING INDEX ix_tasks_open" in wanted
-    assert "SEARCH memos USING INDEX ix_memos_unready (state=? AND fragment=?)" in fragments
+    waiters, work, _, depths, _, wanted, _, leased, fragments = plans
+    assert not any("TEMP B-TREE" in step for step in (*waiters, *work))
+    for plan in (work, depths, wanted):
+        assert "SCAN memos USING COVERING INDEX ix_memos_pending" in plan
+    assert "SEARCH tasks USING INDEX ix_tasks_state_table_name_partition (state=?)" in leased
+    assert any("memos USING COVERING INDEX ix_memos_pending" in step for step in fragments)

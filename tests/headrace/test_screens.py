@@ -58,7 +58,7 @@ def test_a_change_names_inputs_as_their_models_do():
 @pytest.mark.parametrize("reported", [None, (0, 0)])
 def test_a_bar_without_work_leaves_nothing(monkeypatch, reported):
     out = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=80))
+    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=out, force_terminal=True, width=80))
     with progress.progress_bar("importing log", "files") as report:
         if reported:
             report(*reported)
@@ -69,7 +69,7 @@ def test_a_bar_without_work_leaves_nothing(monkeypatch, reported):
 
 def test_a_bar_with_work_ends_with_its_count(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=80))
+    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=out, force_terminal=True, width=80))
     with progress.progress_bar("importing log", "files") as report:
         report(3, 3)
     assert "3/3" in out.getvalue()

@@ -11,7 +11,7 @@ from tests.simulation.memory_queue import MemoryQueue
 from tests.simulation.work import SimTask
 from warehouse import Warehouse
 from warehouse.catalog import schema
-from warehouse.catalog.task_rows import task_status
+from warehouse.catalog.task_rows import computes, task_status, waits_for
 from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import read_shares
 from warehouse.scheduling.batching import BatchBudget
@@ -33,8 +33,14 @@ def task_rows(connection: Connection) -> list[Any]:
 
 def waiting(connection: Connection) -> dict[str, dict[str, int]]:
     """The clients that wait for each memo, with their highest priorities."""
-    waits, models = schema.waits, schema.models
-    query = select(waits.c.memo_key, models.c.client, models.c.priority).join(models, models.c.id == waits.c.model)
+    waits, models, tasks = schema.waits, schema.models, schema.tasks
+    query = (
+        select(tasks.c.memo_key, models.c.client, models.c.priority)
+        .select_from(tasks)
+        .join(schema.memos, computes())
+        .join(waits, waits_for())
+        .join(models, models.c.id == waits.c.model)
+    )
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for key, client, priority in connection.execute(query.where(models.c.live.is_(True))):
         found[key][client] = max(priority, found[key].get(client, priority))

@@ -235,21 +235,25 @@ def _write_models(connection: Connection, small: SmallCatalog) -> None:
                 model=number, submitted_at=at, unchanged=False, hits=0, shared=0, queued=0, failed=0))  # fmt: skip
 
 
+_LEASED = {"state": "LEASED", "worker": "w", "lease": "f" * 32, "lease_until": 1.0}
+
+
 def _write_memos(connection: Connection, small: SmallCatalog, fragments: dict[tuple[str, int], int]) -> None:
 
     ready = [memo for memo in small.memos if memo.state is MemoState.READY]
     files = enter_files(connection, {NewFile(file_of(memo), "0" * 64, 10, 1000) for memo in ready}, 0.0)
     for memo in small.memos:
         stored, evicted = memo.state is MemoState.READY, memo.state is MemoState.EVICTED
+        running = memo.state is MemoState.RUNNING
         connection.execute(insert(schema.memos).values(
             memo_key=memo.key, fingerprint=FINGERPRINTS[memo.component], fragment=fragments[memo.table, memo.hour],
-            state=memo.state, file=files[file_of(memo)] if stored else None, rows=10, size_bytes=memo.size_bytes,
+            state=MemoState.PENDING if running else memo.state, file=files[file_of(memo)] if stored else None, rows=10, size_bytes=memo.size_bytes,
             secs=memo.secs, created_at=memo.created_at, changed_at=memo.changed_at, queued_by=1,
             cause_code="never_seen", cause="new", evicted_at=0.0 if evicted else None,
             evicted_why="asked for" if evicted else None))  # fmt: skip
         connection.execute(insert(schema.tasks).values(
-            memo_key=memo.key, table_name=memo.table, partition=partition(memo.hour), state="DONE", fence=1, attempts=1,
-            not_before=0.0, created_at=0.0, changed_at=0.0))  # fmt: skip
+            memo_key=memo.key, table_name=memo.table, partition=partition(memo.hour), fence=1, attempts=1, not_before=0.0,
+            created_at=0.0, changed_at=0.0, **(_LEASED if running else {"state": "DONE"})))  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
     for memo in ready:
         place = (files[file_of(memo)], f"{memo.table}{memo.hour}")

@@ -52,13 +52,10 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
     if not is_castable(array.type, column_type):
         return None
     if isinstance(array, pa.ChunkedArray):
-        try:
-            chunks = [_with_codes_beneath_nulls(chunk) for chunk in array.chunks]
-            array = pa.chunked_array(chunks, array.type).unify_dictionaries().combine_chunks()
-        except pa.ArrowInvalid:  # Arrow does not unify dictionaries that hold a null
+        joined = array.chunk(0) if array.num_chunks == 1 else _one_dictionary(array)
+        if joined is None:
             return None
-        if isinstance(array, pa.ChunkedArray):
-            return None
+        array = joined
     dictionary, indices = array.dictionary, array.indices
     if 2 * len(dictionary) > len(array):
         return None
@@ -67,6 +64,25 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     codes = indices.cast(pa.int32()).to_numpy()
     return Coded(codes, from_arrow(cast_to_layout(dictionary, column_type), column_type))
+
+
+def _one_dictionary(array: pa.ChunkedArray) -> pa.DictionaryArray | None:
+    """The chunks as one array; None where Arrow cannot: it does not unify dictionaries that hold a null."""
+    chunks = [_with_codes_beneath_nulls(_without_last_null(chunk)) for chunk in array.chunks]
+    try:
+        whole = pa.chunked_array(chunks, array.type).unify_dictionaries().combine_chunks()
+    except pa.ArrowInvalid:
+        return None
+    return None if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _without_last_null(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values with null codes for the last value, if that is the null of the dictionary."""
+    last = len(chunk.dictionary) - 1
+    if chunk.dictionary.null_count != 1 or chunk.dictionary[last].is_valid:
+        return chunk
+    codes = pc.if_else(pc.equal(chunk.indices, last), pa.scalar(None, chunk.indices.type), chunk.indices)
+    return pa.DictionaryArray.from_arrays(codes, chunk.dictionary.slice(0, last))
 
 
 def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -18,7 +18,7 @@ _LARGEST_BYTES = (2**30, 2**25)
 def keep_freed_memory() -> bool:
     """Make the C library keep freed memory of this process; returns whether it does.
 
-    For processes that compute, such as workers. Only glibc has the setting. Idempotent; the peak of memory is unchanged.
+    For processes that compute or train. Only glibc has the setting. Idempotent; the peak of memory is unchanged.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

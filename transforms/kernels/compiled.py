@@ -1,40 +1,32 @@
-"""Compilation of kernels by numba, without the GIL, and the cache of machine code on disk.
+"""Compilation of kernels by numba, without the GIL, under the digest of all sources that a kernel is made of.
 
 Numba detects a change of a function's own file, but not of functions that it calls in other files: after an update it
-would run old code, and a memo could be wrong. So the key of cached code includes a digest of all sources that the
-function's file imports, directly or not; a change of any of them compiles it again.
-
-Numba's own cache is not safe for several processes: it numbers files in an index that is written before the file. A
-process killed in between, or two that compile for different types, leave machine code under the wrong name. So here a
-file is named by its content and checked when it is read, without an index.
-
-Cached code is unpickled and run, so it is read only from folders and files that no other user can write
-(``trusted_folder.py``).
+would run old code, and a memo could be wrong. So the key of cached code (``kept_code.py``) includes a digest of all sources that
+the function's file imports, directly or not; a change of any of them compiles it again. It is made when the file is
+imported: a worker whose sources are replaced while it runs keeps no old code under the digest of the new ones.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import os
-import pickle
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import config, njit
-from numba.core.caching import IndexDataCacheFile
+from numba import njit
 
-from transforms.kernels.trusted_folder import is_trusted_file, private_folder, trusted_folder
+from transforms.kernels.kept_code import KernelCache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: A cache file begins with SHA-256 over the rest.
-_PROOF_BYTES = 32
 _TOP = Path(__file__).parents[2]
 #: The packages with compiled functions or with constants of them; their sources are digested.
-_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
+_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding", "warehouse.files.memo_format")
+#: An import of a module's names, at the beginning of a line. Parsing the whole source takes twenty times as long.
+_IMPORT = re.compile(rb"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME = re.compile(rb"^\s*\(?\s*(\w+)")
 
 
 @cache
@@ -42,20 +34,24 @@ def sources_of(file: Path) -> tuple[Path, ...]:
     """``file`` and the compiled modules that it imports, directly or not, sorted by path."""
     found, ahead = {file}, [file]
     while ahead:
-        new = _imported(ahead.pop()) - found
+        new = _scan(ahead.pop())[0] - found
         found |= new
         ahead += new
     return tuple(sorted(found))
 
 
 @cache
-def _imported(file: Path) -> set[Path]:
-    top = ast.parse(file.read_bytes()).body
-    froms = [node for node in top if isinstance(node, ast.ImportFrom) and node.module]
-    modules = {str(node.module) for node in froms}
-    modules |= {f"{node.module}.{name.name}" for node in froms if node.module in _PACKAGES for name in node.names}
+def _scan(file: Path) -> tuple[frozenset[Path], bytes]:
+    """The compiled modules that a file imports, and the SHA-256 of the file."""
+    source = file.read_bytes()
+    modules: set[str] = set()
+    for found, names in _IMPORT.findall(source):
+        module = found.decode()
+        modules.add(module)
+        if module in _PACKAGES:
+            modules |= {f"{module}.{name[1].decode()}" for part in names.split(b",") if (name := _NAME.match(part))}
     paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in modules if module.startswith(_PACKAGES))
-    return {path for path in paths if path.is_file()}
+    return frozenset(path for path in paths if path.is_file()), hashlib.sha256(source).digest()
 
 
 @cache
@@ -63,7 +59,7 @@ def digest_of_sources(file: Path) -> str:
     """SHA-256 over :func:`sources_of`, part of the cache key of the functions in ``file``."""
     digest = hashlib.sha256()
     for source in sources_of(file):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        digest.update(source.name.encode() + b"\0" + _scan(source)[1])
     return digest.hexdigest()
 
 
@@ -77,9 +73,18 @@ def vectorised(function: _F) -> _F:
     return _compile_marked(function, error_model="numpy")
 
 
+def uncounted(function: _F) -> _F:
+    """As :func:`compiled`, without counting references to its arrays: for functions that kernels call in their loops.
+
+    Counting is an atomic operation for every array of every call, which costs more than a short function. The caller holds the
+    arrays. Such a function must not return an array; numba refuses to compile one that creates an array.
+    """
+    return _compile_marked(function, _nrt=False)
+
+
 def inlined(function: _F) -> _F:
-    """As :func:`compiled`, and inlined by LLVM: for short functions of many arrays, whose passing is expensive."""
-    return _compile_marked(function, forceinline=True)
+    """As :func:`uncounted`, and inlined by LLVM: for short functions of many arrays, whose passing is expensive."""
+    return _compile_marked(function, forceinline=True, _nrt=False)
 
 
 def pasted(function: _F) -> _F:
@@ -87,51 +92,9 @@ def pasted(function: _F) -> _F:
     return _compile_marked(function, inline="always")
 
 
-class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
-    """The cached machine code of one function: a file per numba key, such as argument types, and digest."""
-
-    def save(self, key: object, data: object) -> None:
-        """Store ``data`` atomically."""
-        content: bytes = self._dump((self._version, self._source_stamp, key, data))
-        os.makedirs(self._cache_path, mode=0o700, exist_ok=True)
-        with self._open_for_write(self._path(key)) as file:
-            file.write(hashlib.sha256(content).digest() + content)
-
-    def load(self, key: object) -> object:
-        """The data under ``key``; None if there is none, or if the file does not match its name."""
-        found = _trusted_bytes(self._path(key))
-        proof, content = found[:_PROOF_BYTES], found[_PROOF_BYTES:]
-        if hashlib.sha256(content).digest() != proof:
-            return None
-        version, stamp, kept, data = pickle.loads(content)
-        return data if (version, stamp, kept) == (self._version, self._source_stamp, key) else None
-
-    def _path(self, key: object) -> str:
-        name = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode()).hexdigest()[:32]
-        return os.path.join(self._cache_path, f"{Path(self._index_name).stem}.{name}.nbc")
-
-
-def _trusted_bytes(path: str) -> bytes:
-    """The bytes of a file; empty if it is absent or another user may have written it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        return file.read() if is_trusted_file(descriptor) else b""
-
-
 def _compile_marked(function: _F, **options: Any) -> _F:
     dispatcher: Any = njit(nogil=True, **options)(function)
-    try:
-        dispatcher.enable_caching()
-    except RuntimeError:  # numba finds no folder it may write to: a read-only installation, and no home
-        config.CACHE_DIR = private_folder()
-        dispatcher.enable_caching()
-    # Not public attributes; tests fail if a release of numba moves them.
-    cache = dispatcher._cache
-    stamp = digest_of_sources(Path(function.__code__.co_filename))
-    folder = trusted_folder(cache.cache_path)
-    cache._cache_file = KeptCode(folder, Path(cache._cache_file._index_name).stem, stamp)
+    # Not a public attribute; tests fail if a release of numba moves it.
+    dispatcher._cache = KernelCache(function, digest_of_sources(Path(function.__code__.co_filename)))
     kernel: _F = dispatcher
     return kernel

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.spans import Array
 
 _TEN = np.uint64(10)
@@ -14,7 +14,7 @@ _ZERO, _PLUS, _MINUS = 48, 43, 45
 _MAGNITUDE_MAX = np.uint64(2**63)
 
 
-@compiled
+@uncounted
 def write_decimal(value: Any, target: Array, at: int) -> int:
     """Write ``value`` in decimal from position ``at`` and return the number of bytes, at most 20."""
     rest = np.uint64(value)

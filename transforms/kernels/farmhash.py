@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import uncounted
 from transforms.kernels.spans import Array, load32, load64
 
 _K0, _K1, _K2 = np.uint64(0xC3A5C85C97CB3127), np.uint64(0xB492B66FBE98F273), np.uint64(0x9AE16A3B2F90404F)
@@ -22,31 +22,31 @@ _1 = np.uint64(1)
 _WORD = np.uint64(64)
 
 
-@compiled
+@uncounted
 def _rotate(value: Any, shift: Any) -> Any:
     amount = np.uint64(shift)
     return (value >> amount) | (value << (_WORD - amount))
 
 
-@compiled
+@uncounted
 def _shift_mix(value: Any) -> Any:
     return value ^ (value >> np.uint64(47))
 
 
-@compiled
+@uncounted
 def _mix(u: Any, v: Any, mul: Any) -> Any:
     a = _shift_mix((u ^ v) * mul)
     return _shift_mix((v ^ a) * mul) * mul
 
 
-@compiled
+@uncounted
 def fingerprint_cat64(first: Any, second: Any) -> Any:
     """Two fingerprints combined, order-sensitive, as TensorFlow's ``FingerprintCat64``."""
     result = first ^ _CAT ^ (_shift_mix(second * _CAT) * _CAT)
     return _shift_mix(_shift_mix(result * _CAT) * _CAT)
 
 
-@compiled
+@uncounted
 def fingerprint64(data: Array, at: int, size: int) -> Any:
     """The fingerprint of ``size`` bytes from position ``at``."""
     if size <= 16:
@@ -58,7 +58,7 @@ def fingerprint64(data: Array, at: int, size: int) -> Any:
     return _longer(data, at, size)
 
 
-@compiled
+@uncounted
 def _up_to_16(s: Array, at: int, size: int) -> Any:
     n = np.uint64(size)
     mul = _K2 + (n << _1)
@@ -74,7 +74,7 @@ def _up_to_16(s: Array, at: int, size: int) -> Any:
     return _K2
 
 
-@compiled
+@uncounted
 def _up_to_32(s: Array, at: int, size: int) -> Any:
     mul = _K2 + (np.uint64(size) << _1)
     a, b = load64(s, at) * _K1, load64(s, at + 8)
@@ -82,7 +82,7 @@ def _up_to_32(s: Array, at: int, size: int) -> Any:
     return _mix(_rotate(a + b, 43) + _rotate(c, 30) + d, a + _rotate(b + _K2, 18) + c, mul)
 
 
-@compiled
+@uncounted
 def _up_to_64(s: Array, at: int, size: int) -> Any:
     mul = _K2 + (np.uint64(size) << _1)
     a, b = load64(s, at) * _K2, load64(s, at + 8)
@@ -94,7 +94,7 @@ def _up_to_64(s: Array, at: int, size: int) -> Any:
     return _mix(_rotate(e + f, 43) + _rotate(g, 30) + h, e + _rotate(f + a, 18) + g, mul)
 
 
-@compiled
+@uncounted
 def _weak(s: Array, at: int, a: Any, b: Any) -> Any:
     w, z = load64(s, at), load64(s, at + 24)
     a = a + w
@@ -104,7 +104,7 @@ def _weak(s: Array, at: int, a: Any, b: Any) -> Any:
     return a + z, b + _rotate(a, 44) + c
 
 
-@compiled
+@uncounted
 def _longer(s: Array, at: int, size: int) -> Any:
     zero = np.uint64(0)
     y = _SEED_Y

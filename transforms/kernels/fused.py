@@ -14,7 +14,7 @@ from transforms.errors import DataError
 from transforms.kernels.buffers import piece_bound, spans
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.farmhash import fingerprint64
-from transforms.kernels.sets import Keyed, few_pairs, settle, sift_few, sift_many, tied
+from transforms.kernels.sets import LANES, Keyed, few_pairs, settle, sift_few, sift_many, tied
 from transforms.kernels.spans import copy_bytes, frozen, prefix
 from transforms.kernels.words import most_words, write_words
 
@@ -53,7 +53,7 @@ def _write_keys(data: Array, begins: Array, stops: Array, count: Any, keys: Arra
 def _common_words(
     data: Array, starts: Array, ends: Array, other_data: Array, other_starts: Array, other_ends: Array
 ) -> tuple[Array, Array, Array]:
-    most, most_others = most_words(starts, ends), most_words(other_starts, other_ends)
+    most, most_others = most_words(starts, ends), most_words(other_starts, other_ends) + LANES  # whole blocks of keys
     keys, word_begins, word_ends = np.empty(most, np.uint64), np.empty(most, np.int32), np.empty(most, np.int32)
     other_keys, other_begins, other_stops = (
         np.empty(most_others, np.uint64),

@@ -9,7 +9,7 @@ import numpy as np
 from transforms.columns.columns import Array, Column, Numbers, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import spans
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.decimals import read_decimals
 from transforms.kernels.numbers import rounded
 from transforms.kernels.spans import frozen
@@ -56,7 +56,7 @@ def _may_round_twice(values: Array) -> Array:
     return may
 
 
-@compiled
+@uncounted
 def _is_space(byte: int) -> bool:
     return byte == _SPACE or _TAB <= byte <= _RETURN
 

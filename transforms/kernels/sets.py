@@ -11,17 +11,30 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+from numba import types
+from numba.extending import intrinsic
 
 from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, spans, take
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, uncounted
 from transforms.kernels.lists import concat
-from transforms.kernels.spans import compare_after_prefix, equal_after_prefix, frozen, prefixes
+from transforms.kernels.spans import (
+    check_load,
+    compare_after_prefix,
+    equal_after_prefix,
+    frozen,
+    prefixes,
+    trailing_zeros,
+)
 
 _SIGN = np.uint64(2**63)
 #: Up to this many pairs, comparing all of them beats sorting.
 _FEW_PAIRS = 1024
+#: Keys that are compared at once.
+LANES = 8
+_ALL_BITS, _TOP_BIT = np.uint64(2**64 - 1), np.uint64(2**63)
 
 
 class Keyed(NamedTuple):
@@ -98,13 +111,44 @@ def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: An
     return compare_after_prefix(data, starts[i], ends[i], data, starts[j], ends[j])
 
 
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _equal_lanes(typing_context: Any, keys: Any, at: Any, key: Any) -> Any:
+    """A bit for each of eight keys from a position on that equals ``key``. The caller keeps within the array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(64), LANES)
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        check_load(context, builder, array, args[1], LANES)
+        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), vector.as_pointer())
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
+        spread = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        every = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), spread)
+        equal = builder.icmp_unsigned("==", builder.load(pointer, align=8), every)
+        return builder.zext(builder.bitcast(equal, ir.IntType(LANES)), ir.IntType(64))
+
+    return types.uint64(keys, types.int64, types.uint64), codegen
+
+
+@inlined
+def _last_equal(keys: Array, key: Any, low: Any, high: Any) -> Any:
+    """The position of a key equal to ``key``; -1 without one. All keys are compared: an early exit would be mispredicted."""
+    at: Any = np.int64(low)
+    last: Any = np.int64(-1)
+    while at < high and at + LANES <= len(keys):
+        equal = _equal_lanes(keys, at, key)
+        equal &= _ALL_BITS >> np.uint64(64 - min(high - at, LANES))
+        last = at + np.int64(trailing_zeros(equal | _TOP_BIT)) if equal else last
+        at += LANES
+    for j in range(at, high):
+        last = j if keys[j] == key else last
+    return last
+
+
 @inlined
 def _found(items: Keyed, i: Any, others: Keyed, low: Any, high: Any) -> Any:
-    """Whether an item is among others. All keys are compared: an early exit costs more in branch mispredictions."""
+    """Whether an item is among others."""
     key = items.keys[i]
-    last: Any = np.int64(-1)
-    for j in range(low, high):
-        last = j if others.keys[j] == key else last
+    last = _last_equal(others.keys, key, low, high)
     found: Any = last >= 0
     if len(items.starts) and high > low:  # without others there is no first one to read
         at = max(last, np.int64(0))
@@ -146,7 +190,7 @@ def tied(keys: Array, picks: Array, begin: Any, end: Any) -> bool:
     return ties
 
 
-@compiled
+@uncounted
 def settle(items: Keyed, picks: Array, begin: Any, end: Any) -> Any:
     """Sort ``picks[begin:end]``, sorted by key already, by all bytes and drop repeats; return the new end."""
     keys, data, starts, ends = items

@@ -14,12 +14,14 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from transforms.columns.positions import check_positions
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _WORD_BITS = np.uint64(64)
 _THREE = np.uint64(3)
+#: The bytes that :func:`copy_over` moves at once.
+_BLOCK = 32
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -187,18 +189,47 @@ def _offsets(starts: Array, ends: Array) -> Array:
     return offsets
 
 
-@compiled
+@uncounted
 def copy_bytes(source: Array, start: int, size: int, target: Array, at: int) -> None:
     """``size`` bytes from one buffer to another."""
     for j in range(size):
         target[at + j] = source[start + j]
 
 
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _copy_block(typing_context: Any, source: Any, start: Any, target: Any, at: Any) -> Any:
+    """32 bytes from one uint8 array to another. The caller keeps within both."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(8), _BLOCK)
+        pointers = []
+        for kind, array, position in ((signature.args[0], args[0], args[1]), (signature.args[2], args[2], args[3])):
+            held = context.make_array(kind)(context, builder, array)
+            check_load(context, builder, held, position, _BLOCK)
+            pointers.append(builder.bitcast(builder.gep(held.data, [position]), vector.as_pointer()))
+        builder.store(builder.load(pointers[0], align=1), pointers[1], align=1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64), codegen
+
+
+@inlined
+def copy_over(source: Array, start: Any, size: Any, target: Array, at: Any) -> None:
+    """As :func:`copy_bytes`, faster; also overwrites up to 31 bytes behind, which the caller writes afterwards."""
+    if start + size + _BLOCK <= len(source) and at + size + _BLOCK <= len(target):
+        done = np.int64(0)
+        while done < size:
+            _copy_block(source, start + done, target, at + done)
+            done += _BLOCK
+    else:
+        copy_bytes(source, start, size, target, at)
+
+
 @compiled
 def _gather(data: Array, starts: Array, ends: Array, offsets: Array) -> Array:
     gathered = np.empty(offsets[-1], np.uint8)
     for i in range(len(starts)):
-        copy_bytes(data, starts[i], ends[i] - starts[i], gathered, offsets[i])
+        copy_over(data, np.int64(starts[i]), np.int64(ends[i] - starts[i]), gathered, np.int64(offsets[i]))
     return gathered
 
 

@@ -18,8 +18,8 @@ from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels import text_tables
 from transforms.kernels.buffers import piece_bound, positions, spans
-from transforms.kernels.compiled import compiled
-from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans
+from transforms.kernels.compiled import compiled, uncounted
+from transforms.kernels.spans import copy_over, extent, frozen, gather_spans
 from transforms.kernels.text_tables import rows_with
 from transforms.kernels.words import all_words
 from transforms.operators import unicode14
@@ -176,7 +176,7 @@ def _is_ascii(data: Array, low: int, high: int) -> Any:
     return seen < np.uint8(128)
 
 
-@compiled
+@uncounted
 def _matches(data: Array, at: Any, pattern: Array) -> bool:
     for j in range(1, len(pattern)):  # noqa: SIM110 - numba compiles no generators
         if data[at + j] != pattern[j]:
@@ -230,7 +230,7 @@ def _window_offsets(counts: Array, n: int) -> Array:
     return offsets
 
 
-@compiled
+@uncounted
 def _next_code_point(data: Array, at: Any, end: Any) -> Any:
     at += 1
     while at < end and (data[at] & 0xC0) == 0x80:
@@ -280,8 +280,8 @@ def _join(
             first = token_offsets[row] + i
             for token in range(first, first + n):
                 if token > first:
-                    copy_bytes(between, 0, len(between), joined, at)
+                    copy_over(between, np.int64(0), np.int64(len(between)), joined, np.int64(at))
                     at += len(between)
-                copy_bytes(data, starts[token], ends[token] - starts[token], joined, at)
+                copy_over(data, np.int64(starts[token]), np.int64(ends[token] - starts[token]), joined, np.int64(at))
                 at += ends[token] - starts[token]
     return joined

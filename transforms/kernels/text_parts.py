@@ -9,7 +9,7 @@ import numpy as np
 from transforms.columns.columns import Array, Column, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import spans
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.spans import frozen
 from transforms.operators.text import WHITE_SPACE
 
@@ -38,7 +38,7 @@ def _strings(column: Column) -> Strings:
     return column
 
 
-@compiled
+@uncounted
 def code_point_at(data: Array, at: Any) -> tuple[Any, Any]:
     """The code point that begins at a position, and how many bytes it has."""
     byte = np.int64(data[at])
@@ -74,7 +74,7 @@ def _strip(data: Array, starts: Array, ends: Array, stripped: Array) -> tuple[Ar
     return begins, stops
 
 
-@compiled
+@uncounted
 def _forward(data: Array, at: Any, end: Any, count: int) -> Any:
     """The position ``count`` code points further on, or the end."""
     while count > 0 and at < end:
@@ -85,7 +85,7 @@ def _forward(data: Array, at: Any, end: Any, count: int) -> Any:
     return at
 
 
-@compiled
+@uncounted
 def _backward(data: Array, at: Any, begin: Any, count: int) -> Any:
     """The position ``count`` code points back, or the beginning."""
     while count > 0 and at > begin:

@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, uncounted
 from transforms.kernels.spans import Array, check_load, load64
 
 _CONTINUATION, _TOP_BITS = 0x80, 0xC0
@@ -107,7 +107,7 @@ def _is_wrong(byte: Any, first: Any, second: Any, third: Any) -> Any:
     return (first == 0xED and byte >= 0xA0) or (first == 0xF4 and byte >= 0x90)
 
 
-@compiled
+@uncounted
 def is_utf8(data: Array) -> bool:
     """Whether bytes are UTF-8 when they are read as one text."""
     size = len(data)

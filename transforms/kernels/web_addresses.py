@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns.columns import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.decimals import write_decimal
 from transforms.kernels.web_urls import HEX, is_digit
 
@@ -17,7 +17,7 @@ _COLON, _DOT, _SLASH, _OPEN, _CLOSE = ord(":"), ord("."), ord("/"), ord("["), or
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@compiled
+@uncounted
 def _read_v4(data: Array, start: Any, end: Any) -> Any:
     """The address as a number; -1 if this is none."""
     address, octets, at = np.int64(0), 0, start
@@ -76,7 +76,7 @@ def _read_v6(data: Array, start: Any, end: Any, groups: Array) -> bool:
     return count < 8 and _fill_gap(groups, count, gap)
 
 
-@compiled
+@uncounted
 def _fill_gap(groups: Array, count: Any, gap: Any) -> bool:
     """Move the groups behind ``::`` to the end, with zeros between; True."""
     for i in range(1, count - gap + 1):
@@ -96,7 +96,7 @@ def _write_v4(address: Any, texts: Array, to: Any) -> Any:
     return to
 
 
-@compiled
+@uncounted
 def _longest_zeros(groups: Array) -> tuple[Any, Any]:
     """(first, count) of the first longest run of at least two groups of zero; (8, 0) without one."""
     first, longest = 8, 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns.columns import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.operators.devices import MAKERS
 
 _SPACE, _MINUS, _SLASH, _UNDERSCORE = ord(" "), ord("-"), ord("/"), ord("_")
@@ -21,7 +21,7 @@ def _is_space(byte: Any) -> Any:
     return byte in (_SPACE, _UNDERSCORE) or np.uint8(9) <= byte <= np.uint8(13)
 
 
-@compiled
+@uncounted
 def _same(texts: Array, start: Any, end: Any, word: Array, word_start: Any, word_end: Any) -> bool:
     """Whether a text begins with a word."""
     size = word_end - word_start
@@ -33,7 +33,7 @@ def _same(texts: Array, start: Any, end: Any, word: Array, word_start: Any, word
     return True
 
 
-@compiled
+@uncounted
 def _spelled(data: Array, start: Any, end: Any, texts: Array, to: Any) -> Any:
     """Write a text in lower case, with one space for each run of white space, up to the first slash; its new end."""
     begin, after_space = to, False
@@ -55,7 +55,7 @@ def _spelled(data: Array, start: Any, end: Any, texts: Array, to: Any) -> Any:
     return to
 
 
-@compiled
+@uncounted
 def _after_maker(texts: Array, start: Any, end: Any) -> Any:
     """Behind a maker's name and what parts it from the next word; ``start`` if none stands there."""
     for maker in range(len(_MAKER_ENDS) - 1):

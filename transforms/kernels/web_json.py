@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns.columns import Array
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, uncounted
 from transforms.kernels.web_urls import HEX, is_digit
 from transforms.operators.json_path import DEPTH_MAX
 
@@ -25,14 +25,14 @@ for _sign, _means in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
 _WORDS = np.frombuffer(b"true false null ", np.uint8)
 
 
-@compiled
+@uncounted
 def _skip_space(data: Array, at: Any, end: Any) -> Any:
     while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
 
 
-@compiled
+@uncounted
 def _code_unit(data: Array, at: Any, end: Any) -> Any:
     """The number that four hexadecimal digits spell; -1 if they are not there."""
     if at + 4 > end:
@@ -45,7 +45,7 @@ def _code_unit(data: Array, at: Any, end: Any) -> Any:
     return unit
 
 
-@compiled
+@uncounted
 def _string_end(data: Array, at: Any, end: Any) -> Any:
     """The end, after its quote, of a string that must begin here."""
     if at >= end or data[at] != _QUOTE:
@@ -68,14 +68,14 @@ def _string_end(data: Array, at: Any, end: Any) -> Any:
     return at + 1 if at < end else np.int64(-1)
 
 
-@compiled
+@uncounted
 def _digits_end(data: Array, at: Any, end: Any) -> Any:
     while at < end and is_digit(data[at]):
         at += 1
     return at
 
 
-@compiled
+@uncounted
 def _number_end(data: Array, at: Any, end: Any) -> Any:
     if data[at] == _MINUS:
         at += 1
@@ -97,7 +97,7 @@ def _number_end(data: Array, at: Any, end: Any) -> Any:
     return at
 
 
-@compiled
+@uncounted
 def _scalar_end(data: Array, at: Any, end: Any) -> Any:
     """The end of a string, number, true, false or null that must begin here."""
     byte = data[at]
@@ -114,7 +114,7 @@ def _scalar_end(data: Array, at: Any, end: Any) -> Any:
     return at
 
 
-@compiled
+@uncounted
 def _unquote(data: Array, at: Any, end: Any, texts: Array, to: Any) -> Any:
     """Write the text of a string, given without quotes, and say where it ends; -1 if it has half a surrogate pair."""
     while at < end:
@@ -142,7 +142,7 @@ def _unquote(data: Array, at: Any, end: Any, texts: Array, to: Any) -> Any:
     return to
 
 
-@compiled
+@uncounted
 def _write_utf8(point: Any, texts: Array, to: Any) -> Any:
     if point < 0x80:
         texts[to] = point
@@ -155,7 +155,7 @@ def _write_utf8(point: Any, texts: Array, to: Any) -> Any:
     return to + size
 
 
-@compiled
+@uncounted
 def _is_member(data: Array, start: Any, end: Any, names: Array, name_start: Any, name_end: Any, scratch: Array) -> bool:
     """Whether a string, given with its quotes, spells this name. An escape is never shorter than what it spells."""
     size = name_end - name_start
@@ -195,7 +195,7 @@ def _child_on_path(
     return (at + 1 if at < end and data[at] == _COLON else np.int64(-1)), leads
 
 
-@compiled
+@uncounted
 def _value_at(
     data: Array, start: Any, end: Any, indices: Array, name_ends: Array, names: Array, levels: Array, scratch: Array
 ) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns.columns import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.farmhash import fingerprint64
 from transforms.kernels.web_urls import is_digit
 
@@ -30,7 +30,7 @@ def slots_of(data: Array, offsets: Array) -> Array:
     return slots
 
 
-@compiled
+@uncounted
 def _rule_of(
     data: Array, start: Any, end: Any, slots: Array, kinds: Array, offsets: Array, names: Array
 ) -> Any:  # numba compiles no classes: the table comes as its arrays
@@ -51,7 +51,7 @@ def _rule_of(
     return np.uint8(0)
 
 
-@compiled
+@uncounted
 def _is_named(data: Array, start: Any, end: Any) -> bool:
     """Whether a host is a name: no address, no empty label."""
     if start == end or data[start] == _OPEN or data[start] == _DOT or data[end - 1] == _DOT:
@@ -68,7 +68,7 @@ def _is_named(data: Array, start: Any, end: Any) -> bool:
     return False
 
 
-@compiled
+@uncounted
 def _label_start(data: Array, start: Any, end: Any) -> Any:
     """The start of the last label before ``end``."""
     at = end
@@ -77,7 +77,7 @@ def _label_start(data: Array, start: Any, end: Any) -> Any:
     return at
 
 
-@compiled
+@uncounted
 def _registered(data: Array, start: Any, end: Any, slots: Array, kinds: Array, offsets: Array, names: Array) -> Any:
     """The start of the registered domain; -1 if there is none."""
     label = _label_start(data, start, end)

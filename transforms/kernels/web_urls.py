@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns.columns import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.spans import copy_bytes
 
 _COLON, _SLASH, _AT, _QUESTION, _HASH = ord(":"), ord("/"), ord("@"), ord("?"), ord("#")
@@ -25,13 +25,13 @@ HEX = np.array([int(chr(byte), 16) if chr(byte) in "0123456789abcdefABCDEF" else
 _IN_SCHEME = np.array([byte < 128 and (chr(byte).isalnum() or chr(byte) in "+-.") for byte in range(256)])
 
 
-@compiled
+@uncounted
 def is_digit(byte: Any) -> Any:
     """Whether a byte is a decimal digit."""
     return np.uint8(48) <= byte <= np.uint8(57)
 
 
-@compiled
+@uncounted
 def _scheme_end(data: Array, start: Any, end: Any) -> Any:
     """The position of the colon after the scheme; -1 without a scheme."""
     if start == end or not np.uint8(65) <= (data[start] & 0xDF) <= np.uint8(90):
@@ -55,7 +55,7 @@ def schemes(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
     return begins, stops
 
 
-@compiled
+@uncounted
 def _authority(data: Array, start: Any, end: Any) -> tuple[Any, Any]:
     """The span of the authority; without one, (-1, where the path begins)."""
     begin = np.int64(_scheme_end(data, start, end) + 1)
@@ -69,7 +69,7 @@ def _authority(data: Array, start: Any, end: Any) -> tuple[Any, Any]:
     return begin + 2, stop
 
 
-@compiled
+@uncounted
 def _host(data: Array, start: Any, end: Any) -> tuple[Any, Any]:
     """The span of the host in an authority; (-1, -1) if it is malformed."""
     begin = start
@@ -95,7 +95,7 @@ def _host(data: Array, start: Any, end: Any) -> tuple[Any, Any]:
     return (begin, stop) if stop > begin and port == end else (np.int64(-1), np.int64(-1))
 
 
-@compiled
+@uncounted
 def _is_bare_host(data: Array, start: Any, end: Any) -> bool:
     for at in range(start, end):
         if not IN_HOST[data[at]]:
@@ -141,7 +141,7 @@ def path_segments(data: Array, starts: Array, ends: Array, bound: int) -> tuple[
     return offsets, begins[:count], stops[:count]
 
 
-@compiled
+@uncounted
 def _decoded_byte(data: Array, at: Any, end: Any, plus_is_space: bool) -> tuple[Any, Any]:
     """(The byte that stands at a position, how many bytes spell it)."""
     byte = data[at]
@@ -150,7 +150,7 @@ def _decoded_byte(data: Array, at: Any, end: Any, plus_is_space: bool) -> tuple[
     return np.uint8(_SPACE) if plus_is_space and byte == _PLUS else byte, 1
 
 
-@compiled
+@uncounted
 def _is_name(data: Array, start: Any, end: Any, name: Array) -> bool:
     at, matched = start, 0
     while at < end:
@@ -162,7 +162,7 @@ def _is_name(data: Array, start: Any, end: Any, name: Array) -> bool:
     return matched == len(name)
 
 
-@compiled
+@uncounted
 def _query_start(data: Array, start: Any, end: Any) -> Any:
     """The start of the query; ``end`` without one."""
     at = start

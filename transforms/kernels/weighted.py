@@ -10,7 +10,7 @@ import numpy as np
 from transforms.columns.columns import Array, Column, Numbers, RaggedItems, WeightedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, take
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.list_items import check_same_lengths
 from transforms.kernels.list_order import compare, keyed, number_keys, sorted_positions
 from transforms.kernels.lists import head, lists_of, picked
@@ -148,7 +148,7 @@ def _counted(offsets: Array, counts: Array, relative: bool) -> tuple[Array, Arra
     return new_offsets, picks[:at], weights[:at]
 
 
-@compiled
+@uncounted
 def _norm(values: Array, begin: int, end: int, norm: int) -> float:
     whole = 0.0
     for i in range(begin, end):
@@ -191,7 +191,7 @@ def _pooled(offsets: Array, values: Array, how: int) -> Array:
     return pooled
 
 
-@compiled
+@uncounted
 def _extreme(values: Array, begin: int, end: int, greatest: bool) -> Any:
     best = values[begin]
     for i in range(begin, end):

@@ -14,7 +14,7 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, uncounted
 from transforms.kernels.spans import Array, check_load, trailing_zeros
 
 _BLOCK = 64
@@ -45,7 +45,7 @@ def _maybe_space(typing_context: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.int64), codegen
 
 
-@compiled
+@uncounted
 def space_size(data: Array, at: Any, end: Any) -> int:
     """Bytes of the white space character at a position; 0 for another character."""
     byte = data[at]
@@ -65,7 +65,7 @@ def space_size(data: Array, at: Any, end: Any) -> int:
     return 3 if byte == 0xE3 and second == 0x80 and third == 0x80 else 0  # U+3000
 
 
-@compiled
+@uncounted
 def most_words(starts: Array, ends: Array) -> Any:
     """A bound on the words of any one text."""
     longest = 0

@@ -104,6 +104,7 @@ fragments = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("digests", JSON, nullable=False),
     Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
+    Column("members", JSON(none_as_null=True)),  # of a merged fragment: the rows of its fragments, in order
     Index("ix_fragments_table_name_path", "table_name", "path"),
     _not_negative("rows", "size_bytes"),
 )
@@ -138,6 +139,18 @@ manifest_fragments = Table(
                         " AND (deletions IS NULL) = (deleted_rows IS NULL)"),
     _not_negative("position", "deleted_rows"),
 )  # fmt: skip
+
+#: The fragments of current manifests that are parts of a merged fragment. A merge whose parts are not all current is removed.
+merged_fragments = Table(
+    "merged_fragments",
+    metadata,
+    Column("fragment", ForeignKey("fragments.id"), primary_key=True, autoincrement=False),
+    Column("merged", ForeignKey("fragments.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("first_row", BigInteger, nullable=False),
+    Index("uq_merged_fragments_merged_position", "merged", "position", unique=True),
+    _not_negative("position", "first_row"),
+)
 
 #: The change that made each version of a table.
 changes = Table(
@@ -297,10 +310,11 @@ coverage = Table(
     Index("ix_coverage_column_set_content", "column_set", "content"),
 )
 
-_UNREADY = text("state <> 'READY'")
-_OPEN = text("state IN ('QUEUED', 'LEASED')")
+_STORED = text("file IS NOT NULL")
+_PENDING = text("state = 'PENDING'")
 
-#: A memo is READY exactly while it has a file; its size is known then. An evicted memo records when and why.
+#: A memo is READY exactly while it has a file; its size is known then. An evicted memo records when and why. A memo is PENDING
+#: while its task is queued or leased: a lease changes tasks only. ``changed_at`` of a pending memo is when it was queued.
 memos = Table(
     "memos",
     metadata,
@@ -321,12 +335,10 @@ memos = Table(
     Column("evicted_why", Text),
     # Covering indexes for sums over the memos of a component and of a file.
     Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
-    Index("ix_memos_file_state", "file", "state", "size_bytes"),
-    Index("ix_memos_unready", "state", "fragment", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
-    # For warehouse.queue.waiting, which scans it in order.
-    Index("ix_memos_unready_memo_key", "memo_key", "fingerprint", "fragment",
-          sqlite_where=_UNREADY, postgresql_where=_UNREADY),
-    _one_of("state", "PENDING", "RUNNING", "READY", "FAILED", "DROPPED", "EVICTED"),
+    Index("ix_memos_file_state", "file", "state", "size_bytes", sqlite_where=_STORED, postgresql_where=_STORED),
+    # For warehouse.queue.waiting, which scans it in order; without the state, SQLite would read the rows as well.
+    Index("ix_memos_pending", "fingerprint", "fragment", "changed_at", "state", sqlite_where=_PENDING, postgresql_where=_PENDING),
+    _one_of("state", "PENDING", "READY", "FAILED", "DROPPED", "EVICTED"),
     _check("file", "(state = 'READY') = (file IS NOT NULL)"),
     _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
     _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
@@ -343,7 +355,7 @@ tasks = Table(
     Column("partition", _NAME, nullable=False),
     Column("state", _string(16), nullable=False),
     Column("worker", Text),
-    Column("lease", _string(32), index=True),  # the lease's name, part of the names of files that its worker writes
+    Column("lease", _string(32)),  # the lease's name, part of the names of files that its worker writes
     Column("lease_until", Float),
     Column("fence", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -353,7 +365,6 @@ tasks = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
-    Index("ix_tasks_open", "memo_key", "created_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
     _one_of("state", "QUEUED", "LEASED", "DONE", "FAILED", "DROPPED"),
     _check("lease_until", "(state = 'LEASED') = (lease_until IS NOT NULL)"),
     _check("lease", "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)"),
@@ -364,14 +375,9 @@ tasks = Table(
 )
 
 
-def is_open() -> ColumnElement[bool]:
-    """The condition that a task is queued or leased, written as in ``ix_tasks_open``."""
-    return tasks.c.state.in_((literal_column("'QUEUED'"), literal_column("'LEASED'")))
-
-
-def is_unready() -> ColumnElement[bool]:
-    """The condition that a memo is not ready, written as in ``ix_memos_unready``."""
-    return memos.c.state != literal_column("'READY'")
+def is_pending() -> ColumnElement[bool]:
+    """The condition that a memo is queued or being computed, written as in ``ix_memos_pending``."""
+    return memos.c.state == literal_column("'PENDING'")
 
 
 #: The last failed attempt of a task that is not done. Every FAILED task has one.
@@ -390,11 +396,12 @@ failures = Table(
     _check("attempt", "attempt > 0"),
 )
 
-#: Models that wait for a memo; deleted when the memo is ready.
+#: Models that wait for the open tasks of a component over the data of a table; deleted when it has none.
 waits = Table(
     "waits",
     metadata,
-    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
     Column("model", ForeignKey("models.id"), primary_key=True, index=True),
 )
 

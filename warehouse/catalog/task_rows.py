@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, or_
 
 from warehouse.catalog import schema
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.scheduling.task_states import (
     MOST_BACKOFF_SECS,
     STUCK_LEASES,
@@ -41,8 +42,11 @@ def task_status(row: Any) -> TaskStatus:
 
 
 def allows(event: TaskEvent) -> ColumnElement[bool]:
-    """The condition that a task's state allows ``event``, the compare of a compare-and-swap."""
-    return _OF.state.in_(sources(event))
+    """The condition that a task's state allows ``event``, the compare of a compare-and-swap.
+
+    The tasks are given by id or memo. An expression is in no index: SQLite would otherwise scan all tasks in these states.
+    """
+    return (_OF.state + "").in_(sources(event))
 
 
 def leasable(now: float, lease_secs: float) -> ColumnElement[bool]:
@@ -57,7 +61,24 @@ def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
     return and_(_OF.state == TaskState.LEASED, void)
 
 
-def wanted() -> ColumnElement[bool]:
-    """The condition that a live model waits for the task."""
-    waits, models = schema.waits.c, schema.models.c
-    return exists().where(waits.memo_key == _OF.memo_key, models.id == waits.model, models.live.is_(True))
+def computes() -> ColumnElement[bool]:
+    """The condition that a memo is computed by a task, both of which a query joins."""
+    return schema.memos.c.memo_key == _OF.memo_key
+
+
+def waits_for() -> ColumnElement[bool]:
+    """The condition that a row of ``waits`` is one for the task and its memo, both of which a query joins."""
+    return and_(schema.waits.c.fingerprint == schema.memos.c.fingerprint, schema.waits.c.table_name == _OF.table_name)
+
+
+def is_current() -> ColumnElement[bool]:
+    """The condition that the data of a memo was not replaced: its fragment is a unit of a table's current version."""
+    return is_unit(schema.memos.c.fragment)
+
+
+def wanted(*where: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The condition that a live model, for which ``where`` holds, waits for the task."""
+    waits, memos, models = schema.waits, schema.memos, schema.models
+    joined = memos.join(waits, waits_for()).join(models, models.c.id == waits.c.model)
+    mine = (computes(), models.c.live.is_(True), is_current())
+    return exists().select_from(joined).where(*mine, *where).correlate(schema.tasks)

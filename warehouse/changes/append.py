@@ -22,6 +22,7 @@ from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
 from warehouse.files.digests import table_digests
 from warehouse.storage.stored_file import ListedFile
+from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.tables.partitions import partition_range, refuse_overlaps
@@ -90,11 +91,14 @@ def append_rows(
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.dry_run_fragments() for one in new] if dry_run else [found for _, found in placed_files]
     recompute = _recomputes(warehouse, known, new, fragments)
-    version = known.version
+    version, small = known.version, ""
     if not dry_run:
         version = _commit(warehouse, known, current, new, placed_files, names, why)
+        with warehouse.catalog.read() as connection:
+            small = fragment_sizes(connection, table).warning(table)
+    notes = (*_repeated_note(repeated, unique_by), *_notes(again, replaced), *([small] if small else []))
     return replace(
-        _nothing_new(known, dry_run, (*_repeated_note(repeated, unique_by), *_notes(again, replaced))),
+        _nothing_new(known, dry_run, notes),
         version=version,
         changed=True,
         rows=_row_count(new),

@@ -194,6 +194,9 @@ def _retire_models(connection: Connection, table: str) -> None:
 def _forget_data(connection: Connection, table: str) -> None:
     """Remove all versions of the table's data and its references to files. Fragments are kept, since memos refer to them."""
     changes, manifests, members = schema.changes.c, schema.manifests.c, schema.manifest_fragments
+    parts, fragments = schema.merged_fragments, schema.fragments.c
+    stored = select(fragments.id).where(fragments.table_name == table)
+    connection.execute(delete(parts).where(parts.c.fragment.in_(stored)))
     mine = select(manifests.id).where(manifests.table_name == table)
     connection.execute(delete(members).where(members.c.manifest.in_(mine)))
     connection.execute(delete(schema.manifests).where(manifests.table_name == table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -16,8 +16,9 @@ from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
-from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.tables.table import Fragment
+from warehouse.tables.manifests import PlacedFragment, current_units, fragments_by_row, get_table
+from warehouse.tables.merges import members_of_merged, merged_places
+from warehouse.tables.table import Fragment, merge_fragments
 from warehouse.tables.versions import TableChangeKind
 
 
@@ -96,9 +97,10 @@ def find_recomputes(
     """
     if not affected:
         return ()
+    affected = _as_units(connection, affected)
     changed = [_changed_columns(one) for one in affected]
     placed = tuple(one.after for one in affected)
-    context = PlanContext(connection, config, get_table(connection, table), current_fragments(connection, table), now)
+    context = PlanContext(connection, config, get_table(connection, table), current_units(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
@@ -131,6 +133,21 @@ def find_recomputes(
         for fingerprint, rows in memos.items()
     )
     return tuple(sorted(recomputes, key=lambda one: (-one.rows, one.expression)))
+
+
+def _as_units(connection: Connection, affected: Sequence[AffectedFragment]) -> list[AffectedFragment]:
+    """The changes with fragments that are parts of a merged one replaced by that one, once."""
+    places = merged_places(connection, {one.after.row for one in affected if one.before is not None})
+    units = [one for one in affected if one.before is None or one.after.row not in places]
+    after = {one.after.row: one.after for one in affected if one.after.row in places}
+    merged = fragments_by_row(connection, {place.merged for place in places.values()})
+    for number, rows in members_of_merged(connection, merged).items():
+        members = merged[number].members
+        changed = [after[row].fragment if row in after else member for row, member in zip(rows, members, strict=True)]
+        first = next(after[row] for row in rows if row in after)
+        placed = replace(first, row=number, fragment=merge_fragments(changed), is_merged=True)
+        units.append(AffectedFragment(merged[number], placed))
+    return units
 
 
 def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str, int]) -> Recompute:

@@ -64,14 +64,18 @@ def record_measurements(
     components: dict[str, dict[str, float]] = {}
     for work in sum_operator_work(works):
         if work.rows:
-            operators[work.operator, work.version] = _add({}, rows=work.rows, secs=work.secs)
+            operators[work.operator, work.version] = {"rows": work.rows, "secs": work.secs}
     for memo in memos:
         if memo.rows:
-            key = (memo.operator, memo.version)
-            operators[key] = _add(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
-            components[memo.fingerprint] = _add(
-                components.get(memo.fingerprint, {}), rows=memo.rows, secs=memo.secs, stored_bytes=memo.size_bytes
-            )
+            sums = operators.setdefault((memo.operator, memo.version), {})
+            sums["stored_rows"] = sums.get("stored_rows", 0.0) + memo.rows
+            sums["stored_bytes"] = sums.get("stored_bytes", 0.0) + memo.size_bytes
+            if memo.fingerprint not in components:
+                components[memo.fingerprint] = {"rows": 0.0, "secs": 0.0, "stored_bytes": 0.0}
+            sums = components[memo.fingerprint]
+            sums["rows"] += memo.rows
+            sums["secs"] += memo.secs
+            sums["stored_bytes"] += memo.size_bytes
     _write(connection, schema.operator_costs, [
         {"operator": operator, "version": version, **_with_decay(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
         for (operator, version), sums in sorted(operators.items())
@@ -80,10 +84,6 @@ def record_measurements(
         {"fingerprint": fingerprint, **_with_decay(sums, {"rows": "secs stored_bytes"})}
         for fingerprint, sums in sorted(components.items())
     ])  # fmt: skip
-
-
-def _add(sums: Mapping[str, float], **more: float) -> dict[str, float]:
-    return {**sums, **{name: sums.get(name, 0.0) + value for name, value in more.items()}}
 
 
 def _with_decay(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,7 @@ class WorkEstimate:
 
 def load_estimates(connection: Connection, components: Mapping[str, Mapping[str, Any]]) -> dict[str, WorkEstimate]:
     """The estimates of components, by fingerprint, from their documents."""
-    roots = {fingerprint: component_from_document(dict(document)) for fingerprint, document in components.items()}
+    roots = {fingerprint: _root_of(fingerprint, document) for fingerprint, document in components.items()}
     costs = load_cost_model(connection, tuple(roots.values()))
     measured = _measured_secs(connection, list(roots))
     estimates = {}
@@ -44,6 +45,20 @@ def load_estimates(connection: Connection, components: Mapping[str, Mapping[str,
             secs = sum(costs.compute_secs(node) for node in topological([root]) if _is_computed_here(node))
         estimates[fingerprint] = WorkEstimate(secs, costs.stored_bytes(root), columns)
     return estimates
+
+
+#: The documents of recent components with their roots: a worker leases tasks of the same ones again and again.
+_ROOTS: OrderedDict[str, tuple[Mapping[str, Any], Node]] = OrderedDict()
+_MOST_ROOTS = 10_000
+
+
+def _root_of(fingerprint: str, document: Mapping[str, Any]) -> Node:
+    known = _ROOTS.get(fingerprint)
+    if known is None or known[0] != document:
+        known = _ROOTS[fingerprint] = document, component_from_document(dict(document))
+        while len(_ROOTS) > _MOST_ROOTS:
+            _ROOTS.popitem(last=False)
+    return known[1]
 
 
 def _is_computed_here(node: Node) -> bool:

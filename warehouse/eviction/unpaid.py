@@ -25,7 +25,7 @@ from warehouse.models.models import load_documents, stored_inputs
 from warehouse.planning.policy import Adaptive, KeepAll
 from warehouse.planning.regret import Advisor, charge
 from warehouse.scheduling.task_states import MemoState
-from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table
+from warehouse.tables.manifests import PlacedFragment, current_units, find_table
 from warehouse.tables.table import Table
 
 DAY_SECS = 86_400.0
@@ -55,7 +55,7 @@ def unpaid_memos(
 def _unpaid(
     connection: Connection, config: WarehouseConfig, table: Table, fingerprints: Sequence[str], now: float
 ) -> Iterator[ReadyMemo]:
-    context = PlanContext(connection, config, table, current_fragments(connection, table.name), now)
+    context = PlanContext(connection, config, table, current_units(connection, table.name), now)
     placed = {one.row: one for one in context.fragments}
     found = [one for one in adaptive_memos(connection, table.name, fingerprints) if one.fragment in placed]
     if not found:
@@ -126,7 +126,7 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
     since = settled_at
     if since is None:
         since = float(connection.execute(select(func.min(models.submitted_at)).where(*mine)).scalar_one() or now)
-    context = PlanContext(connection, config, known, current_fragments(connection, table), now)
+    context = PlanContext(connection, config, known, current_units(connection, table), now)
     read = _read_secs(connection, table, since, now)
     live = connection.execute(select(models.id, models.submitted_at).where(*mine, models.live.is_(True))).all()
     inputs = {row.id: stored_inputs(connection, row.id) for row in live}

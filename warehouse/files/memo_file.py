@@ -21,7 +21,9 @@ from warehouse.storage.storage import Storage
 #: The gap between two columns that is read to save a request: on a disk, in a bucket.
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
-_WRITTEN_BYTES = 1 << 20
+#: The longest read that is cut in a bucket, where each part is a request.
+_REMOTE_BATCH_BYTES = 64 << 20
+_LARGE_BYTES = 64 << 10
 
 
 def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str], lease: str) -> str:
@@ -51,7 +53,7 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
     component has, and :class:`~transforms.errors.StorageError`; no partial file is left.
     """
     from warehouse.files.memo_format.directory import directory_digest
-    from warehouse.files.memo_format.writing import encode_columns
+    from warehouse.files.memo_format.writing import STORED_DIRECTORY, encode_columns
 
     if len({len(array) for array in columns.values()}) != 1:
         raise InputError("the columns of a memo file must have equal lengths", where=path,
@@ -64,22 +66,22 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
             sharers[place] += 1
     sizes = [sum(directory.segments[place].stored_bytes // sharers[place] for place in column.segments) + 1
              for column in directory.columns.values()]  # fmt: skip
-    return MemoFile(path, size_bytes, directory_digest(directory.to_bytes()), {
+    return MemoFile(path, size_bytes, directory_digest(parts[STORED_DIRECTORY]), {
         name: ColumnBytes(directory.checksum_of(name), directory.rows, share)
         for name, share in zip(directory.columns, size_shares(size_bytes, sizes), strict=True)
     })  # fmt: skip
 
 
 def _write(file: IO[bytes], parts: Iterable[Any]) -> None:
-    """Write the parts in buffers of some size: fewer system calls, without a copy of the whole file."""
+    """Write small parts together, for fewer system calls, and large ones without a copy."""
     held: list[Any] = []
-    held_bytes = 0
     for part in parts:
-        held.append(part)
-        held_bytes += len(part)
-        if held_bytes >= _WRITTEN_BYTES:
-            file.write(b"".join(held))
-            held, held_bytes = [], 0
+        if len(part) < _LARGE_BYTES:
+            held.append(part)
+            continue
+        file.write(b"".join(held))
+        file.write(part)
+        held = []
     file.write(b"".join(held))
 
 
@@ -92,7 +94,7 @@ def read_memo_file(
     not the committed one, or lacks a column.
     """
     from warehouse.files.memo_format.directory import Directory, directory_digest
-    from warehouse.files.memo_format.reading import read_directory, read_first, read_memo_columns
+    from warehouse.files.memo_format.reading import LOCAL_BATCH_BYTES, read_directory, read_first, read_memo_columns
 
     wanted = list(names)
     gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
@@ -108,4 +110,5 @@ def read_memo_file(
             raise MemoDamaged(
                 "the memo file is not the one that was committed", where=path, value=found, allowed=checksum
             )
-        return read_memo_columns(source, directory, wanted, gap_bytes, rows)
+        batch_bytes = LOCAL_BATCH_BYTES if storage.is_local else _REMOTE_BATCH_BYTES
+        return read_memo_columns(source, directory, wanted, gap_bytes, rows, batch_bytes=batch_bytes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, func, select
 
 from transforms.errors import DataError
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.errors import MemoDamaged
 from warehouse.files.artifacts import ArtifactSource
 from warehouse.files.digests import column_digest
@@ -35,11 +36,8 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
     Among many memos, components are drawn with the number of their memos as weights, then a random key: a component's keys
     are evenly distributed behind the first digits of its fingerprint, so that all memos are about equally likely.
     """
-    of, files, members, manifests = schema.memos.c, schema.memo_files.c, schema.manifest_fragments.c, schema.manifests.c
-    current = exists().where(
-        members.fragment == of.fragment, members.manifest == manifests.id, manifests.current.is_(True)
-    )
-    ready = (of.state == MemoState.READY, current)
+    of, files = schema.memos.c, schema.memo_files.c
+    ready = (of.state == MemoState.READY, is_unit(of.fragment))
     most = max(_FEW, 2 * count)
     keys = connection.execute(select(of.memo_key).where(*ready).order_by(of.memo_key).limit(most)).scalars().all()
     chosen: set[str] = set()

@@ -76,10 +76,10 @@ def _deletions(connection: Connection, known: _Checksums) -> tuple[dict[str, int
 
 
 def _unknown_columns(connection: Connection, known: _Checksums) -> list[Problem]:
-    # A fragment of a table that was dropped keeps no path.
+    # A fragment of a table that was dropped keeps no path. The overlays of a merged fragment are those of its members.
     of = schema.fragments.c
     problems = []
-    query = select(of.id, of.digests, of.overlays).where(of.overlays.is_not(None))
+    query = select(of.id, of.digests, of.overlays).where(of.overlays.is_not(None), of.members.is_(None))
     for row in connection.execute(query):
         for column, path in row.overlays.items():
             if path and known.get(path, {}).get(column) != row.digests.get(column):

@@ -128,6 +128,7 @@ def _changed_data(
     components: Mapping[str, Node],
     current: Set[int],
 ) -> dict[str, Cause]:
+    unknown = [item for item in unknown if not item.placed.is_merged]
     partitions = {item.placed.partition for item in unknown if item.placed.partition_version > 1}
     if not partitions:
         return {}

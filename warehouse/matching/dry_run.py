@@ -25,7 +25,7 @@ from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
 from warehouse.models.pinned_analyses import UsedAnalysis
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -176,7 +176,7 @@ def _match(
     found = _Found(inputs)
     if not inputs:
         return found
-    fragments = current_fragments(connection, table.name)
+    fragments = current_units(connection, table.name)
     context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph)

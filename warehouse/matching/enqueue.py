@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from warehouse.catalog import schema
+from warehouse.catalog.bulk import insert_rows, update_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.task_rows import computes
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
 from warehouse.matching.model_match import Counts, MatchResult
@@ -20,9 +22,12 @@ from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of
 
+#: A component, and the table over whose data its tasks are waited for.
+Wait = tuple[str, str]
 
-def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[str]:
-    """Queue missing memos, and register those ready under another content. Returns the memos to wait for."""
+
+def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[Wait]:
+    """Queue missing memos, and register those ready under another content. Returns what the model waits for."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is MemoAction.QUEUE]
     subgraphs = {one.request.fingerprint for one in missing} - found.graph.components.keys()
@@ -32,7 +37,20 @@ def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult
     _cover_again(connection, found.graph, [one for one in matches if one.action is MemoAction.LOAD])
     _register_aliases(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
-    return {one.request.memo_key for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)}
+    return _waits(connection, model.table, matches)
+
+
+def _waits(connection: Connection, table: str, matches: Sequence[MemoMatch]) -> set[Wait]:
+    """The components to wait for. A memo may be computed from an equal fragment of another table."""
+    awaited = [one for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)]
+    found = {(one.request.fingerprint, table) for one in awaited}
+    keys = {one.request.memo_key for one in awaited if one.action in AWAITED and not _is_its_own(one)}
+    memos, tasks = schema.memos.c, schema.tasks.c
+    query = select(memos.fingerprint, tasks.table_name).join(schema.tasks, computes()).distinct()
+    for chunk in chunks(sorted(keys)):
+        elsewhere = query.where(one_of(connection, memos.memo_key, chunk))
+        found.update((fingerprint, other) for fingerprint, other in connection.execute(elsewhere))
+    return found
 
 
 def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[MemoMatch]) -> None:
@@ -96,25 +114,29 @@ def _write_memos(
     ))  # fmt: skip
     back = [one.request for one in missing if one.record is not None]
     if back:
-        of = schema.memos.c
-        connection.execute(
-            update(schema.memos)
-            .where(of.memo_key == bindparam("key"), of.state == MemoState.EVICTED)
-            .values(state=MemoState.PENDING, changed_at=now, queued_by=model.id, fragment=bindparam("row"),
-                    cause_code=bindparam("code"), cause=bindparam("text")),
-            [{"key": item.memo_key, "row": item.placed.row, "code": causes[item.memo_key].code,
-              "text": causes[item.memo_key].text} for item in back],
-        )  # fmt: skip
+        update_rows(connection, schema.memos, "memo_key", (
+            {"memo_key": item.memo_key, "fragment": item.placed.row, "cause_code": causes[item.memo_key].code,
+             "cause": causes[item.memo_key].text}
+            for item in back
+        ), state=MemoState.PENDING, changed_at=now, queued_by=model.id)  # fmt: skip
         requeue_tasks(connection, [item.memo_key for item in back], now)
+        places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in back)
+        update_rows(connection, schema.tasks, "memo_key", places, table_name=model.table)
 
 
-def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
-    """Let the model wait for exactly these memos; waits for replaced data are removed."""
+def replace_waits(connection: Connection, model: int, awaited: set[Wait]) -> None:
+    """Let the model wait for exactly these components."""
     of = schema.waits.c
-    before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
-    for chunk in chunks(sorted(before - awaited)):
-        connection.execute(delete(schema.waits).where(of.model == model, one_of(connection, of.memo_key, chunk)))
-    insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
+    query = select(of.fingerprint, of.table_name).where(of.model == model)
+    before = {(fingerprint, table) for fingerprint, table in connection.execute(query)}
+    for table in sorted({table for _, table in before - awaited}):
+        gone = sorted(fingerprint for fingerprint, other in before - awaited if other == table)
+        mine = (of.model == model, of.table_name == table)
+        for chunk in chunks(gone):
+            connection.execute(delete(schema.waits).where(*mine, one_of(connection, of.fingerprint, chunk)))
+    insert_rows(connection, schema.waits, (
+        {"fingerprint": fingerprint, "table_name": table, "model": model} for fingerprint, table in sorted(awaited - before)
+    ))  # fmt: skip
 
 
 def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoMatch], current: Set[int]) -> None:
@@ -126,15 +148,13 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoM
     ]
     if not moved:
         return
-    pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
     still_there = current_fragment_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.request.memo_key for one in matches if one.record and one.record.fragment in still_there}
-    pairs = [pair for pair in pairs if pair["key"] not in kept]
-    if pairs:
-        of, tasks = schema.memos, schema.tasks
-        connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
-        place = {"table_name": table, "partition": bindparam("part")}
-        connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
+    moved = list({item.memo_key: item for item in moved if item.memo_key not in kept}.values())
+    rows = ({"memo_key": item.memo_key, "fragment": item.placed.row} for item in moved)
+    update_rows(connection, schema.memos, "memo_key", rows)
+    places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in moved)
+    update_rows(connection, schema.tasks, "memo_key", places, table_name=table)
 
 
 def write_submission(

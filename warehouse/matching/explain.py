@@ -17,7 +17,7 @@ from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
 from warehouse.planning.regret import Advisor
-from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.manifests import PlacedFragment, current_units, get_table
 from warehouse.warehouse import Warehouse
 
 __all__ = ["Decision", "explain_model"]
@@ -33,7 +33,7 @@ def explain_model(
     """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
-        fragments = current_fragments(connection, model.table)
+        fragments = current_units(connection, model.table)
         inputs = stored_inputs(connection, model.id)
         table = get_table(connection, model.table)
         context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())

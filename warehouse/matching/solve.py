@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
@@ -18,9 +18,10 @@ from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
 from warehouse.planning.cheapest import Label
 from warehouse.planning.policy import policy_named
-from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.parts import Action, MemoWindow, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.merges import merged_places, merged_without_members
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -87,8 +88,9 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
 def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
     """The cheapest way to read the inputs over the fragments: one plan for each set of ready memos."""
     graph = MergedGraph(tuple(item.component for item in inputs))
-    coverage = find_coverage(context.connection, graph.columns(graph.operations), context.fragments)
-    costed = CostedGraph(graph, context.costs(graph.nodes))
+    units = _units(context)
+    coverage = find_coverage(context.connection, graph.columns(graph.operations), units.fragments)
+    costed = CostedGraph(graph, replace(context, fragments=units.fragments).costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
     for layout in coverage.layouts:
@@ -105,7 +107,7 @@ def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[St
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
-        partitions=_partitions(context.fragments, coverage),
+        partitions=_partitions(context.fragments, units, coverage),
         label_component=None if target.component is None else component_document(target.component),
         task=target.task,
         classes=target.classes,
@@ -126,18 +128,56 @@ def _plan(
     return ReadPlan(tuple(actions), loads, secs_per_row)
 
 
-def _partitions(fragments: Sequence[PlacedFragment], coverage: Coverage) -> tuple[SolutionPartition, ...]:
-    placed = zip(fragments, coverage.fragments, strict=True)
-    return tuple(_partition(list(group)) for _, group in groupby(placed, lambda pair: pair[0].partition))
+@dataclass(frozen=True)
+class _Units:
+    """The units of computation that cover fragments: merged ones, or the fragments themselves.
+
+    ``places``: for each fragment, the position of its unit, and its window in a merged one.
+    """
+
+    fragments: tuple[PlacedFragment, ...]
+    places: tuple[tuple[int, MemoWindow | None], ...]
+
+
+def _units(context: PlanContext) -> _Units:
+    connection, wanted = context.connection, context.fragments
+    parts = merged_places(connection, {placed.row for placed in wanted})
+    merged = merged_without_members(connection, {place.merged for place in parts.values()})
+    units: list[PlacedFragment] = []
+    positions: dict[int, int] = {}
+    places: list[tuple[int, MemoWindow | None]] = []
+    for placed in wanted:
+        place = parts.get(placed.row)
+        if place is None:
+            places.append((len(units), None))
+            units.append(placed)
+            continue
+        whole = merged[place.merged]
+        if place.merged not in positions:
+            positions[place.merged] = len(units)
+            units.append(replace(placed, row=place.merged, fragment=whole, is_merged=True))
+        places.append((positions[place.merged], MemoWindow(place.first_row, whole.rows)))
+    return _Units(tuple(units), tuple(places))
+
+
+def _partitions(
+    fragments: Sequence[PlacedFragment], units: _Units, coverage: Coverage
+) -> tuple[SolutionPartition, ...]:
+    placed = [
+        (one, coverage.fragments[position], window)
+        for one, (position, window) in zip(fragments, units.places, strict=True)
+    ]
+    return tuple(_partition(list(group)) for _, group in groupby(placed, lambda item: item[0].partition))
 
 
 def _solution_input(item: StoredInput) -> SolutionInput:
     return SolutionInput(item.name, item.fingerprint, item.component.type, component_document(item.component))
 
 
-def _partition(group: list[tuple[PlacedFragment, CoveredFragment]]) -> SolutionPartition:
+def _partition(group: list[tuple[PlacedFragment, CoveredFragment, MemoWindow | None]]) -> SolutionPartition:
     first = group[0][0]
     fragments = tuple(
-        SolutionFragment(**vars(placed.fragment), plan=covered.layout, files=covered.files) for placed, covered in group
+        SolutionFragment(**vars(placed.fragment), plan=covered.layout, files=covered.files, window=window)
+        for placed, covered, window in group
     )
     return SolutionPartition(first.partition, first.start, first.end, first.partition_version, fragments)

@@ -15,7 +15,7 @@ from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
-from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write_submission
 from warehouse.matching.match import Requeue
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
@@ -33,7 +33,7 @@ from warehouse.models.models import (
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
 from warehouse.planning.policy import Adaptive
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -136,11 +136,11 @@ def _match(
     requeue: Requeue = Requeue.ALL,
 ) -> Counts:
     """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
-    fragments = current_fragments(connection, table.name)
+    fragments = current_units(connection, table.name)
     context = PlanContext(connection, config, table, fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph, is_requested=requeue is Requeue.ALL)
-    counts, awaited = Counts(), set[str]()
+    counts, awaited = Counts(), set[Wait]()
     for first, last in blocks(len(fragments), len(inputs)):
         found = match_model(
             connection,

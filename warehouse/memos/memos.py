@@ -7,17 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.fragment_rows import is_unit
+from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
-from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
-from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
+from warehouse.tables.manifests import added_columns, fragment_of, is_placed_unit, placed_units
 from warehouse.tables.table import memo_key
 from warehouse.warehouse import Warehouse
 
@@ -44,9 +45,10 @@ class MemoRecord:
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
     """The records of the keys in the catalog."""
-    of = schema.memos.c
+    of, tasks = schema.memos.c, schema.tasks.c
     query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
-                   of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
+                   of.changed_at, of.evicted_at, of.evicted_why, tasks.state)  # fmt: skip
+    query = query.outerjoin(schema.tasks, computes())
     found: dict[str, MemoRecord] = {}
     for chunk in chunks(sorted(set(keys))):
         for (
@@ -61,18 +63,24 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
             changed_at,
             evicted_at,
             why,
+            task_state,
         ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
-            found[key] = MemoRecord(key, fingerprint, fragment, _STATES[state], file, queued_by, code, cause, changed_at,
+            found[key] = MemoRecord(key, fingerprint, fragment, known_state(state, task_state), file, queued_by, code, cause, changed_at,
                                     evicted_at, why or "")  # fmt: skip
     return found
+
+
+def known_state(stored: str, task_state: str | None) -> MemoState:
+    """The state of a memo from that in its row and that of its task, which alone says that it is being computed."""
+    return MemoState.RUNNING if task_state == TaskState.LEASED else _STATES[stored]
 
 
 #: States by name, since a lookup in the class is slow for many memos.
 _STATES = {str(state): state for state in MemoState}
 
 
-def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
-    """Record that the bytes of a ready memo in ``file`` are missing or wrong.
+def mark_damaged(warehouse: Warehouse, memo: str, file: str, why: str) -> bool:
+    """Record that the bytes of a ready memo in ``file`` are missing or wrong; ``memo``: its key, or its component's fingerprint.
 
     The memo is queued if a live model keeps it, and evicted otherwise. Returns False, without a change, if the memo is not ready
     (another reader was first) or is in another file now, as after a compaction.
@@ -81,12 +89,13 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
 
     def mark(connection: Connection) -> bool:
         found = connection.execute(
-            select(of.fingerprint, of.file)
+            select(of.memo_key, of.fingerprint, of.file)
             .join(schema.memo_files, files.id == of.file)
-            .where(of.memo_key == key, of.state == MemoState.READY, files.path == file)
+            .where(or_(of.memo_key == memo, of.fingerprint == memo), of.state == MemoState.READY, files.path == file)
         ).first()
         if found is None:
             return False
+        key = found.memo_key
         contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
@@ -110,8 +119,8 @@ def evict_memos(
 def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:
     """The ``on_damage`` of :func:`warehouse.reading.reader.read_fragment` that records damage in the catalog."""
 
-    def record(key: str, file: str, error: MemoDamaged) -> None:
-        mark_damaged(warehouse, key, file, error.what)
+    def record(memo: str, file: str, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, memo, file, error.what)
 
     return record
 
@@ -128,21 +137,29 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     is_kept = or_(
         and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
     )
-    readers = connection.execute(
-        select(models.id)
-        .join(schema.model_inputs, inputs.model == models.id)
-        .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
-        .join(memos, memos.c.fingerprint == within.subgraph)
-        .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
-        .distinct()
-    ).scalars()
-    waits = [{"memo_key": key, "model": model} for model in readers]
-    if waits:
+    readers = (
+        connection.execute(
+            select(models.id)
+            .join(schema.model_inputs, inputs.model == models.id)
+            .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
+            .join(memos, memos.c.fingerprint == within.subgraph)
+            .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
+            .distinct()
+        )
+        .scalars()
+        .all()
+    )
+    if readers:
         requeue_tasks(connection, [key], now)
         values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
         connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
-        connection.execute(insert(schema.waits), waits)
-    return bool(waits)
+        tasks = schema.tasks.c
+        place = connection.execute(
+            select(memos.c.fingerprint, tasks.table_name).join(schema.tasks, computes()).where(memos.c.memo_key == key)
+        ).one()
+        waits = ({**place._mapping, "model": model} for model in readers)
+        insert_absent(connection, schema.waits, waits)
+    return bool(readers)
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
@@ -164,13 +181,8 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
     A file that was renamed, or registered in a second table, has the same fragment_id in another row; a rewritten file may have
     equal values in the columns that a memo reads.
     """
-    memos, members, manifests = schema.memos.c, schema.manifest_fragments.c, schema.manifests.c
-    standing = (
-        select(members.fragment)
-        .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True), members.fragment == memos.fragment)
-    )
-    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
+    memos = schema.memos.c
+    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~is_unit(memos.fragment))
     for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
         move_to_copy(connection, key, copies[0])
 
@@ -185,21 +197,24 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
     query = query.join(schema.fragments, fragments.id == memos.fragment)
     query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
     wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
-    members, manifests = schema.manifest_fragments.c, schema.manifests.c
-    current = (
+    parts, members, manifests = schema.merged_fragments, schema.manifest_fragments.c, schema.manifests.c
+    first = and_(parts.c.merged == fragments.id, parts.c.position == 0)
+    of_content = (
         select(schema.fragments, manifests.partition)
-        .join(schema.manifest_fragments, members.fragment == fragments.id)
+        .outerjoin(parts, first)
+        .join(schema.manifest_fragments, members.fragment == func.coalesce(parts.c.fragment, fragments.id))
         .join(schema.manifests, manifests.id == members.manifest)
-        .where(manifests.current.is_(True))
+        .where(manifests.current.is_(True), is_unit(fragments.id))
     )
+    of_place = select(schema.fragments, manifests.partition).select_from(placed_units()).where(is_placed_unit())
     found: dict[int, Any] = {}
     identities = sorted({memo.fragment_id for memo in wanted})
-    for row in connection.execute(current.where(one_of(connection, fragments.fragment_id, identities))):
+    for row in connection.execute(of_content.where(one_of(connection, fragments.fragment_id, identities))):
         found[row.id] = row
     for table in sorted({memo.table_name for memo in wanted}):
         partitions = sorted({memo.partition for memo in wanted if memo.table_name == table})
         here = (manifests.table_name == table, one_of(connection, manifests.partition, partitions))
-        found |= {row.id: row for row in connection.execute(current.where(*here))}
+        found |= {row.id: row for row in connection.execute(of_place.where(*here))}
     by_identity, by_place = defaultdict(list), defaultdict(list)
     for _, row in sorted(found.items()):
         by_identity[row.fragment_id].append(row)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import ColumnElement, Connection, Integer, cast, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, delete, exists, func, select, update
 
 from warehouse.catalog import schema
+from warehouse.catalog.task_rows import computes, is_current, waits_for
 from warehouse.models.models import ModelRecord, get_model
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.warehouse import Warehouse
@@ -77,12 +78,14 @@ def _plan(connection: Connection, name: str) -> Retirement:
 def _queued(connection: Connection, record: ModelRecord) -> tuple[int, int]:
     """Queued tasks for this model: alone, and shared with others."""
     tasks, waits, others = schema.tasks.c, schema.waits.c, schema.waits.alias().c
-    shared = exists().where(others.memo_key == waits.memo_key, others.model != record.id)
-    joined = schema.waits.join(schema.tasks, tasks.memo_key == waits.memo_key)
+    same = (others.fingerprint == waits.fingerprint, others.table_name == waits.table_name)
+    shared = exists().where(*same, others.model != record.id)
+    joined = schema.waits.join(schema.memos, schema.memos.c.fingerprint == waits.fingerprint)
+    joined = joined.join(schema.tasks, and_(computes(), waits_for()))
     query = (
         select(func.count(), _sum(cast(shared, Integer)))
         .select_from(joined)
-        .where(waits.model == record.id, tasks.state == TaskState.QUEUED)
+        .where(waits.model == record.id, tasks.state == TaskState.QUEUED, is_current())
     )
     queued, with_others = connection.execute(query).one()
     return queued - int(with_others), int(with_others)

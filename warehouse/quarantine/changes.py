@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, func, select, update
 from transforms.errors import InputError, listed
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of, storable
-from warehouse.catalog.task_rows import change_values
+from warehouse.catalog.task_rows import change_values, wanted
 from warehouse.errors import IllegalTransition
 from warehouse.memos.memos import requeue_tasks
 from warehouse.quarantine.listing import TaskGroup, read_groups
-from warehouse.quarantine.query import PLACED, TaskQuery, check_query, conditions, is_wanted
+from warehouse.quarantine.query import PLACED, TaskQuery, check_query, conditions
 from warehouse.scheduling.task_states import (
     MEMO_OF_TASK,
     MemoState,
@@ -90,7 +90,7 @@ def _plan_retry(connection: Connection, query: TaskQuery) -> tuple[QuarantineCha
     _refuse(connection, query, TaskEvent.REQUEUE)
     of, fitting = schema.tasks.c, conditions(connection, query)
     possible = (*fitting, of.state.in_(_CHANGED[TaskEvent.REQUEUE]))
-    retried = (*possible, is_wanted())
+    retried = (*possible, wanted())
     planned = QuarantineChange(
         TaskEvent.REQUEUE,
         done=False,
@@ -98,7 +98,7 @@ def _plan_retry(connection: Connection, query: TaskQuery) -> tuple[QuarantineCha
         tasks=_count(connection, *retried),
         groups=read_groups(connection, retried),
         left_leased=_count(connection, *fitting, of.state == TaskState.LEASED),
-        left_unwanted=_count(connection, *possible, ~is_wanted()),
+        left_unwanted=_count(connection, *possible, ~wanted()),
         left_dropped=0 if query.ids or query.states else _count_dropped(connection, query),
     )
     return planned, retried
@@ -163,10 +163,15 @@ def _count_dropped(connection: Connection, query: TaskQuery) -> int:
 
 
 def _queue_memos(connection: Connection, keys: Sequence[str], now: float) -> None:
-    """Make failed and dropped memos pending; their old cause stays readable until they are ready."""
+    """Make failed and dropped memos pending; their old cause stays readable until they are ready.
+
+    The waiting time of memos that are pending already starts again, too.
+    """
     of = schema.memos.c
     values: dict[str, Any] = {"state": MemoState.PENDING, "changed_at": now}
     for chunk in chunks(keys):
+        again = (one_of(connection, of.memo_key, chunk), of.state == MemoState.PENDING)
+        connection.execute(update(schema.memos).where(*again).values(changed_at=now))
         mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SKIPPED))
         cause = {"cause_code": "retried", "cause": "retried after: " + of.cause}
         connection.execute(update(schema.memos).where(*mine).values(**values, **cause))

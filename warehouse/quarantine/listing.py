@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Subquery, case, func, select
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, case, func, select
 
 from transforms.errors import InputError
 from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import computes, is_current, waits_for
 from warehouse.errors import UnknownTask
 from warehouse.quarantine.query import (
     EXCEPTION,
@@ -27,7 +28,7 @@ from warehouse.quarantine.query import (
 )
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import TaskState
-from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.tables.manifests import fragments_by_row
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
@@ -213,7 +214,7 @@ def _with_ranks(where: Sequence[ColumnElement[bool]]) -> Subquery:
     """The tasks with their group key; ``rank`` 1 is the task of a group that failed last."""
     tasks, failures = schema.tasks.c, schema.failures.c
     rows = (
-        select(tasks.id, tasks.memo_key, tasks.state, tasks.table_name, tasks.partition, schema.memos.c.fingerprint,
+        select(tasks.id, is_current().label("is_current"), tasks.state, tasks.table_name, tasks.partition, schema.memos.c.fingerprint,
                KIND.label("kind"), OPERATOR.label("operator"), EXCEPTION.label("exception"), failures.error,
                func.coalesce(failures.failed_at, 0.0).label("failed_at"))
         .select_from(PLACED).where(*where).subquery()
@@ -230,8 +231,9 @@ def _models_of(connection: Connection, rows: Subquery, fingerprints: Sequence[st
     for chunk in chunks(fingerprints):
         query = (
             select(*(rows.c[name] for name in _KEY), *_WAITING)
-            .join(schema.waits, waits.memo_key == rows.c.memo_key).join(schema.models, models.id == waits.model)
-            .where(models.live.is_(True), one_of(connection, rows.c.fingerprint, chunk))
+            .join(schema.waits, and_(waits.fingerprint == rows.c.fingerprint, waits.table_name == rows.c.table_name))
+            .join(schema.models, models.id == waits.model)
+            .where(models.live.is_(True), rows.c.is_current, one_of(connection, rows.c.fingerprint, chunk))
             .distinct().order_by(models.priority.desc(), models.name)
         )  # fmt: skip
         for row in connection.execute(query):
@@ -242,14 +244,19 @@ def _models_of(connection: Connection, rows: Subquery, fingerprints: Sequence[st
 _WAITING = (schema.models.c.name, schema.models.c.version, schema.models.c.client, schema.models.c.priority)
 
 
-def _waiting(connection: Connection, where: ColumnElement[bool]) -> tuple[Waiting, ...]:
-    """The live models that wait for the memos, most urgent first."""
-    models, waits = schema.models.c, schema.waits.c
+def _waiting(connection: Connection, task: int) -> tuple[Waiting, ...]:
+    """The live models that wait for the task, most urgent first."""
+    models, waits, tasks = schema.models.c, schema.waits.c, schema.tasks.c
     query = (
         select(*_WAITING)
-        .join(schema.waits, waits.model == models.id)
-        .where(models.live.is_(True), where).distinct().order_by(models.priority.desc(), models.name)
-    )  # fmt: skip
+        .select_from(schema.tasks)
+        .join(schema.memos, computes())
+        .join(schema.waits, waits_for())
+        .join(schema.models, waits.model == models.id)
+        .where(models.live.is_(True), tasks.id == task, is_current())
+        .distinct()
+        .order_by(models.priority.desc(), models.name)
+    )
     return tuple(Waiting(*row) for row in connection.execute(query))
 
 
@@ -297,7 +304,7 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
                schema.memos.c.changed_at.label("memo_changed_at"), schema.memos.c.fragment)
         .select_from(PLACED).where(tasks.id == task_id)
     ).one()  # fmt: skip
-    stored = connection.execute(select(schema.fragments).where(schema.fragments.c.id == row.fragment)).one()
+    stored = fragments_by_row(connection, [row.fragment])
     others = conditions(connection, TaskQuery(component=row.fingerprint))
     alike = connection.execute(
         select(func.count()).select_from(PLACED).where(*others, tasks.id != task_id)
@@ -311,8 +318,8 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
         columns=tuple(column.name for column in raw_columns(component_from_document(row.component))),
         table=row.table_name,
         partition=row.partition,
-        fragment=fragment_of(stored, added_columns(connection, stored.table_name)),
-        models=_waiting(connection, schema.waits.c.memo_key == row.memo_key),
+        fragment=stored[row.fragment],
+        models=_waiting(connection, task_id),
         attempts=row.attempts,
         losses=row.losses,
         created_at=row.created_at,

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, select, union
+from sqlalchemy import ColumnElement, Connection, case, func, select, union
 
 from transforms.errors import InputError, listed, nearest
 from transforms.operators import REGISTRY
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import one_of
+from warehouse.catalog.task_rows import computes, wanted
 from warehouse.errors import UnknownComponent, UnknownTask
 from warehouse.queue.failures import FailureKind
 from warehouse.scheduling.task_states import TaskState
@@ -89,7 +90,7 @@ class TaskQuery:
 
 #: A task with its memo, its component and, where there is one, its last failure.
 PLACED = (
-    schema.tasks.join(schema.memos, schema.memos.c.memo_key == schema.tasks.c.memo_key)
+    schema.tasks.join(schema.memos, computes())
     .join(schema.components, schema.components.c.fingerprint == schema.memos.c.fingerprint)
     .outerjoin(schema.failures, schema.failures.c.task == schema.tasks.c.id)
 )
@@ -124,7 +125,7 @@ def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[b
     asked: list[ColumnElement[bool]] = [] if query.client is None else [models.client == query.client]
     asked += [] if query.model is None else [models.name == query.model]
     if asked:
-        found.append(_is_waited_for(*asked))
+        found.append(wanted(*asked))
     return found
 
 
@@ -136,17 +137,6 @@ def _quarantined() -> Any:
         select(schema.failures.c.task),
         select(of.id).where(of.state == TaskState.LEASED, of.losses > 0),
     )
-
-
-def _is_waited_for(*where: ColumnElement[bool]) -> ColumnElement[bool]:
-    waits, models = schema.waits.c, schema.models
-    is_its = and_(waits.memo_key == schema.tasks.c.memo_key, models.c.id == waits.model, models.c.live.is_(True))
-    return exists().where(is_its, *where)
-
-
-def is_wanted() -> ColumnElement[bool]:
-    """Whether a live model waits for a task of :data:`PLACED`."""
-    return _is_waited_for()
 
 
 def check_query(connection: Connection, query: TaskQuery) -> None:

@@ -29,6 +29,7 @@ class CandidateLoader:
         self.documents: dict[str, dict[str, Any]] = {}
         self._estimates: dict[str, WorkEstimate] = {}
         self._column_bytes: dict[int, dict[str, float]] = {}
+        self._read_bytes: dict[tuple[int, tuple[str, ...]], dict[str, float]] = {}
         self._table_columns: dict[str, tuple[ColumnSchema, ...]] = {}
 
     def candidates(self, rows: Sequence[Any]) -> list[BatchCandidate]:
@@ -48,11 +49,14 @@ class CandidateLoader:
         if row.id not in self._column_bytes:
             a_row = raw_bytes_per_row(self._columns(row.table_name), row.rows, row.size_bytes)
             self._column_bytes[row.id] = {name: size * row.rows for name, size in a_row.items()}
-        raw = self._column_bytes[row.id]
+        read = self._read_bytes.get((row.id, estimate.columns))
+        if read is None:
+            raw = self._column_bytes[row.id]
+            read = self._read_bytes[row.id, estimate.columns] = {name: raw.get(name, 0.0) for name in estimate.columns}
         losses = row.losses + (row.state == TaskState.LEASED)
         return BatchCandidate(
             row.id,
-            {name: raw.get(name, 0.0) for name in estimate.columns},
+            read,
             estimate.row_bytes * row.rows,
             batch_limit_after_losses(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf,
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
 from transforms.execution.operator_costs import OperatorWork
 from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
+from warehouse.catalog.bulk import update_rows
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import change_values
 from warehouse.costs.measurements import measure_memo, record_measurements
@@ -17,7 +18,7 @@ from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
 from warehouse.memos.pending_aliases import pop_aliases
 from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
-from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
+from warehouse.scheduling.task_states import MEMO_OF_TASK, UNREADY, MemoState, TaskEvent, commit_change, target
 from warehouse.tables.table import content_of
 from warehouse.warehouse import Warehouse
 
@@ -50,22 +51,18 @@ def commit_memos(
 def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritten]], now: float) -> None:
     change = commit_change()
     values = change_values(change, now) | {"error": None}
-    tasks, memos, waits, failures = schema.tasks, schema.memos, schema.waits, schema.failures
+    tasks, failures = schema.tasks, schema.failures
     files = enter_files(connection, {written.file for _, written in ready}, now)
     for chunk in chunks(ready):
-        ids, keys = [task.task_id for task, _ in chunk], [task.memo_key for task, _ in chunk]
+        ids = [task.task_id for task, _ in chunk]
         connection.execute(update(tasks).where(one_of(connection, tasks.c.id, ids)).values(**values))
         connection.execute(delete(failures).where(one_of(connection, failures.c.task, ids)))
-        connection.execute(delete(waits).where(one_of(connection, waits.c.memo_key, keys)))
-    connection.execute(
-        update(memos)
-        .where(memos.c.memo_key == bindparam("key"))
-        .values(state=MEMO_OF_TASK[change.state], file=bindparam("in_file"), rows=bindparam("held_rows"),
-                size_bytes=bindparam("held_bytes"), secs=bindparam("took_secs"), changed_at=now,
-                evicted_at=None, evicted_why=None),
-        [{"key": task.memo_key, "in_file": files[written.file.path], "held_rows": written.rows,
-          "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
-    )  # fmt: skip
+    update_rows(connection, schema.memos, "memo_key", (
+        {"memo_key": task.memo_key, "file": files[written.file.path], "rows": written.rows,
+         "size_bytes": written.size_bytes, "secs": written.secs}
+        for task, written in ready
+    ), state=MEMO_OF_TASK[change.state], changed_at=now, evicted_at=None, evicted_why=None)  # fmt: skip
+    _end_waits(connection, {task.fingerprint for task, _ in ready})
     places: dict[tuple[int, str], set[str]] = {}
     aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])
     for task, written in ready:
@@ -74,6 +71,14 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
             places.setdefault((files[written.file.path], content), set()).add(task.fingerprint)
     add_coverage(connection, places)
     count_live_bytes(connection, set(files.values()), now)
+
+
+def _end_waits(connection: Connection, fingerprints: Collection[str]) -> None:
+    """Delete the waits for components that have no other task to compute or to retry."""
+    waits, memos = schema.waits, schema.memos.c
+    unready = exists().where(memos.fingerprint == waits.c.fingerprint, memos.state.in_(UNREADY))
+    for chunk in chunks(sorted(fingerprints)):
+        connection.execute(delete(waits).where(one_of(connection, waits.c.fingerprint, chunk), ~unready))
 
 
 def _is_committed(connection: Connection, task: LeasedTask, written: MemoWritten) -> bool:

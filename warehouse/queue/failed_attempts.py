@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.bulk import insert_rows
+from warehouse.catalog.bulk import insert_rows, update_rows
 from warehouse.catalog.catalog import chunks, one_of, storable
 from warehouse.catalog.task_rows import change_values
 from warehouse.queue.failures import Failure
@@ -37,7 +36,8 @@ def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: f
         by_event[one.change.event].append(one)
     for event, alike in by_event.items():
         _change_tasks(connection, alike, now)
-        _change_memos(connection, alike, now, is_quarantined=event is TaskEvent.QUARANTINE)
+        if event is TaskEvent.QUARANTINE:
+            _quarantine_memos(connection, alike, now)
 
 
 def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
@@ -64,14 +64,10 @@ def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: f
     ])  # fmt: skip
 
 
-def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_quarantined: bool) -> None:
-    memos = schema.memos
-    values: dict[str, Any] = {"state": MEMO_OF_TASK[alike[0].change.state], "changed_at": now}
-    if is_quarantined:
-        values |= {"cause_code": "failed", "cause": bindparam("why")}
-    connection.execute(update(memos).where(memos.c.memo_key == bindparam("key")).values(**values), [
-        {"key": one.memo_key, "why": _first_line(storable(one.failure.message))} for one in alike
-    ])  # fmt: skip
+def _quarantine_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float) -> None:
+    state = MEMO_OF_TASK[alike[0].change.state]
+    rows = ({"memo_key": one.memo_key, "cause": _first_line(storable(one.failure.message))} for one in alike)
+    update_rows(connection, schema.memos, "memo_key", rows, state=state, changed_at=now, cause_code="failed")
 
 
 def _first_line(error: str) -> str:

@@ -14,7 +14,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    exists,
     func,
     literal,
     select,
@@ -22,8 +21,8 @@ from sqlalchemy import (
 )
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import leasable
+from warehouse.catalog.catalog import one_of
+from warehouse.catalog.task_rows import computes, is_current, leasable, waits_for
 from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
     Charge,
@@ -40,7 +39,7 @@ from warehouse.scheduling.task_states import TaskState
 #: A table and a partition of it.
 Place = tuple[str, str]
 #: If models wait for more tasks than this, partitions are checked one by one: a lease needs only a few of them.
-_FEW_WAITS = 20_000
+_FEW_TASKS = 20_000
 _OF = schema.tasks.c
 #: Every partition with an unfinished task; read from an index alone.
 _OPEN_PLACES = (
@@ -49,6 +48,13 @@ _OPEN_PLACES = (
     .distinct()
     .order_by(_OF.table_name, _OF.partition)
 )
+
+
+#: Open memos with their tasks and the waits for them.
+_WAITED = schema.waits.join(
+    schema.memos,
+    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.is_pending()),
+).join(schema.tasks, and_(computes(), waits_for()))
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,9 @@ def waiting_clients(connection: Connection, now: float, lease_secs: float) -> fr
 
 def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
     """The live models that wait for a leasable task; one task per model is enough."""
-    tasks, waits, models = schema.tasks.c, schema.waits.c, schema.models.c
-    can_be_leased = exists().where(tasks.memo_key == waits.memo_key, leasable(now, lease_secs))
-    first = select(literal(1)).where(waits.model == models.id, can_be_leased).limit(1).correlate(schema.models)
+    waits, models = schema.waits.c, schema.models.c
+    mine = (waits.model == models.id, leasable(now, lease_secs), is_current())
+    first = select(literal(1)).select_from(_WAITED).where(*mine).limit(1).correlate(schema.models)
     query = select(models.id, models.client, models.priority)
     return connection.execute(query.where(models.live.is_(True), first.scalar_subquery().is_not(None))).all()
 
@@ -104,11 +110,12 @@ def _places(
     place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
-        few = select(literal(1)).select_from(schema.waits).where(of_these).limit(_FEW_WAITS + 1).subquery()
-        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_WAITS
-        mine = select(*place).join(schema.waits, waits.memo_key == tasks.memo_key).where(of_these, can_be_leased)
-        query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
-        for table, partition in connection.execute(query).all():
+        mine = select(*place).select_from(_WAITED).where(of_these, can_be_leased, is_current())
+        few = mine.limit(_FEW_TASKS + 1).subquery()
+        counted = select(*few.c, func.count()).group_by(*few.c).order_by(*few.c)
+        found = connection.execute(counted).all()
+        are_few = sum(row[2] for row in found) <= _FEW_TASKS
+        for table, partition, *_ in found if are_few else connection.execute(_OPEN_PLACES).all():
             one = table, partition
             if one not in seen and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
                 seen.add(one)
@@ -118,10 +125,10 @@ def _places(
 def _is_waited_for(
     connection: Connection, place: Place, of_these: ColumnElement[bool], can_be_leased: ColumnElement[bool]
 ) -> bool:
-    tasks, waits = schema.tasks.c, schema.waits.c
-    wanted = exists().where(waits.memo_key == tasks.memo_key, of_these)
-    here = (tasks.table_name == place[0], tasks.partition == place[1], can_be_leased, wanted)
-    return connection.execute(select(literal(1)).where(*here).limit(1)).first() is not None
+    tasks = schema.tasks.c
+    joined = schema.tasks.join(schema.memos, computes()).join(schema.waits, waits_for())
+    here = (tasks.table_name == place[0], tasks.partition == place[1], can_be_leased, of_these, is_current())
+    return connection.execute(select(literal(1)).select_from(joined).where(*here).limit(1)).first() is not None
 
 
 def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:
@@ -138,24 +145,31 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
     return tuple(ClientShare(*row) for row in connection.execute(query))
 
 
-def charge_selection(
-    connection: Connection, selection: Selection, secs: Mapping[str, float], floor_share: float
-) -> dict[str, dict[str, float]]:
-    """Charge leased work to the clients that wait for it, in equal parts; ``secs`` is the work by memo key.
+def waiting_priorities(connection: Connection, table: str) -> dict[str, dict[str, int]]:
+    """The clients that wait for tasks over a table, with their highest priorities, by component."""
+    waits, models = schema.waits.c, schema.models.c
+    query = (
+        select(waits.fingerprint, models.client, func.max(models.priority))
+        .join(schema.models, models.id == waits.model)
+        .where(waits.table_name == table, models.live.is_(True))
+        .group_by(waits.fingerprint, models.client)
+    )
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for fingerprint, client, priority in connection.execute(query):
+        found[fingerprint][client] = priority
+    return dict(found)
 
+
+def charge_selection(
+    connection: Connection, selection: Selection, rows: Sequence[Any], secs: Mapping[str, float], floor_share: float
+) -> dict[str, dict[str, float]]:
+    """Charge leased work to the clients that wait for it, in equal parts.
+
+    ``rows`` have the memo key of each task and the ``priorities`` by client that waits for it, ``secs`` its work by memo key.
     Returns the clients that pay for each memo, with the share by which they were charged.
     """
-    waits, models, clients = schema.waits, schema.models, schema.clients
-    payers: defaultdict[str, list[str]] = defaultdict(list)
-    for chunk in chunks(sorted(secs)):
-        query = (
-            select(waits.c.memo_key, models.c.client)
-            .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-            .where(one_of(connection, waits.c.memo_key, chunk))
-            .distinct()
-        )
-        for key, client in connection.execute(query):
-            payers[key].append(client)
+    clients = schema.clients
+    payers = {row.memo_key: tuple(row.priorities) for row in rows}
     debts = charge_by_client(secs, payers)
     charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
@@ -167,7 +181,8 @@ def charge_selection(
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
-    return {key: {client: share[client] for client in payers[key]} for key in secs}
+    paying = {named: {client: share[client] for client in named} for named in set(payers.values())}
+    return {key: paying[named] for key, named in payers.items()}
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:

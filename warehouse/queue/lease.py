@@ -9,33 +9,30 @@ Every function is one transaction. :mod:`warehouse.scheduling.task_states` decid
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, case, func, select, update
+from sqlalchemy import Connection, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import as_dry_run, chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values, leasable
+from warehouse.catalog.task_rows import allows, change_values, computes, is_current, leasable
 from warehouse.queue.candidates import CandidateLoader
-from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
+from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client, waiting_priorities
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
 from warehouse.scheduling.batching import BatchBudget, fill_batch_from
 from warehouse.scheduling.fair_shares import Charge
-from warehouse.scheduling.lease_order import NOT_ITS_OWN
+from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
-    MEMO_OF_TASK,
-    MemoState,
     TaskEvent,
     TaskState,
     heartbeat_change,
     lease_change,
     release_change,
-    target,
 )
-from warehouse.tables.manifests import added_columns, current_fragment_rows, fragment_of
+from warehouse.tables.manifests import added_columns, current_fragment_rows, fragments_by_row, with_absent
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
@@ -73,15 +70,21 @@ def lease_tasks(
             return ()
         loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
-        def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
-            return _with_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
+        waiting: dict[str, dict[str, dict[str, int]]] = {}
+
+        def leasable_in(place: tuple[str, str], most: int) -> list[_LeasableTask]:
+            table = place[0]
+            if table not in waiting:
+                waiting[table] = waiting_priorities(connection, table)
+            found = _leasable_in(connection, place, waiting[table], now, lease_secs)
+            return in_lease_order(selection.client, found)[:most]
 
         rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
         secs = loader.secs(rows)
-        payers = charge_selection(connection, selection, secs, warehouse.config.client_floor_share)
+        payers = charge_selection(connection, selection, rows, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
             _leased(row, selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
@@ -93,53 +96,56 @@ def lease_tasks(
     return warehouse.catalog.run(take if keep else as_dry_run(take), idempotent=True)
 
 
-def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
-    """Leasable tasks as :func:`warehouse.scheduling.lease_order.in_lease_order` sorts them."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    memos, fragments = schema.memos, schema.fragments
-    own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
-    urgency = (
-        select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
-        .join(waits, waits.c.memo_key == tasks.c.memo_key)
-        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs))
-        .group_by(tasks.c.id)
-        .subquery()
-    )
-    return (
+class _LeasableTask(NamedTuple):
+    """A task that can be leased: its fragment, the task, and the highest priority by client that waits for it."""
+
+    id: int
+    table_name: str
+    rows: int
+    size_bytes: int
+    task_id: int
+    memo_key: str
+    state: str
+    fence: int
+    attempts: int
+    losses: int
+    task_table: str
+    partition: str
+    fingerprint: str
+    priorities: Mapping[str, int]
+
+    @property
+    def fragment(self) -> int:
+        """The row of the fragment that it reads."""
+        return self.id
+
+
+_FINGERPRINT = _LeasableTask._fields.index("fingerprint")
+
+
+def _leasable_in(
+    connection: Connection,
+    place: tuple[str, str],
+    waiting: Mapping[str, Mapping[str, int]],
+    now: float,
+    lease_secs: float,
+) -> list[_LeasableTask]:
+    """Leasable tasks of a partition that live models wait for; ``waiting``: priorities by component and client."""
+    tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
+    query = (
         select(fragments.c.id, fragments.c.table_name, fragments.c.rows, fragments.c.size_bytes,
                tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
-               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
-               urgency.c.priority)
-        .select_from(urgency)
-        .join(tasks, tasks.c.id == urgency.c.id)
-        .join(memos, memos.c.memo_key == tasks.c.memo_key)
+               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
+        .select_from(tasks)
+        .join(memos, computes())
         .join(fragments, fragments.c.id == memos.c.fragment)
-        .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
-                  urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
+        .where(tasks.c.table_name == place[0], tasks.c.partition == place[1], leasable(now, lease_secs), is_current())
     )  # fmt: skip
-
-
-def _with_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
-    """Up to ``most`` of the leasable tasks whose data was not replaced.
-
-    The models that wait for the others are matched again before the next lease, which finds a copy of the
-    data in another table, or removes the wait.
-    """
-    replaced: dict[int, str] = {}
-    while True:
-        others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
-        rows = connection.execute(others.limit(most)).all()
-        current = current_fragment_rows(connection, {row.id for row in rows})
-        taken = [row for row in rows if row.id in current]
-        if len(taken) == len(rows):
-            break
-        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in current}
-    waits, models = schema.waits.c, schema.models
-    for chunk in chunks(list(replaced.values())):
-        waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
-        connection.execute(update(models).where(models.c.id.in_(waiting)).values(table_version=-1))
-    return taken
+    return [
+        _LeasableTask._make((*row, priorities))
+        for row in connection.execute(query)
+        if (priorities := waiting.get(row[_FINGERPRINT])) is not None
+    ]
 
 
 def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:
@@ -153,35 +159,21 @@ def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, 
                 .where(one_of(connection, of.id, chunk), allows(TaskEvent.LEASE))
                 .values(worker=worker, lease=lease, **values)
             )
-    _set_memo_state(connection, [row.memo_key for row in rows], MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
-
-
-def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoState, now: float) -> None:
-    of = schema.memos.c
-    for chunk in chunks(keys):
-        connection.execute(
-            update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(state=state, changed_at=now)
-        )
 
 
 def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
     """The fragments of tasks, by fragment row and task table; each is read once."""
-    of = schema.fragments.c
-    stored = {
-        row.id: row
-        for chunk in chunks(sorted({row.id for row in rows}))
-        for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
-    }
     places = {(row.id, row.task_table) for row in rows}
+    stored = fragments_by_row(connection, {number for number, _ in places})
     added = {table: added_columns(connection, table) for table in {table for _, table in places}}
-    return {(number, table): fragment_of(stored[number], added[table]) for number, table in places}
+    return {(number, table): with_absent(stored[number], added[table]) for number, table in places}
 
 
 def _leased(
     row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], charge: Charge
 ) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
-                      row.partition, fragment, client, row.priority, row.attempts + 1,
+                      row.partition, fragment, client, max(row.priorities.values()), row.attempts + 1,
                       row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
 
 
@@ -223,8 +215,6 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
         values = change_values(change, now)
         for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
-        keys = [task.memo_key for task in held if task.claim in owned]
-        _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
         correct_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
         return len(owned)
 

@@ -19,7 +19,6 @@ from warehouse.catalog.task_rows import allows, change_values, lost, task_status
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import (
-    MEMO_OF_TASK,
     AttemptLimits,
     TaskEvent,
     expire_change,
@@ -102,10 +101,7 @@ def expire_task(connection: Connection, task: int, now: float, lease_secs: float
 
 
 def _expire(connection: Connection, rows: Sequence[Any], now: float) -> None:
-    change, tasks, memos = expire_change(), schema.tasks, schema.memos
+    change, tasks = expire_change(), schema.tasks
     for chunk in chunks(rows):
         here = one_of(connection, tasks.c.id, [row.id for row in chunk])
         connection.execute(update(tasks).where(here, allows(TaskEvent.EXPIRE)).values(**change_values(change, now)))
-        pending = {"state": MEMO_OF_TASK[change.state], "changed_at": now}
-        mine = one_of(connection, memos.c.memo_key, [row.memo_key for row in chunk])
-        connection.execute(update(memos).where(mine).values(**pending))

@@ -1,25 +1,24 @@
 """Count tasks by the models that wait for them, in one pass over the queue.
 
-A million tasks have few different sets of waiting models. So the catalog counts by set, and this module derives clients
-and priorities. All indexes of the pass are in the order of memo keys: successive lookups are on neighbouring pages,
-not on random ones.
+Models wait for components, of which there are far fewer than tasks. So the catalog counts by component and table, and this
+module derives models, clients and priorities. A task is queued or leased exactly while its memo is pending, so one scan of an
+index of pending memos, in the order of components, gives all figures but those of leases.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, Text, cast, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from warehouse.catalog import schema
-from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskState
-
-#: The states of memos with unfinished tasks.
-_IN_WORK = (MEMO_OF_TASK[TaskState.QUEUED], MEMO_OF_TASK[TaskState.LEASED])
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.fragment_rows import unit_rows
+from warehouse.catalog.task_rows import computes, is_current
+from warehouse.scheduling.task_states import TaskState
 
 #: Ids of live models that wait for the same tasks.
 Waiters = frozenset[int]
@@ -66,99 +65,93 @@ def clients_of(waiters: Waiters, models: Mapping[int, WaitingModel]) -> frozense
 
 def count_open(connection: Connection) -> dict[Waiters, int]:
     """The number of queued or leased tasks, by the models that wait for them."""
-    tasks, waiting = schema.tasks.c, _waiting()
-    query = (
-        select(waiting.c.models, func.count())
-        .join(schema.tasks, tasks.memo_key == waiting.c.memo_key)
-        .where(schema.is_open())
-        .group_by(waiting.c.models)
-    )
-    return _by_waiters(connection.execute(_along_open_tasks(query)))
+    waiters, found = load_waiters(connection), defaultdict[Waiters, int](int)
+    for fingerprint, table, count, _, _ in _pending(connection):
+        if models := waiters.get((fingerprint, table)):
+            found[models] += count
+    return dict(found)
 
 
 def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, int]:
     """The number of tasks in a rare state, by the models that wait for them."""
-    tasks, waits = schema.tasks.c, schema.waits.c
-    models = select(_listed(waits.model)).where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
-    each = select(models.scalar_subquery().label("models")).where(tasks.state == state).subquery()
-    query = select(each.c.models, func.count()).where(each.c.models.is_not(None)).group_by(each.c.models)
-    return _by_waiters(connection.execute(query))
+    return _count(connection, schema.tasks.c.state == state)
 
 
 def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = math.inf) -> int:
     """The number of wanted tasks that are queued and due by then, and those leased unless ``queued_only``."""
-    tasks, waits = schema.tasks.c, schema.waits.c
-    wanted = exists().where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
-    query = select(func.count()).select_from(schema.tasks).where(wanted)
-    in_time = (
-        query if due_by == math.inf else query.where(or_(tasks.not_before <= due_by, tasks.state == TaskState.LEASED))
-    )
-    count = int(connection.execute(_along_open_tasks(in_time.where(schema.is_open()))).scalar_one())
-    if not queued_only:
-        return count
-    return count - int(connection.execute(query.where(tasks.state == TaskState.LEASED)).scalar_one())
+    tasks = schema.tasks.c
+    count = sum(count_open(connection).values())
+    if due_by < math.inf:
+        later = (tasks.state == TaskState.QUEUED, tasks.not_before > due_by)
+        count -= sum(_count(connection, *later).values())
+    if queued_only:
+        count -= sum(count_in_state(connection, TaskState.LEASED).values())
+    return count
 
 
 def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
     """All wanted tasks that are queued or leased, by component and by the models that wait for them."""
-    tasks, memos, fragments, waiting = schema.tasks.c, schema.memos.c, schema.fragments.c, _waiting()
-    query = (
-        select(waiting.c.models, memos.fingerprint, func.count(), func.sum(fragments.rows), func.min(tasks.created_at))
-        .join(schema.tasks, tasks.memo_key == waiting.c.memo_key)
-        .join(schema.memos, memos.memo_key == tasks.memo_key)
-        .join(schema.fragments, fragments.id == memos.fragment)
-        .where(schema.is_open(), schema.is_unready())
-        .group_by(waiting.c.models, memos.fingerprint)
-    )
-    query = _along_open_tasks(query).with_hint(schema.memos, "INDEXED BY ix_memos_unready_memo_key", "sqlite")
+    waiters = load_waiters(connection)
     return tuple(
-        OpenTasks(_waiters(models), fingerprint, count, int(rows), since)
-        for models, fingerprint, count, rows, since in connection.execute(query)
+        OpenTasks(waiters[fingerprint, table], fingerprint, count, int(rows), since)
+        for fingerprint, table, count, rows, since in _pending(connection)
+        if (fingerprint, table) in waiters
     )
+
+
+def _pending(connection: Connection) -> Iterator[tuple[str, str, int, int, float]]:
+    """Pending memos over current data by component and table: their number, rows, and when the oldest was queued."""
+    memos, fragments = schema.memos.c, schema.fragments.c
+    sums = (func.count(), func.sum(fragments.rows), func.min(memos.changed_at))
+    query = select(memos.fingerprint, func.min(fragments.table_name), *sums, func.max(fragments.table_name))
+    query = query.join(schema.fragments, fragments.id == memos.fragment).where(schema.is_pending(), _is_current())
+    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    # Nearly all components are of one table. A group by table as well would sort all memos.
+    several = []
+    for fingerprint, table, count, rows, since, last in connection.execute(query.group_by(memos.fingerprint)):
+        if table == last:
+            yield fingerprint, table, count, rows, since
+        else:
+            several.append(fingerprint)
+    place = (memos.fingerprint, fragments.table_name)
+    each = select(*place, *sums).join(schema.fragments, fragments.id == memos.fragment).group_by(*place)
+    for chunk in chunks(several):
+        mine = (one_of(connection, memos.fingerprint, chunk), schema.is_pending(), _is_current())
+        for row in connection.execute(each.where(*mine)):
+            yield tuple(row)
 
 
 def count_fragments(connection: Connection) -> int:
-    """The number of fragments with a queued or leased task that some model waits for."""
-    tasks, memos, waits = schema.tasks.c, schema.memos.c, schema.waits.c
-    is_wanted = exists().where(waits.memo_key == memos.memo_key)
-    is_open = exists().where(tasks.memo_key == memos.memo_key, schema.is_open())
-    here = (
-        select(memos.memo_key)
-        .where(memos.fragment == schema.fragments.c.id, memos.state.in_(_IN_WORK), schema.is_unready())
-        .where(is_open, is_wanted)
-        .with_hint(schema.memos, "INDEXED BY ix_memos_unready", "sqlite")
-        .correlate(schema.fragments)
-    )
-    return int(connection.execute(select(func.count()).select_from(schema.fragments).where(here.exists())).scalar_one())
+    """The number of fragments with a queued or leased task of a component that some model waits for."""
+    memos = schema.memos.c
+    query = select(func.count(memos.fragment.distinct())).where(schema.is_pending(), _is_current())
+    query = query.where(memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
+    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    return int(connection.execute(query).scalar_one())
 
 
-def _waiting() -> Subquery:
-    """The memos that live models wait for, with those models."""
-    waits = schema.waits.c
-    query = select(waits.memo_key, _listed(waits.model).label("models"))
-    return query.where(_is_live(waits.model)).group_by(waits.memo_key).subquery("waiting")
+def load_waiters(connection: Connection) -> dict[tuple[str, str], Waiters]:
+    """The live models that wait for tasks, by component and table."""
+    waits, models = schema.waits.c, schema.models.c
+    query = select(waits.fingerprint, waits.table_name, waits.model).join(schema.models, models.id == waits.model)
+    listed: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for fingerprint, table, model in connection.execute(query.where(models.live.is_(True))):
+        listed[fingerprint, table].add(model)
+    return {place: frozenset(ids) for place, ids in listed.items()}
 
 
-def _is_live(model: ColumnElement[int]) -> ColumnElement[bool]:
-    # A sum is in no index: SQLite would otherwise look up the waits of each live model, and sort them by memo key.
-    return (model + 0).in_(select(schema.models.c.id).where(schema.models.c.live.is_(True)))
-
-
-def _listed(model: ColumnElement[int]) -> ColumnElement[str]:
-    return func.aggregate_strings(cast(model, Text), ",")
-
-
-def _along_open_tasks(query: Any) -> Any:
-    # SQLite would prefer the unique index: it does not know that the rows of this one are in the needed order.
-    return query.with_hint(schema.tasks, "INDEXED BY ix_tasks_open", "sqlite")
-
-
-def _by_waiters(counted: Any) -> dict[Waiters, int]:
-    found: defaultdict[Waiters, int] = defaultdict(int)
-    for models, count in counted:
-        found[_waiters(models)] += count
+def _count(connection: Connection, *where: ColumnElement[bool]) -> dict[Waiters, int]:
+    """The number of the few tasks for which ``where`` holds, by the models that wait for them."""
+    tasks, memos = schema.tasks.c, schema.memos.c
+    place = (memos.fingerprint, tasks.table_name)
+    query = select(*place, func.count()).select_from(schema.tasks).join(schema.memos, computes())
+    waiters, found = load_waiters(connection), defaultdict[Waiters, int](int)
+    for fingerprint, table, count in connection.execute(query.where(*where, is_current()).group_by(*place)):
+        if models := waiters.get((fingerprint, table)):
+            found[models] += count
     return dict(found)
 
 
-def _waiters(models: str) -> Waiters:
-    return frozenset(map(int, models.split(",")))
+def _is_current() -> ColumnElement[bool]:
+    """:func:`warehouse.catalog.task_rows.is_current` for many memos: the units are listed once."""
+    return or_(*(schema.memos.c.fragment.in_(rows) for rows in unit_rows()))

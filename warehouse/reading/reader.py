@@ -32,7 +32,8 @@ ROW = "__row__"
 #: The column of :func:`read_labels` that is true for events that are not deleted.
 LIVE = "__live__"
 
-#: Called as ``on_damage(memo key, path of its file, error)`` for a damaged memo, before it is computed instead.
+#: Called as ``on_damage(memo, path of its file, error)`` for a damaged memo, before it is computed instead. ``memo`` is its
+#: key, or of a merged fragment, whose columns' digests the solution does not have, the component's fingerprint.
 OnDamage = Callable[[str, str, MemoDamaged], None]
 
 
@@ -52,13 +53,14 @@ def read_fragment(
     memos are computed from the raw columns, with the same result. Raises :class:`DataError` if a component fails, and
     what :func:`read_raw` raises.
     """
-    loaded, damaged = _load_memos(storage, fragment, solution.plans[fragment.plan].loads)
+    loaded, damaged = _load_memos(storage, solution, fragment, solution.plans[fragment.plan].loads)
     roots = {item.name: item.root for item in solution.inputs}
     if on_damage is not None and damaged:
         graph = {node.identity: node for root in roots.values() for node in subgraphs(root)}
         for fingerprint, (path, error) in damaged.items():
             names = (column.name for column in raw_columns(graph[fingerprint]))
-            on_damage(memo_key(fingerprint, fragment.digests, names), path, error)
+            own = fragment.window is None
+            on_damage(memo_key(fingerprint, fragment.digests, names) if own else fingerprint, path, error)
     label = solution.target.component
     missing = {name: root for name, root in roots.items() if root.identity not in loaded}
     computed = _joined(missing if label is None else {**missing, LABEL: label}, loaded)
@@ -121,7 +123,7 @@ _Damaged = dict[str, tuple[str, MemoDamaged]]
 
 
 def _load_memos(
-    storage: Storage, fragment: SolutionFragment, loads: Mapping[str, int]
+    storage: Storage, solution: ReadSolution, fragment: SolutionFragment, loads: Mapping[str, int]
 ) -> tuple[dict[str, pa.Array], _Damaged]:
     """The intact memos by fingerprint, and the errors of the others. One read per file."""
     by_file: dict[int, list[str]] = {}
@@ -130,12 +132,13 @@ def _load_memos(
     loaded: dict[str, pa.Array] = {}
     damaged: _Damaged = {}
     for slot, fingerprints in by_file.items():
-        _load_file(storage, fragment, fragment.files[slot], fingerprints, loaded, damaged)
+        _load_file(storage, solution, fragment, fragment.files[slot], fingerprints, loaded, damaged)
     return loaded, damaged
 
 
 def _load_file(
     storage: Storage,
+    solution: ReadSolution,
     fragment: SolutionFragment,
     file: MemoRef,
     fingerprints: Sequence[str],
@@ -144,21 +147,37 @@ def _load_file(
 ) -> None:
     """Read one file's columns into ``loaded``; after an error one by one, so that only damaged ones are lost."""
     try:
-        columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=fragment.rows)
-        loaded.update({name: _of_rows(array, fragment, file.path) for name, array in columns.items()})
+        loaded.update(_read_file(storage, solution, fragment, file, fingerprints))
     except MemoDamaged as error:
         if len(fingerprints) == 1:
             damaged[fingerprints[0]] = (file.path, error)
             return
         for fingerprint in fingerprints:
-            _load_file(storage, fragment, file, [fingerprint], loaded, damaged)
+            _load_file(storage, solution, fragment, file, [fingerprint], loaded, damaged)
 
 
-def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array:
-    if len(array) != fragment.rows:
-        raise MemoDamaged("a memo must have the rows of its fragment", where=file, value=len(array),
-                          allowed=str(fragment.rows))  # fmt: skip
-    return array
+def _read_file(
+    storage: Storage, solution: ReadSolution, fragment: SolutionFragment, file: MemoRef, fingerprints: Sequence[str]
+) -> Mapping[str, pa.Array]:
+    window = fragment.window
+    if window is None:
+        return _read_columns(storage, file, fingerprints, fragment.rows)
+
+    def load() -> Mapping[str, pa.Array]:
+        return _read_columns(storage, file, fingerprints, window.rows)
+
+    key = (file.path, file.checksum, tuple(fingerprints))
+    columns = solution.loaded.get((str(storage.home), fragment.files), key, load)
+    return {name: array.slice(window.first_row, fragment.rows) for name, array in columns.items()}
+
+
+def _read_columns(storage: Storage, file: MemoRef, fingerprints: Sequence[str], rows: int) -> dict[str, pa.Array]:
+    columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=rows)
+    for array in columns.values():
+        if len(array) != rows:
+            raise MemoDamaged("a memo must have the rows of its fragment", where=file.path, value=len(array),
+                              allowed=str(rows))  # fmt: skip
+    return columns
 
 
 def _compute(

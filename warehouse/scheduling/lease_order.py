@@ -1,4 +1,4 @@
-"""The order in which the tasks of a client are leased. Pure; :mod:`warehouse.queue.lease` has the same order in SQL."""
+"""The order in which the tasks of a client are leased. Pure."""
 
 from __future__ import annotations
 

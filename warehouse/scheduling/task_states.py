@@ -34,7 +34,11 @@ class TaskState(StrEnum):
 
 
 class MemoState(StrEnum):
-    """The state of a memo. An EVICTED memo keeps its row as a tombstone, with the time and the reason."""
+    """The state of a memo.
+
+    RUNNING is that of a PENDING memo whose task is leased; it is not stored. An EVICTED memo keeps its row as a tombstone, with
+    the time and the reason.
+    """
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -76,14 +80,17 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.FAILED, TaskEvent.DROP): TaskState.DROPPED,
 }
 
-#: The state of a memo whose task is in a state.
+#: The stored state of a memo whose task is in a state.
 MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.QUEUED: MemoState.PENDING,
-    TaskState.LEASED: MemoState.RUNNING,
+    TaskState.LEASED: MemoState.PENDING,
     TaskState.DONE: MemoState.READY,
     TaskState.FAILED: MemoState.FAILED,
     TaskState.DROPPED: MemoState.DROPPED,
 }
+
+#: The stored states of memos whose tasks are not done.
+UNREADY = (MemoState.PENDING, MemoState.FAILED, MemoState.DROPPED)
 
 #: The longest wait before another attempt. A longer one is ignored: the clock was set back.
 MOST_BACKOFF_SECS = 3600.0

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from warehouse.catalog import schema
-from warehouse.scheduling.task_states import MemoState
+from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.search.query import ComponentQuery, Sort
 
 #: A condition that holds for at most this number of components is narrow.
@@ -89,14 +89,14 @@ def _applies(operator: str, version: int | None) -> Condition:
 
 
 def _plain(query: ComponentQuery) -> list[Condition]:
-    of, memos = schema.components.c, schema.memos.c
+    of = schema.components.c
     least: list[Where] = []
     if query.created_before is not None:
         least.append(of.created_at < query.created_before)
     if query.created_after is not None:
         least.append(of.created_at >= query.created_after)
     if query.state is not None:
-        least.append(exists().where(memos.fingerprint == _component, memos.state == query.state))
+        least.append(_has_memo(query.state))
     if query.min_size_bytes is not None:
         least.append(size_bytes() >= query.min_size_bytes)
     if query.max_size_bytes is not None:
@@ -106,6 +106,17 @@ def _plain(query: ComponentQuery) -> list[Condition]:
     if query.min_saved_secs is not None:
         least.append(saved_secs() >= query.min_saved_secs)
     return [Condition(where) for where in least]
+
+
+def _has_memo(state: MemoState) -> Where:
+    """Whether a component has a memo in a state; a pending memo whose task is leased is RUNNING."""
+    memos, tasks = schema.memos.c, schema.tasks.c
+    stored = MemoState.PENDING if state is MemoState.RUNNING else state
+    mine = (memos.fingerprint == _component, memos.state == stored)
+    if stored is not MemoState.PENDING:
+        return exists().where(*mine)
+    leased = tasks.state == TaskState.LEASED
+    return exists().where(*mine, tasks.memo_key == memos.memo_key, leased if state is MemoState.RUNNING else ~leased)
 
 
 def _is_read_by(query: ComponentQuery) -> Condition:

@@ -14,8 +14,16 @@ from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
 from transforms.types import type_from_document
 from warehouse.files.column_files import MemoRef
-from warehouse.solution.parts import ACTIONS, Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
-from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fields
+from warehouse.solution.parts import (
+    ACTIONS,
+    Action,
+    MemoWindow,
+    ReadPlan,
+    SolutionFragment,
+    SolutionInput,
+    SolutionPartition,
+)
+from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, MOST_ROWS, fragment_fields
 
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
@@ -127,10 +135,20 @@ def _partition(part: Part, plans: Sequence[ReadPlan]) -> SolutionPartition:
 
 def _fragment(part: Part, plans: Sequence[ReadPlan], files: Sequence[int]) -> SolutionFragment:
     """A fragment; ``files``: the least number of files by plan."""
-    part.fields((*FRAGMENT_FIELDS, "plan", "files"), CHANGE_FIELDS)
+    part.fields((*FRAGMENT_FIELDS, "plan", "files"), (*CHANGE_FIELDS, "window"))
     plan = part.at("plan").integer(0, len(plans) - 1)
     refs = tuple(_file(item) for item in part.at("files").items(least=files[plan]))
-    return SolutionFragment(**fragment_fields(part), plan=plan, files=refs)
+    fields = fragment_fields(part)
+    window = _window(part.at("window"), fields["rows"]) if part.has("window") else None
+    return SolutionFragment(**fields, plan=plan, files=refs, window=window)
+
+
+def _window(part: Part, rows: int) -> MemoWindow:
+    part.fields(("first_row", "rows"))
+    window = MemoWindow(part.at("first_row").integer(0, MOST_ROWS), part.at("rows").integer(0, MOST_ROWS))
+    if window.first_row + rows > window.rows:
+        raise part.refused("a part of the files' rows")
+    return window
 
 
 def _file(part: Part) -> MemoRef:

@@ -50,12 +50,24 @@ class SolutionInput:
         return component_from_document(dict(self.component))
 
 
+@dataclass(frozen=True, slots=True)
+class MemoWindow:
+    """The part of memo files that holds a fragment's events: ``rows`` of the files, and the first of the fragment's."""
+
+    first_row: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class SolutionFragment(Fragment):
-    """A fragment, the number of its plan, and the memo files that the plan loads."""
+    """A fragment, the number of its plan, and the memo files that the plan loads.
+
+    ``window``: where the fragment's events are in the files of a merged fragment; None if the files are its own.
+    """
 
     plan: int
     files: tuple[MemoRef, ...]
+    window: MemoWindow | None = None
 
 
 @dataclass(frozen=True)

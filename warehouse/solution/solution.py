@@ -16,6 +16,7 @@ from typing import Any
 from transforms.analysis.target import Target, target_of
 from transforms.documents import document_part, parse_document
 from transforms.types import type_document
+from warehouse.solution.loaded_columns import LoadedColumns
 from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 
@@ -46,6 +47,11 @@ class ReadSolution:
         """The label and the task of the model."""
         document = None if self.label_component is None else dict(self.label_component)
         return target_of(self.label, document, self.task, self.classes)
+
+    @cached_property
+    def loaded(self) -> LoadedColumns:
+        """The memos that were loaded last for several fragments."""
+        return LoadedColumns()
 
     @property
     def rows(self) -> int:
@@ -126,4 +132,7 @@ def _plan_document(plan: ReadPlan) -> dict[str, Any]:
 
 def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:
     files = [[ref.path, ref.checksum] for ref in fragment.files]
-    return {**fragment.to_document(), "plan": fragment.plan, "files": files}
+    document = {**fragment.to_document(), "plan": fragment.plan, "files": files}
+    if fragment.window is not None:
+        document["window"] = {"first_row": fragment.window.first_row, "rows": fragment.window.rows}
+    return document

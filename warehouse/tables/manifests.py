@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, or_, select
 
 from transforms.errors import nearest
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.errors import UnknownTable
 from warehouse.tables.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
 
@@ -21,7 +22,10 @@ DELETED = "deleted"
 
 @dataclass(frozen=True, slots=True)
 class PlacedFragment:
-    """A fragment with its row in the catalog, its partition, that partition's version, and its position."""
+    """A fragment with its row in the catalog, its partition, that partition's version, and its position.
+
+    A merged fragment has the place of its first member.
+    """
 
     row: int
     partition: str
@@ -30,6 +34,7 @@ class PlacedFragment:
     end: datetime
     position: int
     fragment: Fragment
+    is_merged: bool = False
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
@@ -89,8 +94,29 @@ def current_fragments(
 
     ``at_version``: time travel to that version of the table; columns that were added later are null.
     """
+    query = _versions(_placed_query(), table, start, end, at_version)
+    added = added_columns(connection, table)
+    return tuple(_placed(row, added) for row in connection.execute(query))
+
+
+def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, ...]:
+    """The units of computation of a table: its merged fragments, without members, and its other fragments, in time order."""
+    query = _placed_query(placed_units(), schema.merged_fragments.c.merged).where(is_placed_unit())
+    added = added_columns(connection, table)
+    found = []
+    for row in connection.execute(_versions(query, table, None, None, None)):
+        placed = _placed(row, added)
+        if row.merged is not None:  # deletions are its members'
+            whole = replace(placed.fragment, deletions=None, deleted_rows=0)
+            placed = replace(placed, fragment=whole, is_merged=True)
+        found.append(placed)
+    return tuple(found)
+
+
+def _versions(query: Any, table: str, start: datetime | None, end: datetime | None, at_version: int | None) -> Any:
+    """``query`` over the manifests of one version of the table, of the partitions that start in ``[start, end)``."""
     manifests = schema.manifests
-    query = _placed_query().where(manifests.c.table_name == table)
+    query = query.where(manifests.c.table_name == table)
     if at_version is None:
         query = query.where(manifests.c.current.is_(True))
     else:
@@ -106,12 +132,11 @@ def current_fragments(
         query = query.where(manifests.c.start_at >= start.timestamp())
     if end is not None:
         query = query.where(manifests.c.start_at < end.timestamp())
-    added = added_columns(connection, table)
-    return tuple(_placed(row, added) for row in connection.execute(query))
+    return query
 
 
 def arrival_times(connection: Connection, table: str) -> dict[int, float]:
-    """When each fragment of the table, by its row, first was in it; epoch seconds."""
+    """When each fragment of the table, by its row, first was in it; epoch seconds. A merged one arrives with its last member."""
     manifests, members, changes = schema.manifests.c, schema.manifest_fragments.c, schema.changes.c
     change = and_(changes.table_name == manifests.table_name, changes.table_version == manifests.table_version)
     query = (
@@ -121,7 +146,13 @@ def arrival_times(connection: Connection, table: str) -> dict[int, float]:
         .where(manifests.table_name == table)
         .group_by(members.fragment)
     )
-    return {row: float(at) for row, at in connection.execute(query)}
+    found = {row: float(at) for row, at in connection.execute(query)}
+    of = schema.merged_fragments.c
+    merges = select(of.fragment, of.merged).join(schema.fragments, schema.fragments.c.id == of.merged)
+    for row in connection.execute(merges.where(schema.fragments.c.table_name == table)):
+        if row.fragment in found:
+            found[row.merged] = max(found[row.fragment], found.get(row.merged, 0.0))
+    return found
 
 
 def earlier_fragments(connection: Connection, table: str, partitions: Iterable[str]) -> tuple[PlacedFragment, ...]:
@@ -135,8 +166,12 @@ def earlier_fragments(connection: Connection, table: str, partitions: Iterable[s
     return tuple(_placed(row, added) for row in connection.execute(query))
 
 
-def _placed_query() -> Any:
+def _placed_query(source: FromClause | None = None, *columns: ColumnElement[Any]) -> Any:
+    """Fragments with their places, from the join of manifests, their members and the fragments."""
     manifests, members, fragments = schema.manifests, schema.manifest_fragments, schema.fragments
+    if source is None:
+        source = fragments.join(members, members.c.fragment == fragments.c.id)
+        source = source.join(manifests, manifests.c.id == members.c.manifest)
     return (
         select(
             fragments,
@@ -148,9 +183,9 @@ def _placed_query() -> Any:
             members.c.deletions,
             members.c.deletions_checksum,
             members.c.deleted_rows,
+            *columns,
         )
-        .join(members, members.c.fragment == fragments.c.id)
-        .join(manifests, manifests.c.id == members.c.manifest)
+        .select_from(source)
         .order_by(manifests.c.start_at, manifests.c.partition, manifests.c.version, members.c.position)
     )
 
@@ -162,39 +197,66 @@ def _placed(row: Any, added: AddedColumns) -> PlacedFragment:
     return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment)
 
 
-def fragment_of(row: Any, added: AddedColumns) -> Fragment:
+def fragment_of(row: Any, added: AddedColumns, members: Sequence[Fragment] = ()) -> Fragment:
     """The fragment in a row of ``fragments``; columns in ``added`` without values are null.
 
-    It has no deletions, since these belong to a manifest.
+    It has no deletions, since these belong to a manifest. ``members``: those of a merged fragment, if they will be read.
     """
     overlays = tuple(
         Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
     )
     groups = tuple(row.row_groups)
-    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays)
+    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays,
+                        members=tuple(members))  # fmt: skip
     return with_absent(fragment, added)
 
 
 def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int, Fragment]:
-    """The fragments in these rows of the catalog, with the tables' current overlay-only columns, without deletions."""
+    """The fragments in these rows of the catalog, merged ones with their members, without deletions.
+
+    They have the tables' current overlay-only columns.
+    """
+    stored = _stored_fragments(connection, rows)
+    parts = _stored_fragments(connection, {part for row in stored.values() for part in row.members or ()})
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored.values()}}
+    return {
+        number: fragment_of(row, added[row.table_name],
+                            [fragment_of(parts[part], added[row.table_name]) for part in row.members or ()])
+        for number, row in stored.items()
+    }  # fmt: skip
+
+
+def _stored_fragments(connection: Connection, rows: Collection[int]) -> dict[int, Any]:
     of = schema.fragments.c
-    stored = [
-        row
+    return {
+        row.id: row
         for chunk in chunks(sorted(rows))
-        for row in connection.execute(select(schema.fragments).where(of.id.in_(chunk)))
-    ]
-    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored}}
-    return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
+        for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
+    }
+
+
+def placed_units() -> FromClause:
+    """Current manifests joined with their units of computation; use it with :func:`is_placed_unit`."""
+    fragments, members, parts = schema.fragments, schema.manifest_fragments, schema.merged_fragments
+    return (
+        schema.manifests.join(members, members.c.manifest == schema.manifests.c.id)
+        .outerjoin(parts, parts.c.fragment == members.c.fragment)
+        .join(fragments, fragments.c.id == func.coalesce(parts.c.merged, members.c.fragment))
+    )
+
+
+def is_placed_unit() -> ColumnElement[bool]:
+    """The condition on a row of :func:`placed_units`: a merged fragment has the place of its first member."""
+    position = schema.merged_fragments.c.position
+    return and_(schema.manifests.c.current.is_(True), or_(position.is_(None), position == 0))
 
 
 def current_fragment_rows(connection: Connection, rows: Collection[int]) -> set[int]:
-    """The rows among these whose fragment is in the current version of a table."""
-    members, manifests = schema.manifest_fragments, schema.manifests
+    """The rows among these whose fragment is a unit of computation of a table now."""
+    of = schema.fragments.c.id
     found: set[int] = set()
     for chunk in chunks(sorted(rows)):
-        query = select(members.c.fragment).join(manifests, manifests.c.id == members.c.manifest)
-        query = query.where(manifests.c.current.is_(True), one_of(connection, members.c.fragment, chunk))
-        found.update(connection.execute(query).scalars())
+        found.update(connection.execute(select(of).where(one_of(connection, of, chunk), is_unit(of))).scalars())
     return found
 
 

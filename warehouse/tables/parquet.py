@@ -240,13 +240,13 @@ def _read_stored(
     coded: Sequence[str],
     on_invalid_text: OnInvalidText = _replace_invalid_text,
 ) -> pa.Table:
-    with _opened(storage, fragment.path, coded, fragment.row_groups) as file:
+    with _opened_source(storage, fragment.path) as (source, file):
         names = file.schema_arrow.names
         check_columns(columns, names, fragment.path)
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
             raise CorruptFile("the file must have the row groups that were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
-        read = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+        read = read_groups(source, file, fragment.row_groups, columns, coded)
     return _validate_text(read, fragment.path, 0, on_invalid_text)
 
 
@@ -294,14 +294,17 @@ def _bare(spelled: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequence[int] = ()) -> Iterator[Any]:
+def _opened(storage: Storage, path: str) -> Iterator[Any]:
+    with _opened_source(storage, path) as (_, file):
+        yield file
+
+
+@contextlib.contextmanager
+def _opened_source(storage: Storage, path: str) -> Iterator[tuple[Any, Any]]:
+    """(the source, the Parquet file over it)."""
     with storage.open_input(path) as source:
         try:
-            file = pq.ParquetFile(source, pre_buffer=True)
-            if dictionaries := _stored_as_codes(file.metadata, coded, groups):
-                metadata = file.metadata
-                file = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, pre_buffer=True)
-            yield file
+            yield source, pq.ParquetFile(source, pre_buffer=True)
         except UnicodeDecodeError as error:
             raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
                               next_step="rename the column and write the file again") from error  # fmt: skip
@@ -314,17 +317,45 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
             raise storage_error(error, path, "read") from error
 
 
+def read_groups(
+    source: Any,
+    file: pq.ParquetFile,
+    groups: Sequence[int],
+    columns: Sequence[str],
+    coded: Sequence[str] = (),
+    *,
+    threads: bool = True,
+) -> pa.Table:
+    """Columns of row groups of an opened file; text in ``coded`` as :func:`read_columns` says.
+
+    ``threads`` lets Arrow decode several columns at a time. Raises what Arrow's reader raises.
+    """
+    decoded: dict[str, pa.ChunkedArray] = {}
+    if sound := _sound_columns(file.metadata, groups, [name for name in coded if name in columns]):
+        from warehouse.tables.text_pages import read_text  # compiled code
+
+        codes = _stored_as_codes(file.metadata, groups[0], sound)
+        if codes:
+            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=codes, pre_buffer=True)
+        decoded = read_text(source, file, groups, sound)
+    others = [name for name in columns if name not in decoded]
+    if others or not decoded:
+        read = file.read_row_groups(list(groups), columns=others, use_threads=threads)
+        decoded |= {name: read.column(name) for name in others}
+        if not columns:
+            return read.select([])
+    return pa.table([decoded[name] for name in columns], names=list(columns))
+
+
 #: Text columns with fewer bytes per value are stored as codes: plain text takes 4 bytes and its own.
 _CODED_BYTES = 6
 
 
-def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int]) -> list[str]:
-    if not coded or not groups or groups[0] >= metadata.num_row_groups:
-        return []
+def _stored_as_codes(metadata: Any, group: int, names: Sequence[str]) -> list[str]:
+    """Those of some sound columns that are stored as codes of a small dictionary."""
     index_of = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
-    sound = _sound_columns(metadata, groups[0], [name for name in coded if name in index_of])
-    group = metadata.row_group(groups[0])
-    found = {name: group.column(index_of[name]) for name in sound}
+    first = metadata.row_group(group)
+    found = {name: first.column(index_of[name]) for name in names}
     return [
         name
         for name, column in found.items()
@@ -332,24 +363,30 @@ def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int])
     ]
 
 
-def _sound_columns(metadata: Any, group: int, names: Sequence[str]) -> list[str]:
-    """The columns whose metadata in a row group can be read.
+def _sound_columns(metadata: Any, groups: Sequence[int], names: Sequence[str]) -> list[str]:
+    """The columns whose metadata in all of the row groups can be read.
 
-    For another column ``RowGroupMetaData.column`` ends the process: its C++ exception is not caught. Reading the column catches
-    it before the first byte is requested, so a file without bytes distinguishes the two.
+    For another column ``RowGroupMetaData.column`` ends the process: its C++ exception is not caught. A read catches it before
+    the first byte is requested, so a file without bytes distinguishes the two.
     """
-    if not names:
-        return []
-    file = pq.ParquetFile(pa.PythonFile(_NoBytes(), mode="r"), metadata=metadata)
-    sound = []
-    for name in names:
-        try:
-            file.read_row_group(group, columns=[name], use_threads=False)
-        except _ByteAsked:
-            sound.append(name)
-        except (pa.ArrowException, OSError, UnicodeDecodeError):
-            continue  # the read that follows raises the error
-    return sound
+    flat = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
+    names = [name for name in names if name in flat]
+    if not names or not groups or _asks_for_bytes(metadata, groups, names):
+        return list(names) if groups else []
+    return [name for name in names if _asks_for_bytes(metadata, groups, [name])]
+
+
+def _asks_for_bytes(metadata: Any, groups: Sequence[int], names: Sequence[str]) -> bool:
+    file = pq.ParquetFile(pa.PythonFile(_NoBytes(), mode="r"), metadata=metadata, pre_buffer=True)
+    try:
+        file.read_row_groups(list(groups), columns=list(names), use_threads=False)
+    except _ByteAsked as asked:
+        asked.__traceback__ = None  # the file keeps the error: with its frames, and so all their values, for ever
+        return True
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        error.__traceback__ = None
+        return False  # the read that follows raises the error
+    return False
 
 
 class _ByteAsked(Exception):

@@ -23,6 +23,10 @@ def read_raw(
     changed, :class:`~transforms.errors.InvalidText` if the change is invalid text, :class:`~warehouse.errors.CorruptFile`,
     :class:`~warehouse.errors.OverlayDamaged` and :class:`~transforms.errors.UnknownColumn`.
     """
+    if fragment.members:
+        return _joined(
+            [read_raw(storage, one, columns, verify, coded=coded) for one in fragment.members], fragment.rows
+        )
     table = read_columns(storage, fragment, columns, coded)
     if table.num_rows != fragment.rows:
         raise _changed(fragment, "rows", table.num_rows, fragment.rows)
@@ -36,6 +40,23 @@ def read_raw(
                 check_text(storage, fragment, name)
                 raise _changed(fragment, f"column {name}", found, fragment.digests.get(name))
     return table
+
+
+def _joined(parts: Sequence[pa.Table], rows: int) -> pa.Table:
+    """The rows of all parts, in order, each column of one type."""
+    names = parts[0].column_names
+    if not names:
+        return pa.table({"rows": pa.nulls(rows)}).select([])
+    return pa.table([_joined_column([part.column(name) for part in parts]) for name in names], names=names)
+
+
+def _joined_column(parts: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The values of all parts; parts of different types, such as text with and without a dictionary, become those of one."""
+    if len({part.type for part in parts}) > 1:
+        plain = [part.cast(part.type.value_type) if pa.types.is_dictionary(part.type) else part for part in parts]
+        parts = [part.cast(plain[0].type) for part in plain]
+    whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+    return whole.unify_dictionaries() if pa.types.is_dictionary(whole.type) else whole
 
 
 def _changed(fragment: Fragment, what: str, found: object, registered: object) -> ChangedData:

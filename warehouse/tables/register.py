@@ -16,6 +16,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
+from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
@@ -47,6 +48,7 @@ class Registration:
         unfit: columns of new files with values that their declared type cannot hold, one text each; a model that reads
             them fails.
         outside: the number of events of new files with a time outside their partition, and the first of them.
+        small_fragments: a warning with the sizes of the table's fragments and the next step; empty if they are large enough.
     """
 
     table: Table
@@ -61,6 +63,7 @@ class Registration:
     unreadable: tuple[UnreadableColumn, ...] = ()
     unfit: tuple[str, ...] = ()
     outside: str = ""
+    small_fragments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def register_table(
             unreadable=unreadable_columns(columns),
             unfit=tuple(checks.unfit),
             outside=checks.outside,
+            small_fragments=fragment_sizes(connection, name).warning(name),
         )
 
     return warehouse.catalog.run(write)

@@ -8,8 +8,8 @@ fragment is event i of that fragment.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -111,6 +111,8 @@ class Fragment:
         overlays: the overlays, by column name.
         deletions: the deletion vector; deleted events remain in memos and are left out of training.
         deleted_rows: the number of deleted events.
+        members: of a merged fragment, the fragments of whose events it consists, in order; ``path`` and ``row_groups`` are
+            those of the first. Empty for a fragment of one file.
     """
 
     fragment_id: str
@@ -122,6 +124,7 @@ class Fragment:
     overlays: tuple[Overlay, ...] = field(default=(), kw_only=True)
     deletions: Overlay | None = field(default=None, kw_only=True)
     deleted_rows: int = field(default=0, kw_only=True)
+    members: tuple[Fragment, ...] = field(default=(), kw_only=True)
 
     @property
     def live_rows(self) -> int:
@@ -143,26 +146,36 @@ class Fragment:
         if self.deletions is not None:
             document["deletions"] = self.deletions.to_document()
             document["deleted_rows"] = self.deleted_rows
+        if self.members:
+            document["members"] = [member.to_document() for member in self.members]
         return document
 
     @classmethod
     def from_document(cls, document: object) -> Fragment:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
-        part = document_part(document, "fragment")
-        return Fragment(**fragment_fields(part.fields(FRAGMENT_FIELDS, CHANGE_FIELDS)))
+        part = document_part(document, "fragment").fields(FRAGMENT_FIELDS, (*CHANGE_FIELDS, "members"))
+        whole = Fragment(**fragment_fields(part))
+        if not part.has("members"):
+            return whole
+        # A member has no members: the recursion ends after one level.
+        listed = part.at("members").items(least=2)
+        members = [Fragment(**fragment_fields(one.fields(FRAGMENT_FIELDS, CHANGE_FIELDS))) for one in listed]
+        if sum(member.rows for member in members) != whole.rows:
+            raise part.at("members").refused("fragments with the rows of the whole")
+        return replace(whole, members=tuple(members))
 
 
 #: The fields of every fragment's document, and those of one with changes.
 FRAGMENT_FIELDS = ("fragment_id", "path", "row_groups", "rows", "size_bytes", "digests")
 CHANGE_FIELDS = ("overlays", "deletions", "deleted_rows")
 #: Arrow counts the rows of many columns in 32 bits.
-_MOST_ROWS = 2**31 - 1
+MOST_ROWS = 2**31 - 1
 _MOST_ROW_GROUPS = 2**31 - 1
 
 
 def fragment_fields(part: Part) -> dict[str, Any]:
     """A fragment's fields by name, from an object with :data:`FRAGMENT_FIELDS` and optional :data:`CHANGE_FIELDS`."""
-    rows = part.at("rows").integer(0, _MOST_ROWS)
+    rows = part.at("rows").integer(0, MOST_ROWS)
     overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
     columns = [overlay.column for overlay in overlays]
     if len(set(columns)) != len(columns):
@@ -208,6 +221,36 @@ def absent_digest(arrow_type: str, rows: int) -> str:
 def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
     """SHA-256 over the digest of every column and the row count."""
     return digest({"rows": rows, "columns": dict(digests)})
+
+
+def merge_fragments(members: Sequence[Fragment]) -> Fragment:
+    """The fragment of all events of ``members``, in order. Its identity and digests are those of its members, in order.
+
+    The digest of a column without values in every member is left out, as in a fragment of one file. Deletions stay with the
+    members.
+    """
+    columns = [name for name in members[0].digests if all(name in member.digests for member in members)]
+    overlaid: dict[str, str] = {}
+    absent = set(columns)
+    for member in members:
+        here = {overlay.column: overlay for overlay in member.overlays}
+        overlaid |= {name: one.path for name, one in here.items() if not one.is_absent and name not in overlaid}
+        absent &= {name for name, one in here.items() if one.is_absent}
+    digests = {
+        name: digest({"merged": [member.digests[name] for member in members]})
+        for name in columns if name not in absent
+    }  # fmt: skip
+    changed = {overlay.column for member in members for overlay in member.overlays} - absent
+    return Fragment(
+        digest({"merged": [member.fragment_id for member in members]}),
+        members[0].path,
+        members[0].row_groups,
+        sum(member.rows for member in members),
+        sum(member.size_bytes for member in members),
+        digests,
+        overlays=tuple(Overlay(name, overlaid[name], digests[name]) for name in sorted(changed)),
+        members=tuple(replace(member, deletions=None, deleted_rows=0) for member in members),
+    )
 
 
 def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:

@@ -12,6 +12,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered
 from warehouse.errors import CatalogBusy
 from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.merges import follow_changes
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.table import Fragment, Overlay
 
@@ -76,7 +77,10 @@ def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
 def write_manifests(
     connection: Connection, table: str, table_version: int, partitions: Mapping[str, Sequence[Entry]]
 ) -> None:
-    """Write the next version of these partitions; one without entries is removed. Older versions do not change."""
+    """Write the next version of these partitions; one without entries is removed. Older versions do not change.
+
+    Merged fragments follow: :func:`~warehouse.tables.merges.follow_changes`.
+    """
     if not partitions:
         return
     of = schema.manifests
@@ -96,6 +100,7 @@ def write_manifests(
         members += [_member(number, position, entry) for position, entry in enumerate(entries)]
     if members:
         connection.execute(insert(schema.manifest_fragments), members)
+    follow_changes(connection, table)
 
 
 def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
@@ -111,7 +116,14 @@ def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
 
 
 def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
-    """Record the change that made this version and return its row."""
+    """Record the change that made this version and return its row.
+
+    Models of other tables that wait for tasks over this one's data are matched again: an equal copy of it may be gone.
+    """
+    waits, models = schema.waits.c, schema.models
+    waiting = select(waits.model).where(waits.table_name == table)
+    others = (models.c.id.in_(waiting), models.c.table_name != table, models.c.live.is_(True))
+    connection.execute(update(models).where(*others).values(table_version=-1))
     row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
            "created_at": now}  # fmt: skip

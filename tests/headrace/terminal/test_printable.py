@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -26,7 +27,6 @@ from headrace.cli.main import run
 from headrace.terminal.output import PrintableFormatter, document, emit
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from tests.warehouse.scenes import write_partition
-from transforms.lazy_exports import type_imports
 
 #: A colour, a title of the window, an override of direction, markup, an emoji's name, a C1 control, a surrogate, a line.
 HOSTILE = "a\x1b[31mb\x1b]0;title\x07\u202ec[red]d[/red]:smile:\x9b2J\ud800\u2028e"
@@ -77,8 +77,18 @@ def filled(kind: Any) -> Any:
 
 def type_names(module: types.ModuleType) -> dict[str, Any]:
     """What a module imports for its annotations only."""
-    imports = type_imports(inspect.getsource(module))
-    return {name: getattr(importlib.import_module(home), name) for name, home in imports}
+    blocks = [
+        statement.body
+        for statement in ast.parse(inspect.getsource(module)).body
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+    ]
+    imports = [each for block in blocks for each in block if isinstance(each, ast.ImportFrom)]
+    return {
+        alias.name: getattr(importlib.import_module(each.module), alias.name)
+        for each in imports
+        for alias in each.names
+        if each.module
+    }
 
 
 #: What is no text from outside: words of ours by which a screen chooses its own.

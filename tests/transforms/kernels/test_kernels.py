@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import decimal
 import functools
 import importlib
@@ -29,6 +30,7 @@ from transforms.columns.columns import Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels import compiled, decimals, farmhash, fused, hashing, lists, sets, spans, text, words
 from transforms.kernels.arrow import to_arrow
+from transforms.kernels.kept_code import KeptCode
 from transforms.operators import REGISTRY, numbers, unicode14
 from transforms.operators import farmhash as plain_farmhash
 from transforms.operators.full_pass import FULL_PASS
@@ -61,8 +63,8 @@ def test_every_compiled_function_is_kept_under_the_digest_of_its_sources() -> No
             if isinstance(value, Dispatcher) and value.__module__ == module.__name__
         ]
         for value in own:
-            assert isinstance(value._cache._cache_file, compiled.KeptCode), value
-            assert value._cache._cache_file._source_stamp == compiled.digest_of_sources(_file(module)), value
+            assert isinstance(value._cache.files._cache_file, KeptCode), value
+            assert value._cache.files._cache_file._source_stamp == compiled.digest_of_sources(_file(module)), value
 
 
 def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_while_it_was_kept(tmp_path) -> None:
@@ -103,16 +105,49 @@ def test_nothing_is_read_of_no_words(tmp_path) -> None:
 
 
 def test_cached_code_matches_its_key_under_concurrent_writers(tmp_path) -> None:
-    first, second = (compiled.KeptCode(str(tmp_path), "f-1.py311", "sources") for _ in range(2))
+    first, second = (KeptCode(str(tmp_path), "f-1.py311", "sources") for _ in range(2))
     assert first.load("int64") is None
     first.save("int64", b"whole")
     second.save("float64", b"broken")
     assert (second.load("int64"), first.load("float64")) == (b"whole", b"broken")
-    assert compiled.KeptCode(str(tmp_path), "f-1.py311", "other sources").load("int64") is None
+    assert KeptCode(str(tmp_path), "f-1.py311", "other sources").load("int64") is None
     for path in tmp_path.iterdir():  # a power cut, half of the bytes zeros
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
     assert [first.load(key) for key in ("int64", "float64")] == [None, None]
+
+
+def _run_body(folder: Path, source: str, program: str) -> list[str]:
+    """What a process prints that imports ``source`` as ``body``; compiled code is kept in ``folder``."""
+    (folder / "body.py").write_text(f"from transforms.kernels.compiled import compiled\n\n{source}\n")
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(folder / "kernels"),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+    }
+    run = [sys.executable, "-c", f"import sys, body\n{program}"]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout.split()
+
+
+def test_compiled_code_is_loaded_without_what_compiling_needs(tmp_path) -> None:
+    source = "@compiled\ndef f(x):\n    return x + 1"
+    program = "print(body.f(1), 'scipy.linalg' in sys.modules, 'numba.np.linalg' in sys.modules)"
+    assert _run_body(tmp_path, source, program)[0] == "2"
+    assert _run_body(tmp_path, source, program) == ["2", "False", "False"]
+
+
+def test_code_that_needs_more_of_numba_loads_it_first(tmp_path) -> None:
+    """Hashes of texts depend on symbols that only a module of numba's compiler defines."""
+    source = "@compiled\ndef f(x):\n    return hash(x)"
+    program = "print(body.f('text') == hash('text'), 'numba.cpython.hashing' in sys.modules)"
+    for _ in range(2):
+        assert _run_body(tmp_path, source, program) == ["True", "True"]
+
+
+def test_a_kernel_is_compiled_where_its_callee_is_loaded(tmp_path) -> None:
+    source = "@compiled\ndef g(x):\n    return x + 1\n\n@compiled\ndef f(x, y):\n    return g(x) * g(y)"
+    assert _run_body(tmp_path, source, "print(body.f(1, 2))") == ["6"]
+    assert _run_body(tmp_path, source, "print(body.g(1), body.f(1, 2.5), body.f(1, 2))") == ["2", "7.0", "6"]
 
 
 def test_sources_are_those_that_are_imported_however_indirectly() -> None:
@@ -120,6 +155,26 @@ def test_sources_are_those_that_are_imported_however_indirectly() -> None:
     assert {"hashing.py", "farmhash.py", "buffers.py", "spans.py", "compiled.py", "declaration.py"} <= names
     assert "times.py" not in names
     assert "unicode14.py" in {path.name for path in compiled.sources_of(_file(text))}
+
+
+def _imports_of_packages(file: Path) -> set[Path]:
+    top = [node for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ImportFrom) and node.module]
+    modules = {str(node.module) for node in top}
+    modules |= {
+        f"{node.module}.{name.name}" for node in top if node.module in compiled._PACKAGES for name in node.names
+    }
+    paths = (
+        ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in modules if name.startswith(compiled._PACKAGES)
+    )
+    return {path for path in paths if path.is_file()}
+
+
+@pytest.mark.parametrize("package", compiled._PACKAGES)
+def test_imports_are_found_as_the_parser_finds_them(package: str) -> None:
+    files = sorted(ROOT.joinpath(*package.split(".")).glob("*.py"))
+    assert files
+    for file in files:
+        assert compiled._scan(file)[0] == _imports_of_packages(file), file
 
 
 def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monkeypatch) -> None:
@@ -130,7 +185,7 @@ def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monk
     monkeypatch.setattr(compiled, "_TOP", tmp_path)
     before = compiled.digest_of_sources(kernels / "a.py")
     (kernels / "b.py").write_text("x = 2\n")
-    for cached in (compiled.digest_of_sources, compiled.sources_of, compiled._imported):
+    for cached in (compiled.digest_of_sources, compiled.sources_of, compiled._scan):
         cached.cache_clear()
     assert compiled.digest_of_sources(kernels / "a.py") != before
 

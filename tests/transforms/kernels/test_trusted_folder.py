@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from transforms.kernels import compiled
+from transforms.kernels.kept_code import KeptCode
 from transforms.kernels.trusted_folder import distrust_of, private_folder, trusted_folder
 
 _NOBODY = 65_534
@@ -93,7 +93,7 @@ class _Shell:
 
 @pytest.mark.parametrize("how", ["mode", "link", pytest.param("owner", marks=as_root)])
 def test_a_file_of_another_user_is_not_unpickled(own: Path, how: str) -> None:
-    kept = compiled.KeptCode(str(own), "f-1.py311", "sources")
+    kept = KeptCode(str(own), "f-1.py311", "sources")
     kept.save("int64", b"whole")
     assert kept.load("int64") == b"whole"
     (path,) = own.iterdir()
@@ -114,7 +114,7 @@ _RUN = """
 import os, sys, logging
 from transforms.kernels.compiled import compiled
 import body
-print(body.f(1), body.f._cache._cache_file._cache_path)
+print(body.f(1), body.f._cache.cache_path)
 """
 
 

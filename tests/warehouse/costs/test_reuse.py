@@ -13,7 +13,7 @@ from warehouse import Warehouse, register_table, submit_model
 from warehouse.costs.reuse import load_aged_reads, models_containing, record_read
 from warehouse.matching.plan_context import PlanContext
 from warehouse.planning.forecast import AgedReads
-from warehouse.tables.manifests import arrival_times, current_fragments, get_table
+from warehouse.tables.manifests import arrival_times, current_units, get_table
 
 DAY = 86_400.0
 
@@ -24,7 +24,7 @@ def node_ids(submitted: Model) -> set[str]:
 
 def aged(warehouse: Warehouse, asking: str = "") -> AgedReads:
     with warehouse.catalog.read() as connection:
-        fragments = current_fragments(connection, "log")
+        fragments = current_units(connection, "log")
         context = PlanContext(connection, warehouse.config, get_table(connection, "log"), fragments, warehouse.clock())
         return load_aged_reads(connection, "log", context.arrivals, warehouse.clock(), asking)
 
@@ -52,7 +52,7 @@ def test_a_fragment_arrives_with_the_first_version_that_has_it(warehouse: Wareho
     write_partition(log, 1, events(5, seed=9), name="late.parquet")
     register_table(warehouse, "log", str(log))
     with warehouse.catalog.read() as connection:
-        placed = current_fragments(connection, "log")
+        placed = current_units(connection, "log")
         arrived = arrival_times(connection, "log")
     assert [arrived[one.row] for one in placed if one.fragment.rows == 5] == [clock()]
     assert {arrived[one.row] for one in placed if one.fragment.rows != 5} == {first}
@@ -79,7 +79,7 @@ def test_reads_are_counted_by_model_and_age(warehouse: Warehouse, log: Path, clo
 def test_a_read_of_some_partitions_counts_as_its_part(warehouse: Warehouse, log: Path, clock: Clock) -> None:
     submit_model(warehouse, model("small", inputs=1))
     with warehouse.catalog.read() as connection:
-        starts = sorted({one.start.timestamp() for one in current_fragments(connection, "log")})
+        starts = sorted({one.start.timestamp() for one in current_units(connection, "log")})
     read(warehouse, 1, starts[0], starts[1])
     assert aged(warehouse).reads[0] == pytest.approx(1 / 3)
     read(warehouse, 1, starts[1], None)

@@ -27,8 +27,10 @@ from warehouse import (
 )
 from warehouse.catalog import schema
 from warehouse.costs.work_estimates import TASK_SECS
+from warehouse.matching.submit import queue_missing
 from warehouse.memos.memos import requeue_tasks
 from warehouse.models.retire import retire_model
+from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.queue.fair_queue import read_shares
 from warehouse.scheduling.task_states import TaskState
 
@@ -56,7 +58,7 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
         ("search", 4, 1, 1, "log")
     }
     assert lease_tasks(warehouse, "other", limit=100) == ()
-    assert set(states(warehouse)) == {("LEASED", "RUNNING")}
+    assert set(states(warehouse)) == {("LEASED", "PENDING")}
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
     assert first_read(warehouse) == ("load", "memos/x")
@@ -163,8 +165,8 @@ def test_a_long_queue_is_leased_in_the_same_order(
     submit_model(warehouse, model("gone", "search", priority=9, buckets=70, inputs=2))
     retire_model(warehouse, "gone")
 
-    def turns(few_waits: int) -> list[list[tuple[str, int]]]:
-        monkeypatch.setattr("warehouse.queue.fair_queue._FEW_WAITS", few_waits)
+    def turns(few_tasks: int) -> list[list[tuple[str, int]]]:
+        monkeypatch.setattr("warehouse.queue.fair_queue._FEW_TASKS", few_tasks)
         found = []
         for limit in (1, 4, 2, 5, 100, 100):
             tasks = lease_tasks(warehouse, "w", limit=limit)
@@ -424,3 +426,44 @@ def test_what_is_leased_is_enough_to_compute(warehouse: Warehouse) -> None:
         written = compute(warehouse, task)
         assert written.rows == task.fragment.rows == 20
         assert commit_memos(warehouse, [(task, written)])[0]
+
+
+def wait_rows(warehouse: Warehouse) -> set[tuple[str, str]]:
+    """The waits as (model, table); one per component."""
+    waits, models = schema.waits.c, schema.models.c
+    with warehouse.catalog.read() as connection:
+        query = select(models.name, waits.table_name).join(schema.waits, waits.model == models.id)
+        rows = [(name, table) for name, table in connection.execute(query)]
+    return set(rows) if len(rows) == len(set(rows)) else set()
+
+
+def test_a_model_waits_for_components_until_their_last_task_is_done(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=1))
+    submit_model(warehouse, model("other", "ads", inputs=1))
+    first, *others = lease_tasks(warehouse, "w", limit=100)
+    both = {("ctr", "log"), ("other", "log")}
+    assert wait_rows(warehouse) == both, "one row per model and component, not per hour"
+    assert set(first.payers) == {"search", "ads"}
+    commit_memos(warehouse, [(task, WRITTEN) for task in others])
+    assert wait_rows(warehouse) == both
+    last = [(replace(first, attempt=3), Failure("raised", "no"))]
+    assert fail_tasks(warehouse, last) == (TaskState.FAILED,)
+    assert wait_rows(warehouse) == both, "a retry is for those who wait"
+    retry_tasks(warehouse, TaskQuery())
+    commit_memos(warehouse, [(task, WRITTEN) for task in lease_tasks(warehouse, "w", limit=100)])
+    assert wait_rows(warehouse) == set()
+
+
+def test_tasks_over_replaced_data_are_not_waited_for(warehouse: Warehouse, log: Path) -> None:
+    submit_model(warehouse, model(inputs=1))
+    (held,) = lease_tasks(warehouse, "w", limit=1)
+    for hour in range(3):
+        write_partition(log, hour, events(seed=70 + hour))
+    register_table(warehouse, "log", str(log))
+    assert (queued_tasks(warehouse), unfinished_tasks(warehouse)) == (0, 0)
+    assert lease_tasks(warehouse, "w", limit=100) == ()
+    assert queue_missing(warehouse) == 3
+    assert {task.fragment.fragment_id for task in lease_tasks(warehouse, "w", limit=100)}.isdisjoint(
+        {held.fragment.fragment_id}
+    )
+    assert commit_memos(warehouse, [(held, WRITTEN)]) == (True,), "its lease is valid, whatever became of the data"

@@ -31,6 +31,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.catalog import schema
+from warehouse.catalog.task_rows import computes, waits_for
 from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskState
 
 LEASE_SECS = 60.0
@@ -150,8 +151,8 @@ class QueueMachine(RuleBasedStateMachine):
         with self.warehouse.catalog.read() as connection:
             query = select(schema.tasks.c.state, schema.memos.c.state, schema.memos.c.memo_key).join(schema.memos)
             rows = connection.execute(query).all()
-            waits = select(schema.waits.c.memo_key, func.count()).group_by(schema.waits.c.memo_key)
-            waiting = {key for key, _ in connection.execute(waits)}
+            waits = select(schema.memos.c.memo_key).select_from(schema.tasks).join(schema.memos, computes())
+            waiting = set(connection.execute(waits.join(schema.waits, waits_for())).scalars())
         assert len(rows) == self.expected_tasks
         for task, memo, key in rows:
             assert memo == MEMO_OF_TASK[TaskState(task)] or (task == "DONE" and memo == MemoState.EVICTED)

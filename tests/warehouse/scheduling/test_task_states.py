@@ -71,7 +71,7 @@ def test_the_table_itself() -> None:
         ("FAILED", "drop", "DROPPED"),
     }
     assert {str(task): str(memo) for task, memo in MEMO_OF_TASK.items()} == {
-        "QUEUED": "PENDING", "LEASED": "RUNNING", "DONE": "READY", "FAILED": "FAILED", "DROPPED": "DROPPED"
+        "QUEUED": "PENDING", "LEASED": "PENDING", "DONE": "READY", "FAILED": "FAILED", "DROPPED": "DROPPED"
     }  # fmt: skip
 
 

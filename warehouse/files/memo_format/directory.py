@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
+import numpy as np
 import xxhash
 
 from transforms.errors import DataError
@@ -24,6 +25,9 @@ HEAD = struct.Struct("<16sQ")
 ALIGNMENT_BYTES = 8
 _COUNTS = struct.Struct("<IIQQ")
 _SEGMENT = struct.Struct("<QQ16sQqIBBBx")
+#: The same, for all segments at once.
+RECORD = np.dtype([("position", "<u8"), ("stored_bytes", "<u8"), ("checksum", "V16"), ("values", "<u8"), ("base", "<i8"),
+                   ("terms", "<u4"), ("codec", "u1"), ("width", "u1"), ("code_width", "u1"), ("zero", "u1")])  # fmt: skip
 _COLUMN = struct.Struct("<BBxxIiiiii")
 #: Ends each name.
 _END_OF_NAME = "\0"
@@ -113,7 +117,7 @@ class Directory:
         """The checksum of a column's type, encodings and stored bytes, but not positions; 32 hexadecimal digits."""
         column = self.columns[name]
         parts = [_COUNTS.pack(0, 0, self.rows, 0), _COLUMN.pack(*column[:3], *(place != NONE for place in column[3:]))]
-        parts += [_record(self.segment(place)._replace(position=0)) for place in column.segments]
+        parts += [_record(self.segment(place), 0) for place in column.segments]
         return str(xxhash.xxh3_128_hexdigest(b"".join(parts)))
 
     def segment(self, place: int) -> Segment:
@@ -122,28 +126,22 @@ class Directory:
             raise DataError("the segment of a column must be in the directory", value=place)
         return self.segments[place]
 
-    def stretches(self, columns: Iterable[ColumnRecord], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
-        """The segments of these columns with their indexes, by position, grouped where at most ``gap_bytes`` apart."""
-        found = [(place, self.segment(place)) for place in {place for column in columns for place in column.segments}]
-        found.sort(key=lambda one: one[1][:2])  # by position; at equal positions the empty one is first
-        held: list[tuple[int, Segment]] = []
-        for one in found:
-            if held and one[1].position - held[-1][1].position - held[-1][1].stored_bytes > gap_bytes:
-                yield held
-                held = []
-            held.append(one)
-        if held:
-            yield held
+    @property
+    def records(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """All segments as an array of :data:`RECORD`."""
+        held = self.segments
+        content = held.content if isinstance(held, _StoredSegments) else b"".join(map(_record, held))
+        return np.frombuffer(content, RECORD)
 
 
 class _StoredSegments(Sequence[Segment]):
     """Stored segments, decoded on access."""
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self.content = content
 
     def __len__(self) -> int:
-        return len(self._content) // _SEGMENT.size
+        return len(self.content) // _SEGMENT.size
 
     @overload
     def __getitem__(self, place: int) -> Segment: ...
@@ -155,7 +153,7 @@ class _StoredSegments(Sequence[Segment]):
         if not 0 <= place < len(self):
             raise IndexError(place)
         position, stored_bytes, checksum, values, base, terms, codec, width, code_width = _SEGMENT.unpack_from(
-            self._content, place * _SEGMENT.size
+            self.content, place * _SEGMENT.size
         )
         return Segment(position, stored_bytes, checksum, Encoding(codec, values, base, width, code_width, terms))
 
@@ -175,6 +173,14 @@ def aligned(position: int) -> int:
     return -(-position // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def _record(segment: Segment) -> bytes:
-    position, stored_bytes, checksum, (codec, values, base, width, code_width, terms) = segment
+def directory_bytes(segments: int, names: Iterable[str]) -> int:
+    """The length of a stored directory, which does not depend on what the segments hold."""
+    columns = [len(name.encode("utf-8")) + len(_END_OF_NAME) + _COLUMN.size for name in names]
+    return _COUNTS.size + segments * _SEGMENT.size + sum(columns)
+
+
+def _record(segment: Segment, position: int | None = None) -> bytes:
+    """The stored segment; ``position`` replaces its own."""
+    own, stored_bytes, checksum, (codec, values, base, width, code_width, terms) = segment
+    position = own if position is None else position
     return _SEGMENT.pack(position, stored_bytes, checksum, values, base, terms, codec, width, code_width)

@@ -20,10 +20,13 @@ from warehouse.files.memo_format.directory import (
     Directory,
     Segment,
     aligned,
+    directory_bytes,
     segment_checksum,
 )
 from warehouse.files.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers, most_constants
 
+#: The index of the stored directory among the pieces of a file.
+STORED_DIRECTORY = 1
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
 
 
@@ -54,7 +57,8 @@ class _Segments:
         checksum = segment_checksum(content)
         same = self._known.setdefault((encoding, checksum), [])
         for place in same:
-            if self._contents[place] == content:
+            # Compared as arrays: memoryviews are compared byte by byte.
+            if np.array_equal(np.frombuffer(self._contents[place], np.uint8), np.frombuffer(content, np.uint8)):
                 return place
         same.append(len(self._contents))
         self._contents.append(content)
@@ -72,9 +76,7 @@ class _Segments:
 
     def to_file(self, rows: int, columns: dict[str, ColumnRecord]) -> tuple[Directory, list[Any]]:
         """The directory and the pieces of the file."""
-        # The directory's length depends on counts and names only.
-        blank = [Segment(0, 0, bytes(16), encoding) for encoding in self._encodings]
-        end = HEAD.size + len(Directory(rows, 0, blank, columns).to_bytes())
+        end = HEAD.size + directory_bytes(len(self._contents), columns)
         parts: list[Any] = []
         found = []
         for content, checksum, encoding in zip(self._contents, self._checksums, self._encodings, strict=True):

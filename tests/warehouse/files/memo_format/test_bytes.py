@@ -6,7 +6,9 @@ import hashlib
 import io
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +23,11 @@ from warehouse import Storage, write_memo_file
 from warehouse.errors import MemoDamaged
 from warehouse.files.digests import column_digest
 from warehouse.files.memo_file import read_memo_file
+from warehouse.files.memo_format import reading
 from warehouse.files.memo_format.bit_packing import LANES, pack, packed_words, unpack
+from warehouse.files.memo_format.decoding import INT32, INT64, SIZE, TABLE_LENGTH, decode, measure
 from warehouse.files.memo_format.directory import HEAD, MAGIC, Directory, directory_digest
-from warehouse.files.memo_format.encoding import Codec, decode_integers, encode_integers
+from warehouse.files.memo_format.encoding import Codec, Encoding, encode_integers
 from warehouse.files.memo_format.reading import read_directory, read_memo_columns
 from warehouse.files.memo_format.writing import encode_columns
 
@@ -107,6 +111,37 @@ def test_every_codec_stands_in_the_golden_file() -> None:
     assert all(segment.position % 8 == 0 for segment in directory.segments)
 
 
+@pytest.mark.parametrize("gap_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [1, 700, 1 << 20])
+@pytest.mark.parametrize("arena_words", [1, 400, 2 << 20])
+def test_columns_are_the_same_however_the_file_is_read(
+    monkeypatch: pytest.MonkeyPatch, gap_bytes: int, batch_bytes: int, arena_words: int
+) -> None:
+    monkeypatch.setattr(reading, "_ARENA_WORDS", arena_words)
+    columns = golden_columns()
+    source = in_memory(GOLDEN.read_bytes())
+    directory = Directory.from_bytes(read_directory(source, GOLDEN.read_bytes()[: 64 << 10]))
+    for step in (1, 2, 7):
+        names = list(columns)[::step]
+        found = read_memo_columns(source, directory, names, gap_bytes, batch_bytes=batch_bytes)
+        assert identical(found, {name: columns[name] for name in names})
+    assert read_memo_columns(source, directory, [], gap_bytes) == {}
+
+
+def test_threads_read_and_write_at_once(tmp_path: Path) -> None:
+    """Each thread keeps memory of its own for stored bytes and for the search of distinct values."""
+    storage = Storage(str(tmp_path))
+
+    def round_trip(number: int) -> bool:
+        ids = np.random.default_rng(number).integers(0, 3000 + number, 60_000)
+        columns = {"ids": pa.array(ids * 17), "wide": pa.array(ids * 2**40), "all": pa.array(np.arange(60_000) ** 2)}
+        file = write_memo_file(storage, f"m{number}", columns)
+        return identical(read_memo_file(storage, file.path, list(columns), file.checksum), columns)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(round_trip, range(12)))
+
+
 @settings(max_examples=scaled(40))
 @given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 9), st.integers(0, 3))
 def test_any_slice_of_a_column_round_trips(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
@@ -141,8 +176,20 @@ def test_integers_round_trip_through_any_codec(values: list[int], kind: type, re
     array = np.array(values * repeated, np.int64).astype(kind)
     encoding, stored = encode_integers(array)
     content = np.frombuffer(memoryview(stored).cast("B") if len(stored) else b"", np.uint8).copy()
-    assert np.array_equal(decode_integers(encoding, content, np.dtype(kind)), array)
+    assert np.array_equal(_decoded(encoding, content, kind), array)
     assert len(content) <= array.nbytes
+
+
+def _decoded(encoding: Encoding, content: np.ndarray[Any, np.dtype[np.uint8]], kind: type) -> np.ndarray[Any, Any]:
+    """The values by the compiled decoder."""
+    codec, values, base, width, code_width, terms = encoding
+    role = INT64 if kind is np.int64 else INT32
+    jobs = np.array([[0, len(content), values, base, terms, codec, width, code_width, role, 0, 0]], np.int64)
+    assert measure(jobs, 1 << 20) == -1
+    words = np.frombuffer(content.tobytes() + bytes(-len(content) % 8), np.uint64).copy()
+    arena = np.empty(jobs[0, SIZE], np.int64)
+    assert decode(words, jobs, np.empty(TABLE_LENGTH, np.int64), arena, arena.view(np.int32)) == -1
+    return arena.view(kind)[:values]
 
 
 @pytest.mark.parametrize("count", [1, LANES - 1, LANES, LANES + 1, 5 * LANES + 7])

@@ -62,6 +62,7 @@ def _create_tables() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("digests", sa.JSON(), nullable=False),
         sa.Column("overlays", sa.JSON(none_as_null=True)),
+        sa.Column("members", sa.JSON(none_as_null=True)),
         sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_fragments_not_negative")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_fragments_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_fragments")),
@@ -111,6 +112,18 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("manifest", "position", name=op.f("pk_manifest_fragments")),
     )
     op.create_index(op.f("ix_manifest_fragments_fragment"), "manifest_fragments", ["fragment"])
+    op.create_table(
+        "merged_fragments",
+        sa.Column("fragment", _ROW_ID, autoincrement=False, nullable=False),
+        sa.Column("merged", _ROW_ID, nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("first_row", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("position >= 0 AND first_row >= 0", name=op.f("ck_merged_fragments_not_negative")),
+        sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_merged_fragments_fragment_fragments")),
+        sa.ForeignKeyConstraint(["merged"], ["fragments.id"], name=op.f("fk_merged_fragments_merged_fragments")),
+        sa.PrimaryKeyConstraint("fragment", name=op.f("pk_merged_fragments")),
+    )
+    op.create_index("uq_merged_fragments_merged_position", "merged_fragments", ["merged", "position"], unique=True)
     op.create_table(
         "changes",
         sa.Column("id", _ROW_ID, nullable=False),
@@ -345,7 +358,7 @@ def _create_queue() -> None:
             name=op.f("ck_memos_size"),
         ),
         sa.CheckConstraint(
-            "state IN ('PENDING', 'RUNNING', 'READY', 'FAILED', 'DROPPED', 'EVICTED')", name=op.f("ck_memos_state")
+            "state IN ('PENDING', 'READY', 'FAILED', 'DROPPED', 'EVICTED')", name=op.f("ck_memos_state")
         ),
         sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_memos_not_negative")),
         sa.ForeignKeyConstraint(["file"], ["memo_files.id"], name=op.f("fk_memos_file_memo_files")),
@@ -356,22 +369,21 @@ def _create_queue() -> None:
         sa.ForeignKeyConstraint(["queued_by"], ["models.id"], name=op.f("fk_memos_queued_by_models")),
         sa.PrimaryKeyConstraint("memo_key", name=op.f("pk_memos")),
     )
-    op.create_index("ix_memos_file_state", "memos", ["file", "state", "size_bytes"])
+    op.create_index(
+        "ix_memos_file_state",
+        "memos",
+        ["file", "state", "size_bytes"],
+        sqlite_where=sa.text("file IS NOT NULL"),
+        postgresql_where=sa.text("file IS NOT NULL"),
+    )
     op.create_index("ix_memos_fingerprint_state", "memos", ["fingerprint", "state", "size_bytes", "secs", "rows"])
     op.create_index(op.f("ix_memos_fragment"), "memos", ["fragment"])
     op.create_index(
-        "ix_memos_unready",
+        "ix_memos_pending",
         "memos",
-        ["state", "fragment"],
-        sqlite_where=sa.text("state <> 'READY'"),
-        postgresql_where=sa.text("state <> 'READY'"),
-    )
-    op.create_index(
-        "ix_memos_unready_memo_key",
-        "memos",
-        ["memo_key", "fingerprint", "fragment"],
-        sqlite_where=sa.text("state <> 'READY'"),
-        postgresql_where=sa.text("state <> 'READY'"),
+        ["fingerprint", "fragment", "changed_at", "state"],
+        sqlite_where=sa.text("state = 'PENDING'"),
+        postgresql_where=sa.text("state = 'PENDING'"),
     )
     op.create_table(
         "tasks",
@@ -407,14 +419,6 @@ def _create_queue() -> None:
         sa.UniqueConstraint("memo_key", name=op.f("uq_tasks_memo_key")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_tasks_lease"), "tasks", ["lease"])
-    op.create_index(
-        "ix_tasks_open",
-        "tasks",
-        ["memo_key", "created_at"],
-        sqlite_where=sa.text("state IN ('QUEUED', 'LEASED')"),
-        postgresql_where=sa.text("state IN ('QUEUED', 'LEASED')"),
-    )
     op.create_index("ix_tasks_state_table_name_partition", "tasks", ["state", "table_name", "partition"])
     op.create_table(
         "failures",
@@ -433,11 +437,15 @@ def _create_queue() -> None:
     )
     op.create_table(
         "waits",
-        sa.Column("memo_key", _string(64), nullable=False),
+        sa.Column("fingerprint", _string(64), nullable=False),
+        sa.Column("table_name", _string(255), nullable=False),
         sa.Column("model", _ROW_ID, nullable=False),
-        sa.ForeignKeyConstraint(["memo_key"], ["memos.memo_key"], name=op.f("fk_waits_memo_key_memos")),
+        sa.ForeignKeyConstraint(
+            ["fingerprint"], ["components.fingerprint"], name=op.f("fk_waits_fingerprint_components")
+        ),
         sa.ForeignKeyConstraint(["model"], ["models.id"], name=op.f("fk_waits_model_models")),
-        sa.PrimaryKeyConstraint("memo_key", "model", name=op.f("pk_waits")),
+        sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_waits_table_name_tables")),
+        sa.PrimaryKeyConstraint("fingerprint", "table_name", "model", name=op.f("pk_waits")),
     )
     op.create_index(op.f("ix_waits_model"), "waits", ["model"])
     op.create_table(

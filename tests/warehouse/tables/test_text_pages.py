@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import gc
+import io
+import random
+import types
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.mutations import mutated_bytes
+from tests.support.examples import scaled
+from warehouse.tables import parquet
+from warehouse.tables.parquet import read_groups
+from warehouse.tables.text_pages import read_text
+
+TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ccc", "ä", "日本"]), st.text(max_size=40))
+CODECS = ("snappy", "zstd", "gzip", "brotli", "lz4", "none")
+
+
+def written(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def decoded(content: bytes, coded: list[str] | None = None, groups: list[int] | None = None) -> dict[str, Any]:
+    source = pa.BufferReader(content)
+    file = pq.ParquetFile(source, read_dictionary=coded or [])
+    chosen = list(range(file.metadata.num_row_groups)) if groups is None else groups
+    return read_text(source, file, chosen, file.schema_arrow.names)
+
+
+def by_arrow(content: bytes, coded: list[str] | None = None) -> pa.Table:
+    return pq.ParquetFile(pa.BufferReader(content), read_dictionary=coded or []).read(use_threads=False)
+
+
+def check_equal(ours: dict[str, Any], theirs: pa.Table) -> None:
+    for name, column in ours.items():
+        for chunk in column.chunks:
+            chunk.validate(full=True)
+        assert column.type == theirs.column(name).type
+        assert plain(column).to_pylist() == plain(theirs.column(name)).to_pylist()
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+@settings(max_examples=scaled(150))
+@given(
+    values=st.lists(TEXTS, min_size=1, max_size=300),
+    codec=st.sampled_from(CODECS),
+    dictionary=st.booleans(),
+    limit=st.sampled_from([16, 200, 1 << 20]),
+    page=st.sampled_from([1, 64, 1 << 20]),
+    batch=st.sampled_from([1, 7, 64, 1024]),
+    group=st.sampled_from([1, 50, 1000]),
+    nullable=st.booleans(),
+    coded=st.booleans(),
+)
+def test_columns_are_decoded_as_arrow_decodes_them(
+    values: list[str | None], codec: str, dictionary: bool, limit: int, page: int, batch: int, group: int,
+    nullable: bool, coded: bool,
+) -> None:  # fmt: skip
+    values = values if nullable else [value or "" for value in values]
+    table = pa.table([pa.array(values, pa.string())], pa.schema([pa.field("t", pa.string(), nullable)]))
+    content = written(table, compression=codec, use_dictionary=dictionary, dictionary_pagesize_limit=limit,
+                      data_page_size=page, write_batch_size=batch, row_group_size=group)  # fmt: skip
+    names = ["t"] if coded else []
+    ours = decoded(content, names)
+    check_equal(ours, by_arrow(content, names))
+    assert coded or codec == "lz4" or "t" in ours
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 9, 13, 16, 17])
+def test_codes_of_every_width(width: int) -> None:
+    source = np.random.default_rng(width)
+    values = [None if number % 11 == 0 else f"text {number}" for number in source.integers(0, 1 << width, 5_000)]
+    values = sorted(values, key=str)[:1_000] + values
+    content = written(pa.table({"t": pa.array(values, pa.string())}), data_page_size=2_000, write_batch_size=100)
+    ours = decoded(content, ["t"])
+    check_equal(ours, by_arrow(content, ["t"]))
+    codes = ours["t"].chunk(0)
+    assert codes.indices.null_count == 0
+    assert codes.dictionary.null_count == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.6"])
+def test_files_of_other_writers(tmp_path: Path, version: str) -> None:
+    values = [None if i % 7 == 0 else f"word {i * i % 97}" for i in range(40_000)]
+    numbers = [f"{i}" for i in range(40_000)]
+    table = pa.table({"few": values, "many": numbers})
+    pl.DataFrame(pl.from_arrow(table)).write_parquet(tmp_path / "polars.parquet", row_group_size=9_000)
+    with duckdb.connect() as connection:
+        connection.register("rows", table)
+        connection.execute(f"COPY rows TO '{tmp_path / 'duckdb.parquet'}' (FORMAT parquet, ROW_GROUP_SIZE 10000)")
+    pq.write_table(table, tmp_path / "arrow.parquet", version=version, row_group_size=9_000)
+    for path in sorted(tmp_path.iterdir()):
+        for coded in ([], ["few"]):
+            ours = decoded(path.read_bytes(), coded)
+            check_equal(ours, by_arrow(path.read_bytes(), coded))
+            assert path.name == "polars.parquet" or "few" in ours, path.name
+
+
+def test_other_columns_are_left_to_arrow() -> None:
+    table = pa.table({"number": [1, 2], "bytes": [b"a", b"b"], "large": pa.array(["a", "b"], pa.large_string()),
+                      "lists": [["a"], ["b"]], "parts": [{"t": "a"}, {"t": "b"}], "t": ["a", "b"]})  # fmt: skip
+    assert list(decoded(written(table))) == ["t"]
+    assert list(decoded(written(table, data_page_version="2.0"))) == []
+    delta = written(table, use_dictionary=False, column_encoding={"t": "DELTA_BYTE_ARRAY"})
+    assert list(decoded(delta)) == []
+    assert list(decoded(written(table), groups=[])) == []
+
+
+def test_columns_and_order_of_read_groups() -> None:
+    table = pa.table({"a": [1, 2, 3], "t": ["x", None, "x"], "u": ["long text of its own"] * 3})
+    source = pa.BufferReader(written(table, row_group_size=2))
+    read = read_groups(source, pq.ParquetFile(source), [0, 1], ["u", "a", "t"], ["t", "u", "absent"])
+    assert read.column_names == ["u", "a", "t"]
+    assert read.to_pylist() == table.select(["u", "a", "t"]).to_pylist()
+    assert read_groups(source, pq.ParquetFile(source), [1], [], []).num_rows == 1
+
+
+def test_adjacent_columns_are_one_read() -> None:
+    reads: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            reads.append(size or 0)
+            return super().read(size)
+
+    content = written(pa.table({f"t{i}": [f"{i}", "b"] * 50 for i in range(9)}))
+    source = pa.PythonFile(Counted(content), mode="r")
+    file = pq.ParquetFile(source)
+    reads.clear()
+    assert len(read_text(source, file, [0], file.schema_arrow.names)) == 9
+    assert len(reads) == 1
+
+
+def test_a_read_leaves_nothing_behind() -> None:
+    content = written(pa.table({"t": ["a", "b"] * 50}))
+    source = pa.BufferReader(content)
+    kept = frames_of_parquet()  # of errors that other tests hold
+    before = {id(frame) for frame in kept}
+    for _ in range(3):
+        read_groups(source, pq.ParquetFile(source), [0], ["t"], ["t"])
+    assert not [frame for frame in frames_of_parquet() if id(frame) not in before]
+
+
+def frames_of_parquet() -> list[types.FrameType]:
+    gc.collect()
+    frames = [held for held in gc.get_objects() if isinstance(held, types.FrameType)]
+    return [frame for frame in frames if frame.f_code.co_filename == parquet.__file__]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_pages_are_decoded_as_arrow_decodes_them_or_not_at_all(seed: int) -> None:
+    draws = random.Random(f"pages {seed}")
+    values = [None if i % 5 == 0 else f"word {i % 17}" for i in range(200)]
+    seeds = [written(pa.table({"t": values}), compression=codec, data_page_size=100, write_batch_size=16)
+             for codec in ("none", "snappy")]  # fmt: skip
+    seeds.append(written(pa.table({"t": values}), compression="none", use_dictionary=False, data_page_size=300))
+    read = 0
+    for _ in range(400):
+        content = draws.choice(seeds)
+        footer = int.from_bytes(content[-8:-4], "little") + 8
+        body = mutated_bytes(content[:-footer], draws)[: len(content) - footer]
+        content = body.ljust(len(content) - footer, b"\0") + content[-footer:]
+        coded = draws.choice(([], ["t"]))
+        ours = decoded(content, coded)
+        try:
+            theirs = by_arrow(content, coded)
+            theirs.validate(full=True)
+        except (pa.ArrowException, OSError):
+            continue
+        read += len(ours)
+        if ours:
+            check_equal(ours, theirs)
+    assert read > 10

@@ -1,0 +1,487 @@
+"""Merge small fragments of a table, so that their memos are computed, stored and found together.
+
+A merge changes no manifest and no file of the table. Its memos are the memos of its parts, one after another: they are read,
+verified, joined and written to a file under a unique name, and one transaction enters the merged fragment with its memos and
+removes the parts' memos. A killed process leaves an unreferenced file; the same command continues with the next group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from sqlalchemy import Connection, delete, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.task_rows import computes, waits_for
+from warehouse.errors import MemoDamaged
+from warehouse.files.column_files import MemoFile, MemoRef, NewFile
+from warehouse.files.memo_file import memo_path, read_memo_file, write_memo_file
+from warehouse.maintenance.progress import Progress, quiet
+from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
+from warehouse.matching.submit import queue_missing
+from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, remove_coverage
+from warehouse.memos.memos import current_copies, known_state, mark_damaged, move_to_copy
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.storage.layout import COMPACTION
+from warehouse.tables.manifests import (
+    PlacedFragment,
+    added_columns,
+    current_fragment_rows,
+    current_units,
+    fragments_by_row,
+    get_table,
+    with_absent,
+)
+from warehouse.tables.merges import members_of_merged, write_merges
+from warehouse.tables.table import Fragment, MemoKeys, content_of, merge_fragments
+from warehouse.warehouse import Warehouse
+
+#: Stored bytes of the parts whose columns are in memory together.
+_FILE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedTable:
+    """The effect of compacting a table.
+
+    Attributes:
+        table: The table.
+        dry_run: It was only planned.
+        rows: Events of the merged fragments.
+        fragments: Units of computation before.
+        fragments_after: Units of computation after.
+        merged: Merged fragments that were made.
+        parts: Units that became part of one.
+        memos: Memos of the parts that were joined.
+        memos_after: Memos of merged fragments that were made of them.
+        written_bytes: Bytes that were written; of a plan about.
+        incomplete: Memos that are missing for a merged fragment, because a part has none; they are queued for live models.
+        waiting: Groups that were left, because some of their memos are being computed.
+        quarantined: Fragments that were left, because a task of theirs is quarantined or dropped.
+        changed: Groups that were left, because another process changed them meanwhile.
+        damaged: Damaged memos of parts, as "path, component: error".
+        queued: Memos that were queued for live models after it.
+    """
+
+    table: str
+    dry_run: bool
+    rows: int
+    fragments: int
+    fragments_after: int
+    merged: int
+    parts: int
+    memos: int
+    memos_after: int
+    written_bytes: int
+    incomplete: int = 0
+    waiting: int = 0
+    quarantined: int = 0
+    changed: int = 0
+    damaged: tuple[str, ...] = ()
+    queued: int = 0
+
+
+def compact_table(
+    warehouse: Warehouse,
+    name: str,
+    policy: MergePolicy | None = None,
+    *,
+    ended_before: float | None = None,
+    dry_run: bool = False,
+    progress: Progress = quiet,
+) -> CompactedTable:
+    """Merge the small fragments of a table, or only plan that; repeated, it merges nothing.
+
+    ``ended_before``: the time, in epoch seconds, at which partitions must have ended. Raises
+    :class:`~warehouse.errors.UnknownTable`, and :class:`~transforms.errors.StorageError` if a file cannot be written;
+    earlier merges stay.
+    """
+    with warehouse.catalog.read() as connection:
+        get_table(connection, name)
+        units = current_units(connection, name)
+        blocked = _quarantined(connection, name)
+    open_units = [one for one in units if ended_before is None or one.end.timestamp() <= ended_before]
+    pieces = [Piece(one.row, one.start, one.end, one.fragment.rows) for one in open_units if one.row not in blocked]
+    by_row = {one.row: one for one in units}
+    groups = [tuple(by_row[piece.row] for piece in group) for group in choose_merges(pieces, policy or MergePolicy())]
+    done = CompactedTable(name, dry_run, 0, len(units), len(units), 0, 0, 0, 0, 0,
+                          quarantined=sum(one.row in blocked for one in open_units))  # fmt: skip
+    for number, group in enumerate(groups):
+        progress(number, len(groups), group[0].partition)
+        done = _add(done, _merge(warehouse, name, group, dry_run=dry_run), group)
+        progress(number + 1, len(groups), "")
+    # Also after a killed compaction, whose models were not matched again.
+    return done if dry_run else replace(done, queued=queue_missing(warehouse))
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    is_waiting: bool = False
+    is_changed: bool = False
+    memos: int = 0
+    memos_after: int = 0
+    written_bytes: int = 0
+    incomplete: int = 0
+    damaged: tuple[str, ...] = ()
+
+
+def _add(done: CompactedTable, one: _Outcome, group: Sequence[PlacedFragment]) -> CompactedTable:
+    damaged = done.damaged + one.damaged
+    if one.is_waiting or one.is_changed:
+        return replace(
+            done, waiting=done.waiting + one.is_waiting, changed=done.changed + one.is_changed, damaged=damaged
+        )
+    return replace(
+        done,
+        rows=done.rows + sum(placed.fragment.rows for placed in group),
+        fragments_after=done.fragments_after - len(group) + 1,
+        merged=done.merged + 1,
+        parts=done.parts + len(group),
+        memos=done.memos + one.memos,
+        memos_after=done.memos_after + one.memos_after,
+        written_bytes=done.written_bytes + one.written_bytes,
+        incomplete=done.incomplete + one.incomplete,
+        damaged=damaged,
+    )
+
+
+def _quarantined(connection: Connection, table: str) -> set[int]:
+    """The fragments with a quarantined or dropped task that a model waits for: it stays a task of few events."""
+    tasks = schema.tasks.c
+    query = (
+        select(schema.memos.c.fragment)
+        .join(schema.tasks, computes())
+        .where(tasks.table_name == table, tasks.state.in_((TaskState.FAILED, TaskState.DROPPED)))
+        .where(select(schema.waits.c.model).where(waits_for()).exists())
+    )
+    return set(connection.execute(query.distinct()).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A memo of a part of a group; ``awaited``: a live model waits for it."""
+
+    key: str
+    state: MemoState
+    awaited: bool
+    file: int | None
+    size_bytes: int
+    secs: float
+    queued_by: int
+    cause_code: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Units to merge, with their memos.
+
+    Attributes:
+        units: The units, in time order.
+        members: The rows of the fragments that they consist of.
+        whole: The merged fragment.
+        columns: The columns that each component reads.
+        parts: For each component, its memo of every unit; None where there is none.
+        files: The memo files by row.
+    """
+
+    table: str
+    units: tuple[PlacedFragment, ...]
+    members: tuple[int, ...]
+    whole: Fragment
+    columns: Mapping[str, tuple[str, ...]]
+    parts: Mapping[str, tuple[_Part | None, ...]]
+    files: Mapping[int, MemoRef]
+
+    @property
+    def complete(self) -> list[str]:
+        """The components with ready memos of all units."""
+        return [name for name, parts in self.parts.items() if all(_is_ready(part) for part in parts)]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a memo is being computed, or only some memos of a component are ready and others are queued."""
+        for parts in self.parts.values():
+            states = {part.state for part in parts if part is not None and (part.awaited or _is_ready(part))}
+            if MemoState.RUNNING in states or {MemoState.READY, MemoState.PENDING} <= states:
+                return True
+        return False
+
+
+def _is_ready(part: _Part | None) -> bool:
+    return part is not None and part.state is MemoState.READY
+
+
+def _load(connection: Connection, table: str, units: Sequence[PlacedFragment]) -> _Group:
+    rows = [one.row for one in units]
+    merged = members_of_merged(connection, rows)
+    members = tuple(member for row in rows for member in merged.get(row, (row,)))
+    stored = fragments_by_row(connection, members)
+    whole = with_absent(merge_fragments([stored[row] for row in members]), added_columns(connection, table))
+    columns = _components(connection, table, rows)
+    keys: dict[str, list[str]] = {name: [] for name in columns}
+    for one in units:
+        of_unit = MemoKeys(one.fragment.digests)
+        for name, read in columns.items():
+            keys[name].append(of_unit.key(name, read))
+    found = _memos(connection, (key for listed in keys.values() for key in listed))
+    parts = {name: tuple(found.get(key) for key in listed) for name, listed in keys.items()}
+    of = schema.memo_files.c
+    files: dict[int, MemoRef] = {}
+    for chunk in chunks(sorted({part.file for part in found.values() if part.file is not None})):
+        query = select(of.id, of.path, of.checksum).where(one_of(connection, of.id, chunk))
+        files |= {row.id: MemoRef(row.path, row.checksum) for row in connection.execute(query)}
+    return _Group(table, tuple(units), members, whole, columns, parts, files)
+
+
+def _components(connection: Connection, table: str, rows: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    """The components with memos over these fragments, or that a live model reads, with their columns."""
+    memos, models, inputs = schema.memos.c, schema.models.c, schema.model_inputs.c
+    names: set[str] = set()
+    for chunk in chunks(sorted(rows)):
+        query = select(memos.fingerprint).where(one_of(connection, memos.fragment, chunk)).distinct()
+        names.update(connection.execute(query).scalars())
+    live = select(inputs.fingerprint).join(schema.models, models.id == inputs.model)
+    names.update(connection.execute(live.where(models.live.is_(True), models.table_name == table).distinct()).scalars())
+    of = schema.component_columns.c
+    columns: defaultdict[str, list[str]] = defaultdict(list)
+    for names_chunk in chunks(sorted(names)):
+        read = select(of.fingerprint, of.column_name).where(one_of(connection, of.fingerprint, names_chunk))
+        for fingerprint, column in connection.execute(read):
+            columns[fingerprint].append(column)
+    return {name: tuple(sorted(columns[name])) for name in sorted(columns)}
+
+
+def _memos(connection: Connection, keys: Iterable[str]) -> dict[str, _Part]:
+    of, tasks, waits, models = schema.memos.c, schema.tasks.c, schema.waits.c, schema.models.c
+    awaited = (
+        select(waits.model)
+        .join(schema.models, models.id == waits.model)
+        .where(waits_for(), models.live.is_(True))
+        .exists()
+    )
+    query = select(
+        of.memo_key,
+        of.state,
+        awaited.label("awaited"),
+        of.file,
+        of.size_bytes,
+        of.secs,
+        of.queued_by,
+        of.cause_code,
+        of.cause,
+        tasks.state.label("task_state"),
+    ).outerjoin(schema.tasks, computes())
+    return {
+        row.memo_key: _Part(row.memo_key, known_state(row.state, row.task_state), bool(row.awaited), row.file, row.size_bytes or 0, row.secs or 0.0,
+                            row.queued_by, row.cause_code, row.cause)
+        for chunk in chunks(sorted(set(keys)))
+        for row in connection.execute(query.where(one_of(connection, of.memo_key, chunk)))
+    }  # fmt: skip
+
+
+def _merge(warehouse: Warehouse, table: str, units: Sequence[PlacedFragment], *, dry_run: bool) -> _Outcome:
+    with warehouse.catalog.read() as connection:
+        if current_fragment_rows(connection, [one.row for one in units]) != {one.row for one in units}:
+            return _Outcome(is_changed=True)
+        group = _load(connection, table, units)
+    if group.is_waiting:
+        return _Outcome(is_waiting=True)
+    complete = group.complete
+    if dry_run:
+        written = sum(part.size_bytes for name in complete for part in group.parts[name] if part is not None)
+        return _Outcome(False, False, len(complete) * len(units), len(complete), written, _incomplete(group, complete))
+    damaged: list[str] = []
+    files: list[tuple[MemoFile, tuple[str, ...]]] = []
+    for names in _batches(group, complete):
+        columns = _join(warehouse, group, names, damaged)
+        if columns:
+            files.append((_write(warehouse, group, columns), tuple(columns)))
+    carried = _enter(warehouse, group, files)
+    if carried is None:
+        for file, _ in files:
+            warehouse.storage.delete(file.path)
+        return _Outcome(is_changed=True, damaged=tuple(damaged))
+    written = sum(file.size_bytes for file, _ in files)
+    return _Outcome(False, False, len(carried) * len(units), len(carried), written, _incomplete(group, carried),
+                    tuple(damaged))  # fmt: skip
+
+
+def _incomplete(group: _Group, carried: Collection[str]) -> int:
+    """The components with a ready memo of some unit whose memos are not joined."""
+    return sum(name not in carried and any(map(_is_ready, parts)) for name, parts in group.parts.items())
+
+
+def _batches(group: _Group, names: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    held = 0
+    for name in names:
+        size = sum(part.size_bytes for part in group.parts[name] if part is not None)
+        if batch and held + size > _FILE_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(name)
+        held += size
+    if batch:
+        yield batch
+
+
+def _join(warehouse: Warehouse, group: _Group, names: Sequence[str], damaged: list[str]) -> dict[str, pa.Array]:
+    """The columns of the whole group, without those of which a part is damaged."""
+    read: dict[str, list[pa.Array]] = {name: [] for name in names}
+    for position, unit in enumerate(group.units):
+        by_file: defaultdict[int, list[str]] = defaultdict(list)
+        for name in read:
+            part = group.parts[name][position]
+            assert part is not None
+            assert part.file is not None
+            by_file[part.file].append(name)
+        for file, here in by_file.items():
+            found, bad = _read(warehouse, group.files[file], here, unit.fragment.rows)
+            for name, array in found.items():
+                read[name].append(array)
+            for name, error in bad.items():
+                del read[name]
+                part = group.parts[name][position]
+                if part is not None and mark_damaged(warehouse, part.key, group.files[file].path, error.what):
+                    damaged.append(f"{group.files[file].path}, component {name[:12]}: {error.what}")
+    return {name: pa.concat_arrays(arrays) for name, arrays in read.items()}
+
+
+def _read(
+    warehouse: Warehouse, file: MemoRef, names: Sequence[str], rows: int
+) -> tuple[Mapping[str, pa.Array], dict[str, MemoDamaged]]:
+    try:
+        found = read_memo_file(warehouse.storage, file.path, names, file.checksum, rows=rows)
+        for array in found.values():
+            if len(array) != rows:
+                raise MemoDamaged("a memo must have the rows of its fragment", where=file.path, value=len(array),
+                                  allowed=str(rows))  # fmt: skip
+    except MemoDamaged as error:
+        if len(names) == 1:
+            return {}, {names[0]: error}
+        each = [_read(warehouse, file, [name], rows) for name in names]
+        return {k: v for good, _ in each for k, v in good.items()}, {k: v for _, bad in each for k, v in bad.items()}
+    return found, {}
+
+
+def _write(warehouse: Warehouse, group: _Group, columns: Mapping[str, pa.Array]) -> MemoFile:
+    keys = MemoKeys(group.whole.digests)
+    named = [keys.key(name, group.columns[name]) for name in columns]
+    lease = f"{COMPACTION}{uuid4().hex}"
+    path = memo_path(group.table, group.units[0].partition, group.whole.fragment_id, named, lease)
+    return write_memo_file(warehouse.storage, path, dict(sorted(columns.items())))
+
+
+def _enter(
+    warehouse: Warehouse, group: _Group, files: Sequence[tuple[MemoFile, tuple[str, ...]]]
+) -> frozenset[str] | None:
+    """Enter the merged fragment with its memos, and remove those of its parts; None if another process changed them.
+
+    Returns the components whose memos are joined. A memo that was evicted or moved meanwhile is left out.
+    """
+    now, rows = warehouse.clock(), {one.row for one in group.units}
+
+    def enter(connection: Connection) -> frozenset[str] | None:
+        if current_fragment_rows(connection, rows) != rows:
+            return None
+        if any(not warehouse.storage.exists(file.path) for file, _ in files):
+            return None  # writing took so long that gc deleted it
+        still = _load(connection, group.table, group.units)
+        if still.is_waiting:
+            return None
+        (number,) = write_merges(connection, group.table, [group.members])
+        carried: set[str] = set()
+        for file, names in files:
+            same = [name for name in names if still.parts.get(name) == group.parts[name]]
+            carried.update(_enter_memos(connection, group, number, file, same, now))
+        _remove_parts(connection, still, now)
+        models = schema.models.c
+        outdated = (models.table_name == group.table, models.live.is_(True))
+        connection.execute(update(schema.models).where(*outdated).values(table_version=-1))
+        return frozenset(carried)
+
+    return warehouse.catalog.run(enter)
+
+
+def _enter_memos(
+    connection: Connection, group: _Group, fragment: int, file: MemoFile, names: Sequence[str], now: float
+) -> list[str]:
+    """Enter the memos of one file; those that the catalog has of an earlier merge, in any state but evicted, are left out."""
+    keys = MemoKeys(group.whole.digests)
+    key_of = {name: keys.key(name, group.columns[name]) for name in names}
+    known = _memos(connection, key_of.values())
+    entered = [name for name in names if key_of[name] not in known or known[key_of[name]].state is MemoState.EVICTED]
+    ids = enter_files(connection, [NewFile(file.path, file.checksum, group.whole.rows, file.size_bytes)], now)
+    again = [key_of[name] for name in entered if key_of[name] in known]
+    _delete_memos(connection, again)
+    insert_absent(connection, schema.memos, [
+        _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
+    ])  # fmt: skip
+    insert_absent(connection, schema.tasks, [
+        {"memo_key": key_of[name], "table_name": group.table, "partition": group.units[0].partition,
+         "state": TaskState.DONE, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
+        for name in entered
+    ])  # fmt: skip
+    places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    for name in entered:
+        places[ids[file.path], content_of(group.whole, group.columns[name])].add(name)
+    add_coverage(connection, places)
+    count_live_bytes(connection, ids.values(), now)
+    return [name for name in names if name in entered or known[key_of[name]].state is MemoState.READY]
+
+
+def _memo_row(
+    group: _Group, name: str, key: str, fragment: int, file: MemoFile, number: int, now: float
+) -> dict[str, Any]:
+    parts = [part for part in group.parts[name] if part is not None]
+    return {
+        "memo_key": key,
+        "fingerprint": name,
+        "fragment": fragment,
+        "state": MemoState.READY,
+        "file": number,
+        "rows": group.whole.rows,
+        "size_bytes": file.columns[name].size_bytes,
+        "secs": sum(part.secs for part in parts),
+        "created_at": now,
+        "changed_at": now,
+        "queued_by": parts[0].queued_by,
+        "cause_code": parts[0].cause_code,
+        "cause": parts[0].cause,
+    }
+
+
+def _remove_parts(connection: Connection, group: _Group, now: float) -> None:
+    """Remove the ready and the queued memos of the parts; one of equal data elsewhere is of that data from now on."""
+    removable = (MemoState.READY, MemoState.PENDING)
+    parts = {part.key: (name, part) for name, found in group.parts.items() for part in found
+             if part is not None and part.state in removable}  # fmt: skip
+    copies: dict[str, list[Any]] = {}
+    for chunk in chunks(sorted(parts)):
+        copies |= current_copies(connection, chunk)
+    for key, found in copies.items():
+        move_to_copy(connection, key, found[0])
+    gone = [key for key in parts if key not in copies]
+    files: defaultdict[int, set[str]] = defaultdict(set)
+    for key in gone:
+        name, part = parts[key]
+        if part.file is not None:
+            files[part.file].add(name)
+    _delete_memos(connection, gone)
+    remove_coverage(connection, files, now)
+
+
+def _delete_memos(connection: Connection, keys: Sequence[str]) -> None:
+    tasks, failures = schema.tasks.c, schema.failures
+    for chunk in chunks(sorted(keys)):
+        of_task = select(tasks.id).where(one_of(connection, tasks.memo_key, chunk))
+        connection.execute(delete(failures).where(failures.c.task.in_(of_task)))
+        for table in (schema.awaited_contents, schema.tasks, schema.memos):
+            connection.execute(delete(table).where(one_of(connection, table.c.memo_key, chunk)))

@@ -1,0 +1,277 @@
+"""Text columns of Parquet files, decoded by our kernels into the form that plans read.
+
+Arrow's reader hashes each value of a page's dictionary into a dictionary of its own, and copies each plain text twice. Here a
+column that is stored as codes keeps its codes, and plain texts are copied once. Only flat columns in the encodings that
+writers use by default are decoded here. For all others, damaged ones too, :func:`read_text` gives nothing, and the caller reads
+them by Arrow, which also raises the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.columns.columns import Array
+from transforms.kernels import parquet_pages as kernels
+from transforms.kernels.spans import frozen
+
+#: The names of codecs in Parquet's metadata and in Arrow.
+_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+#: Column chunks with at most this distance are read together, up to so many bytes.
+_HOLE_BYTES, _RANGE_BYTES = 1 << 13, 1 << 25
+#: Larger row groups are read by Arrow: a damaged footer may state any number of rows.
+_MOST_ROWS = 1 << 24
+_PAGES = 64
+_UNCOMPRESSED = "UNCOMPRESSED"
+_DICTIONARY_ENCODINGS = (kernels.PLAIN_DICTIONARY, kernels.RLE_DICTIONARY)
+_NO_LEVELS = np.zeros(0, np.uint8)
+_CODES = pa.dictionary(pa.int32(), pa.string())
+#: Buffers of Arrow's own allocators go back to the system after each batch, and every page of the next one faults.
+_POOL = pa.system_memory_pool()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A column in a row group: its name, its bytes in the file and how they are stored."""
+
+    name: str
+    start: int
+    size: int
+    rows: int
+    codec: str
+    nullable: bool
+    coded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Dictionary:
+    """The texts of a dictionary page."""
+
+    offsets: Array
+    data: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def to_arrow(self, *, null: bool) -> pa.Array:
+        """The texts as an array, with a null behind them if ``null``."""
+        offsets, validity, size = self.offsets, None, len(self)
+        if null:
+            offsets, validity = np.append(offsets, offsets[-1]), _all_but_last(size + 1)
+        return pa.Array.from_buffers(
+            pa.string(), size + null, [validity, pa.py_buffer(offsets), pa.py_buffer(self.data)], int(null)
+        )
+
+
+def _all_but_last(size: int) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.arange(size) < size - 1, bitorder="little"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A decompressed data page: ``levels`` is empty without nulls, ``codes`` is None for plain texts, which begin ``at``."""
+
+    data: Array
+    levels: Array
+    at: int
+    codes: Array | None
+
+
+def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    """Those of the text columns ``names`` that can be decoded here, as Arrow's reader gives them, a chunk a row group.
+
+    A coded column has null as a value of its dictionary, not in its codes. Dictionaries are not checked for UTF-8.
+
+    Args:
+        source: the file, opened for random reads.
+        file: the ``ParquetFile`` over ``source``; its ``read_dictionary`` names the coded columns.
+        groups: the row groups, which the file has.
+        names: columns whose metadata can be read.
+    """
+    index_of = {file.schema.column(index).path: index for index in range(file.metadata.num_columns)}
+    wanted = {
+        name: [_chunk(file, group, name, index_of[name]) for group in groups] for name in names if name in index_of
+    }
+    found: dict[_Chunk | None, pa.Array] = {}
+    size = source.size()
+    whole = [chunk for chunks in wanted.values() if all(chunks) for chunk in chunks
+             if chunk is not None and chunk.start + chunk.size <= size]  # fmt: skip
+    for held in _ranges(whole):
+        start = held[0].start
+        content = np.empty(max(chunk.start + chunk.size for chunk in held) - start, np.uint8)
+        source.seek(start)
+        if source.readinto(content) != len(content):
+            continue
+        content = frozen(content)
+        for chunk in held:
+            array = _decode(content[chunk.start - start :][: chunk.size], chunk)
+            if array is not None:
+                found[chunk] = array
+    return {
+        name: pa.chunked_array([found[chunk] for chunk in chunks])
+        for name, chunks in wanted.items()
+        if chunks and all(chunk in found for chunk in chunks)
+    }
+
+
+def _chunk(file: Any, group: int, name: str, index: int) -> _Chunk | None:
+    """A column in a row group; None unless it is flat text of a type and codec that are decoded here."""
+    column, held_rows = file.schema.column(index), file.metadata.row_group(group)
+    if column.max_repetition_level or column.max_definition_level > 1 or column.physical_type != "BYTE_ARRAY":
+        return None
+    stored, rows, held = file.schema_arrow.field(name).type, held_rows.num_rows, held_rows.column(index)
+    if stored not in (_CODES, pa.string()):
+        return None
+    if held.file_path or held.num_values != rows or not 0 < rows <= _MOST_ROWS:
+        return None
+    if held.compression not in _CODECS and held.compression != _UNCOMPRESSED:
+        return None
+    start = held.data_page_offset
+    if held.has_dictionary_page and 0 < held.dictionary_page_offset < start:
+        start = held.dictionary_page_offset
+    if start < 0 or held.total_compressed_size < 0:
+        return None
+    return _Chunk(name, start, held.total_compressed_size, rows, held.compression, column.max_definition_level == 1,
+                  stored == _CODES)  # fmt: skip
+
+
+def _ranges(chunks: Sequence[_Chunk]) -> list[list[_Chunk]]:
+    """The chunks in groups that are read at once, in the order of the file."""
+    ranges: list[list[_Chunk]] = []
+    end = 0
+    for chunk in sorted(chunks, key=lambda chunk: chunk.start):
+        stop = max(end, chunk.start + chunk.size)
+        if ranges and chunk.start - end <= _HOLE_BYTES and stop - ranges[-1][0].start <= _RANGE_BYTES:
+            ranges[-1].append(chunk)
+            end = stop
+        else:
+            ranges.append([chunk])
+            end = chunk.start + chunk.size
+    return ranges
+
+
+def _decode(content: Array, chunk: _Chunk) -> pa.Array | None:
+    table = np.empty((_PAGES, kernels.PAGE_FIELDS), np.int64)
+    count = kernels.write_pages(content, chunk.rows, table)
+    if count > len(table):
+        table = np.empty((count, kernels.PAGE_FIELDS), np.int64)
+        kernels.write_pages(content, chunk.rows, table)
+    if count <= 0:
+        return None
+    rows = table[:count].tolist()
+    bodies = _bodies(content, rows, chunk.codec)
+    if bodies is None:
+        return None
+    dictionary = None
+    if rows[0][kernels.KIND] == kernels.DICTIONARY_PAGE:
+        dictionary = _dictionary(bodies[0], rows[0])
+        if dictionary is None:
+            return None
+        rows, bodies = rows[1:], bodies[1:]
+    if not chunk.coded:
+        return _texts(rows, bodies, dictionary, chunk)
+    return None if dictionary is None else _coded(rows, bodies, dictionary, chunk)
+
+
+def _bodies(content: Array, rows: Sequence[Sequence[int]], codec: str) -> list[Array] | None:
+    """The decompressed bytes of each page."""
+    stored, bodies = pa.py_buffer(content), []
+    decompress = None if codec == _UNCOMPRESSED else pa.Codec(_CODECS[codec]).decompress
+    for row in rows:
+        at, stored_bytes, size = row[kernels.BODY], row[kernels.STORED_BYTES], row[kernels.BYTES]
+        body: Any = stored.slice(at, stored_bytes)
+        if decompress is not None and stored_bytes:
+            try:
+                body = decompress(body, size, memory_pool=_POOL)
+            except (pa.ArrowException, OSError, MemoryError):  # Arrow's reader raises it
+                return None
+        if body.size != size:
+            return None
+        bodies.append(frozen(np.frombuffer(body, np.uint8)))
+    return bodies
+
+
+def _dictionary(body: Array, row: Sequence[int]) -> _Dictionary | None:
+    values = row[kernels.VALUES]
+    if row[kernels.ENCODING] not in (kernels.PLAIN, kernels.PLAIN_DICTIONARY) or not 0 <= 4 * values <= len(body):
+        return None
+    offsets = np.zeros(values + 1, np.int32)
+    if not kernels.measure_plain(body, 0, _NO_LEVELS, offsets):
+        return None
+    data = np.empty(int(offsets[-1]), np.uint8)
+    kernels.copy_plain(body, 0, _NO_LEVELS, offsets, data)
+    return _Dictionary(offsets, data)
+
+
+def _coded(
+    rows: Sequence[Sequence[int]], bodies: Sequence[Array], dictionary: _Dictionary, chunk: _Chunk
+) -> pa.Array | None:
+    null, codes, at, nulls = len(dictionary), np.empty(chunk.rows, np.int32), 0, 0
+    longest = max(row[kernels.VALUES] for row in rows)
+    levels, defined = np.empty(longest, np.uint8), np.empty(longest + 1, np.int32)
+    for row, body in zip(rows, bodies, strict=True):
+        if row[kernels.ENCODING] not in _DICTIONARY_ENCODINGS:
+            return None
+        part = codes[at : at + row[kernels.VALUES]]
+        found = kernels.read_coded_page(body, chunk.nullable, null, levels, defined, part)
+        if found < 0:
+            return None
+        at, nulls = at + len(part), nulls + found
+    return pa.DictionaryArray.from_arrays(pa.array(codes), dictionary.to_arrow(null=nulls > 0), safe=False)
+
+
+def _page(
+    body: Array, row: Sequence[int], chunk: _Chunk, dictionary: _Dictionary | None, levels: Array
+) -> _Page | None:
+    defined, at = row[kernels.VALUES], 0
+    if chunk.nullable:
+        defined, at = kernels.read_nullable(body, levels)
+        if defined < 0:
+            return None
+        levels = levels if defined < len(levels) else levels[:0]
+    else:
+        levels = levels[:0]
+    if row[kernels.ENCODING] == kernels.PLAIN:
+        return _Page(body, levels, at, None)
+    if row[kernels.ENCODING] not in _DICTIONARY_ENCODINGS or dictionary is None:
+        return None
+    codes = np.empty(defined, np.int32)
+    if not kernels.read_checked_codes(body, at, len(dictionary), codes):
+        return None
+    return _Page(body, levels, at, codes)
+
+
+def _texts(
+    rows: Sequence[Sequence[int]], bodies: Sequence[Array], dictionary: _Dictionary | None, chunk: _Chunk
+) -> pa.Array | None:
+    levels, offsets = np.ones(chunk.rows, np.uint8), np.empty(chunk.rows + 1, np.int32)
+    offsets[0] = at = 0
+    pages: list[tuple[_Page, Array]] = []
+    for row, body in zip(rows, bodies, strict=True):
+        end = at + row[kernels.VALUES]
+        page = _page(body, row, chunk, dictionary, levels[at:end])
+        if page is None or not _measure(page, dictionary, offsets[at : end + 1]):
+            return None
+        pages.append((page, offsets[at : end + 1]))
+        at = end
+    texts = np.empty(int(offsets[-1]), np.uint8)
+    for page, part in pages:
+        if page.codes is None:
+            kernels.copy_plain(page.data, page.at, page.levels, part, texts)
+        else:
+            assert dictionary is not None, "codes were checked against a dictionary"
+            kernels.copy_coded(page.codes, page.levels, dictionary.offsets, dictionary.data, part, texts)
+    nulls = int(len(levels) - np.count_nonzero(levels)) if chunk.nullable else 0
+    validity = pa.py_buffer(np.packbits(levels, bitorder="little")) if nulls else None
+    return pa.Array.from_buffers(pa.string(), chunk.rows, [validity, pa.py_buffer(offsets), pa.py_buffer(texts)], nulls)
+
+
+def _measure(page: _Page, dictionary: _Dictionary | None, offsets: Array) -> bool:
+    if page.codes is None:
+        return bool(kernels.measure_plain(page.data, page.at, page.levels, offsets))
+    assert dictionary is not None, "codes were checked against a dictionary"
+    return bool(kernels.measure_coded(page.codes, page.levels, dictionary.offsets, offsets))
