@@ -41,23 +41,22 @@ def record_read(
         all_secs=costs.all_secs, none_secs=costs.none_secs))  # fmt: skip
 
 
-def models_containing(
-    connection: Connection, table: str, nodes: Collection[str], asking: str = ""
+def models_with(
+    connection: Connection, table: str, components: Collection[str], asking: str = ""
 ) -> dict[str, frozenset[str]]:
-    """The names of the live models of a table that contain each node (by fingerprint), and ``asking``, if any, for every node."""
-    found: dict[str, set[str]] = {node: {asking} if asking else set() for node in sorted(nodes)}
-    models, inputs, within = schema.models, schema.model_inputs, schema.component_subgraphs
+    """The names of the live models of a table with each component as an input, and ``asking``, if any, for every one."""
+    found: dict[str, set[str]] = {one: {asking} if asking else set() for one in sorted(components)}
+    models, inputs = schema.models, schema.model_inputs
     for chunk in chunks(sorted(found)):
         query = (
-            select(within.c.subgraph, models.c.name)
+            select(inputs.c.fingerprint, models.c.name)
             .distinct()
-            .join(inputs, inputs.c.fingerprint == within.c.fingerprint)
             .join(models, and_(models.c.id == inputs.c.model, models.c.live.is_(True), models.c.table_name == table))
-            .where(within.c.subgraph.in_(chunk))
+            .where(inputs.c.fingerprint.in_(chunk))
         )
-        for node, name in connection.execute(query):
-            found[node].add(name)
-    return {node: frozenset(names) for node, names in found.items()}
+        for one, name in connection.execute(query):
+            found[one].add(name)
+    return {one: frozenset(names) for one, names in found.items()}
 
 
 def load_aged_reads(

@@ -6,26 +6,28 @@ A memo belongs to the adaptive policy if a model of that policy queued it and no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from transforms.graphs.graph import component_from_document
+from transforms.graphs.graph import Node, component_from_document
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.config import WarehouseConfig
 from warehouse.costs.accounts import load_account, save_account, settled_before
 from warehouse.costs.cost_model import CostModel
 from warehouse.eviction.plan import ReadyMemo
-from warehouse.matching.plan_context import AgedPricing, PlanContext
+from warehouse.matching.plan_context import PlanContext
+from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import load_documents, stored_inputs
 from warehouse.planning.policy import Adaptive, KeepAll
 from warehouse.planning.regret import Advisor, charge
+from warehouse.planning.retention import worth_dropping
 from warehouse.scheduling.task_states import MemoState
-from warehouse.tables.manifests import PlacedFragment, current_units, find_table
+from warehouse.tables.manifests import current_units, find_table
 from warehouse.tables.table import Table
 
 DAY_SECS = 86_400.0
@@ -56,31 +58,37 @@ def _unpaid(
     connection: Connection, config: WarehouseConfig, table: Table, fingerprints: Sequence[str], now: float
 ) -> Iterator[ReadyMemo]:
     context = PlanContext(connection, config, table, current_units(connection, table.name), now)
-    placed = {one.row: one for one in context.fragments}
-    found = [one for one in adaptive_memos(connection, table.name, fingerprints) if one.fragment in placed]
+    positions = {one.row: position for position, one in enumerate(context.fragments)}
+    found = [one for one in adaptive_memos(connection, table.name, fingerprints) if one.fragment in positions]
     if not found:
         return
-    pricing = context.aged_pricing(_graph(connection, sorted({one.memo.fingerprint for one in found})))
-    dropped: dict[tuple[str, int], bool] = {}
+    live = _live_roots(connection, table.name)
+    graph = MergedGraph((*live.values(), *_roots(connection, {one.memo.fingerprint for one in found} - live.keys())))
+    coverage = find_coverage(connection, graph.columns(graph.operations), context.fragments)
+    pricing = context.aged_pricing(graph)
+    dropped: dict[tuple[int, int], frozenset[str]] = {}
     for one in found:
-        if _is_dropped(pricing, one.memo.fingerprint, placed[one.fragment], dropped):
+        position = positions[one.fragment]
+        placed = context.fragments[position]
+        advisor, question = pricing.advisor(placed), (coverage.fragments[position].layout, pricing.bucket(placed))
+        if advisor is Advisor.FORECAST and question not in dropped:
+            ready = coverage.slots(position)
+            dropped[question] = frozenset(worth_dropping(ready, pricing.outlook(question[1], ready)))
+        if advisor is Advisor.NONE or (advisor is Advisor.FORECAST and one.memo.fingerprint in dropped[question]):
             yield one.memo
 
 
-def _is_dropped(
-    pricing: AgedPricing, fingerprint: str, placed: PlacedFragment, dropped: dict[tuple[str, int], bool]
-) -> bool:
-    advisor, bucket = pricing.advisor(placed), pricing.bucket(placed)
-    if advisor is not Advisor.FORECAST:
-        return advisor is Advisor.NONE
-    if (fingerprint, bucket) not in dropped:
-        dropped[fingerprint, bucket] = pricing.outlook(bucket).hold(fingerprint).days == 0
-    return dropped[fingerprint, bucket]
+def _live_roots(connection: Connection, table: str) -> dict[str, Node]:
+    """The components of the live models of a table, by fingerprint."""
+    models = schema.models.c
+    live = select(models.id).where(models.live.is_(True), models.table_name == table).order_by(models.id)
+    rows = connection.execute(live).scalars().all()
+    return {item.fingerprint: item.component for row in rows for item in stored_inputs(connection, row)}
 
 
-def _graph(connection: Connection, fingerprints: Sequence[str]) -> MergedGraph:
-    documents = load_documents(connection, fingerprints)
-    return MergedGraph(tuple(component_from_document(documents[name]) for name in fingerprints))
+def _roots(connection: Connection, fingerprints: Collection[str]) -> list[Node]:
+    documents = load_documents(connection, sorted(fingerprints))
+    return [component_from_document(documents[name]) for name in sorted(fingerprints)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +143,7 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
     graph = MergedGraph(tuple(wanted.values()))
     names = connection.execute(select(of.fingerprint).where(of.state == MemoState.READY).distinct()).scalars().all()
     stored = adaptive_memos(connection, table, sorted(names))
-    every = MergedGraph(
-        (*graph.roots, *_graph(connection, sorted({one.memo.fingerprint for one in stored} - wanted.keys())).roots)
-    )
+    every = MergedGraph((*graph.roots, *_roots(connection, {one.memo.fingerprint for one in stored} - wanted.keys())))
     costs = context.costs(every.nodes)
     day_secs = config.prices.storage_secs(1.0) / DAY_SECS
     own_secs = _made_secs(costs, every, stored, since, now)

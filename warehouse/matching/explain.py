@@ -78,7 +78,7 @@ class _Priced:
     ) -> None:
         self._found, self._pricing, self._costs_of, self._is_adaptive = found, pricing, costs_of, is_adaptive
         self._reading: dict[frozenset[str], Mapping[str, Label]] = {}
-        self._costed: dict[int, CostedGraph] = {}
+        self._costed: dict[tuple[int, frozenset[str]], CostedGraph] = {}
         self._alternatives: dict[tuple[str, frozenset[str], int], Alternatives] = {}
 
     def decision(self, position: int, decision: Decision) -> Decision:
@@ -92,21 +92,21 @@ class _Priced:
         decision = replace(decision, action="load" if loaded else "compute")
         placed = self._found.fragments[position]
         if self._is_adaptive and decision.reason_code in ("ready", "not_kept", "evicted"):
-            decision = replace(decision, reason=self._with_prices(decision, placed))
+            decision = replace(decision, reason=self._with_prices(decision, placed, ready))
         if decision.input not in self._costs_of:
             return decision
         return self._with_costs(decision, ready, self._pricing.bucket(placed))
 
-    def _with_prices(self, decision: Decision, placed: PlacedFragment) -> str:
+    def _with_prices(self, decision: Decision, placed: PlacedFragment, ready: frozenset[str]) -> str:
         advisor = self._pricing.advisor(placed)
         if advisor is not Advisor.FORECAST:
             return f"{decision.reason}; the account of the table follows the policy {advisor} here"
-        return f"{decision.reason}; {self._pricing.storage_text(decision.fingerprint, placed)}"
+        return f"{decision.reason}; {self._pricing.storage_text(decision.fingerprint, placed, ready)}"
 
     def _with_costs(self, decision: Decision, ready: frozenset[str], bucket: int) -> Decision:
-        if bucket not in self._costed:
-            self._costed[bucket] = replace(self._pricing.costed, reuse=self._pricing.requests(bucket))
-        costed, question = self._costed[bucket], (decision.fingerprint, ready, bucket)
+        if (bucket, ready) not in self._costed:
+            self._costed[bucket, ready] = replace(self._pricing.costed, reuse=self._pricing.requests(bucket, ready))
+        costed, question = self._costed[bucket, ready], (decision.fingerprint, ready, bucket)
         if question not in self._alternatives:
             self._alternatives[question] = costed.alternatives(decision.fingerprint, ready)
         per_row = self._alternatives[question]

@@ -12,14 +12,14 @@ from transforms.graphs.graph import Node
 from warehouse.config import WarehouseConfig
 from warehouse.costs.accounts import load_account
 from warehouse.costs.cost_model import CostModel, load_cost_model, raw_bytes_per_row
-from warehouse.costs.reuse import load_aged_reads, models_containing
+from warehouse.costs.reuse import load_aged_reads, models_with
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
 from warehouse.planning.forecast import AGE_DAYS, AgedReads, Arrival, spans
 from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.planning.regret import Advisor, Shares, shares
-from warehouse.planning.retention import MemoPrice, Outlook, worth_keeping
+from warehouse.planning.retention import MemoPrice, Outlook, requesters, worth_keeping
 from warehouse.tables.manifests import PlacedFragment, arrival_times
 from warehouse.tables.table import Table
 
@@ -96,7 +96,7 @@ class AgedPricing:
 
     Attributes:
         costed: The graph with its costs.
-        requests_per_day: By fingerprint, expected requests a day by bucket of age.
+        models: The live models with each component of the graph as an input, by fingerprint.
         aged: The reads of the table.
         arrived: When each fragment arrived, by its catalog row; epoch seconds.
         now: The time of the decision.
@@ -105,7 +105,7 @@ class AgedPricing:
     """
 
     costed: CostedGraph
-    requests_per_day: Mapping[str, Sequence[float]]
+    models: Mapping[str, frozenset[str]]
     aged: AgedReads
     arrived: Mapping[int, float]
     now: float
@@ -125,36 +125,42 @@ class AgedPricing:
         """What decides about a fragment."""
         return self.shares.advisor(placed.fragment.fragment_id)
 
-    def outlook(self, bucket: int) -> Outlook:
-        """Prices and requests over data of one age."""
-        return Outlook(self.prices, self.requests_per_day, bucket, self.horizon_days)
+    @cached_property
+    def _arguments(self) -> Mapping[str, tuple[str, ...]]:
+        return {node.identity: tuple(arg.identity for arg in node.args) for node in self.costed.graph.nodes}
+
+    def rates(self, ready: Collection[str]) -> dict[str, tuple[float, ...]]:
+        """By node, its expected requests a day by bucket of age, if these memos are ready."""
+        found = requesters(self._arguments, self.models, ready)
+        rates = {models: self.aged.requests_per_day(models) for models in set(found.values())}
+        return {node: rates[models] for node, models in found.items()}
+
+    def outlook(self, bucket: int, ready: Collection[str]) -> Outlook:
+        """Prices and requests over data of one age with these memos."""
+        return Outlook(self.prices, self.rates(ready), bucket, self.horizon_days)
 
     def keeping(self, ready: Collection[str], bucket: int, *, is_requested: bool) -> tuple[str, ...]:
         """The operations without ready memos that the forecast keeps."""
         nodes = self.costed.dag(ready, keepable=True)
-        return worth_keeping(nodes, self.costed.wanted, self.outlook(bucket), is_requested=is_requested)
+        return worth_keeping(nodes, self.costed.wanted, self.outlook(bucket, ready), is_requested=is_requested)
 
-    def storage_text(self, fingerprint: str, placed: PlacedFragment) -> str:
-        """What storing a memo over a fragment costs and saves, as a sentence."""
+    def storage_text(self, fingerprint: str, placed: PlacedFragment, ready: Collection[str]) -> str:
+        """What storing a memo over a fragment with these memos costs and saves, as a sentence."""
         bucket, rows = self.bucket(placed), placed.fragment.rows
-        price, rate = self.prices[fingerprint], self.requests_per_day[fingerprint][bucket]
-        hold = self.outlook(bucket).hold(fingerprint)
+        outlook = self.outlook(bucket, ready)
+        price, rate = self.prices[fingerprint], outlook.requests_per_day[fingerprint][bucket]
+        hold = outlook.hold(fingerprint)
         held = f"storing pays for {hold.days:.3g} d" if hold.days else "storing does not pay"
         age = f"{AGE_DAYS[bucket]:.0f} d old" if bucket else "new"
         return (f"{rate:.2g} requests a day expected of data that is {age}; they save {rate * max(price.saving_secs, 0.0) * rows:.2g} s, "
                 f"storing costs {price.day_secs * rows:.2g} s a day: {held}")  # fmt: skip
 
-    def requests(self, bucket: int) -> dict[str, float]:
+    def requests(self, bucket: int, ready: Collection[str]) -> dict[str, float]:
         """The expected requests of every node over the horizon, a present one included."""
         parts = spans(bucket, self.horizon_days)
-        found = {
-            name: 1.0 + sum(rates[part] * days for part, days in parts) for name, rates in self.requests_per_day.items()
+        return {
+            name: 1.0 + sum(rates[part] * days for part, days in parts) for name, rates in self.rates(ready).items()
         }
-        # A column or a constant has the requests of its most requested reader.
-        for node in reversed(self.costed.graph.nodes):
-            for arg in node.args:
-                found[arg.identity] = max(found.get(arg.identity, 1.0), found.get(node.identity, 1.0))
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +256,9 @@ class PlanContext:
     def aged_pricing(self, graph: MergedGraph, asking: str = "") -> AgedPricing:
         """The graph with costs and expected requests by age; ``asking``: the model that is submitted, live or not."""
         aged = load_aged_reads(self.connection, self.table.name, self.arrivals, self.now, asking)
-        around = models_containing(self.connection, self.table.name, graph.operations, asking)
-        requests = {name: aged.requests_per_day(models) for name, models in around.items()}
+        models = models_with(self.connection, self.table.name, graph.components, asking)
         account, _ = load_account(self.connection, self.table.name)
-        return AgedPricing(CostedGraph(graph, self.costs(graph.nodes)), requests, aged, self.arrived, self.now,
+        return AgedPricing(CostedGraph(graph, self.costs(graph.nodes)), models, aged, self.arrived, self.now,
                            shares(account), Adaptive().horizon_days)  # fmt: skip
 
     def keep_decision(self, model: ModelRecord, graph: MergedGraph, *, is_requested: bool = True) -> KeepDecision:

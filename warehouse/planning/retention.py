@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from warehouse.planning.cheapest import DagNode, Label, cheapest_plan
 from warehouse.planning.forecast import NO_HOLD, Hold, best_hold
 
-__all__ = ["MemoPrice", "Outlook", "worth_dropping", "worth_keeping"]
+__all__ = ["MemoPrice", "Outlook", "requesters", "worth_dropping", "worth_keeping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,22 @@ class Outlook:
         price = self.prices[fingerprint]
         loads = hold.requests if is_requested else hold.requests - 1.0
         return loads * price.saving_secs > price.write_secs + hold.days * price.day_secs
+
+
+def requesters(
+    arguments: Mapping[str, Sequence[str]], models: Mapping[str, Collection[str]], stored: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """The models whose requests reach each node: what is stored is loaded, and its arguments are not requested for it.
+
+    ``arguments``: the arguments of each node, in topological order. ``models``: the models that have a node as an input.
+    Without this rule, a subgraph of many stored components would seem to be requested by all their models.
+    """
+    found = {node: set(models.get(node, ())) for node in arguments}
+    for node in reversed(list(arguments)):
+        if node not in stored:
+            for argument in arguments[node]:
+                found[argument] |= found[node]
+    return {node: frozenset(names) for node, names in found.items()}
 
 
 def worth_keeping(

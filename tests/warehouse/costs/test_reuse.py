@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.scenes import Clock, events, model, write_partition
-from transforms.expressions.model import Model
-from transforms.graphs.subgraphs import subgraphs
 from warehouse import Warehouse, register_table, submit_model
-from warehouse.costs.reuse import load_aged_reads, models_containing, record_read
+from warehouse.costs.reuse import load_aged_reads, models_with, record_read
 from warehouse.matching.plan_context import PlanContext
 from warehouse.planning.forecast import AgedReads
 from warehouse.tables.manifests import arrival_times, current_units, get_table
 
 DAY = 86_400.0
-
-
-def node_ids(submitted: Model) -> set[str]:
-    return {node.identity for item in submitted.inputs.values() for node in subgraphs(item.component)}
 
 
 def aged(warehouse: Warehouse, asking: str = "") -> AgedReads:
@@ -34,16 +28,17 @@ def read(warehouse: Warehouse, row: int, start: float | None = None, end: float 
         record_read(connection, row, "log", start, end, 60, warehouse.clock())
 
 
-def test_live_models_that_contain_a_node(warehouse: Warehouse, log: Path) -> None:
+def test_live_models_with_a_component(warehouse: Warehouse, log: Path) -> None:
     small, large = model("small", inputs=1), model("large", "ads", inputs=3)
     submit_model(warehouse, small)
     submit_model(warehouse, large)
+    both, one = ({item.fingerprint for item in made.inputs.values()} for made in (small, large))
     with warehouse.catalog.read() as connection:
-        found = models_containing(connection, "log", node_ids(large))
-        asked = models_containing(connection, "log", node_ids(large), "new")
-    assert {found[node] for node in node_ids(small)} == {frozenset({"small", "large"})}
-    assert {found[node] for node in node_ids(large) - node_ids(small)} == {frozenset({"large"})}
-    assert all(asked[node] == found[node] | {"new"} for node in found)
+        found = models_with(connection, "log", one)
+        asked = models_with(connection, "log", one, "new")
+    assert {found[name] for name in both} == {frozenset({"small", "large"})}
+    assert {found[name] for name in one - both} == {frozenset({"large"})}
+    assert all(asked[name] == found[name] | {"new"} for name in found)
 
 
 def test_a_fragment_arrives_with_the_first_version_that_has_it(warehouse: Warehouse, log: Path, clock: Clock) -> None:

@@ -115,7 +115,7 @@ def test_adaptive_keeps_what_pays(warehouse: Warehouse) -> None:
 
 def test_adaptive_keeps_a_shared_subgraph(warehouse: Warehouse) -> None:
     """Many inputs over one expensive subgraph: it is kept once, and the cheap steps above it are computed when read."""
-    some = with_prices(warehouse, byte_month=1e-13)
+    some = with_prices(warehouse, byte_month=3e-13)
     words = hr.text("query").lower().unigrams().hash_buckets(1_000_000)
     wide = made("wide", *(words.modulo(2 + i) for i in range(12)))
     found = submit_model(some, wide, policy="adaptive")
@@ -133,7 +133,7 @@ def test_adaptive_keeps_a_shared_subgraph(warehouse: Warehouse) -> None:
 
 
 def test_a_damaged_part_is_computed_again_for_the_policy_that_keeps_it(warehouse: Warehouse) -> None:
-    some = with_prices(warehouse, byte_month=1e-13)
+    some = with_prices(warehouse, byte_month=3e-13)
     words = hr.text("query").lower().unigrams().hash_buckets(1_000_000)
     wide = made("wide", *(words.modulo(2 + i) for i in range(12)))
     submit_model(some, wide, policy="adaptive")

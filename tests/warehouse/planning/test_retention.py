@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from warehouse.planning.cheapest import DagNode, NodeCost
 from warehouse.planning.forecast import AGE_DAYS
-from warehouse.planning.retention import MemoPrice, Outlook, worth_dropping, worth_keeping
+from warehouse.planning.retention import MemoPrice, Outlook, requesters, worth_dropping, worth_keeping
 
 BUCKETS = len(AGE_DAYS)
 DAILY = [40.0] + [0.0] * (BUCKETS - 1)
@@ -58,6 +58,17 @@ def test_a_shared_subgraph_is_kept_below_inputs_that_are_cheap_to_finish() -> No
     found = Outlook(prices, {name: [40.0] * BUCKETS for name in prices}, 0)
     wanted = [node.id for node in inputs]
     assert worth_keeping(nodes, wanted, found, is_requested=True) == ("words",)
+
+
+def test_a_subgraph_of_stored_inputs_is_requested_by_none_of_their_models() -> None:
+    """A new input over a subgraph of many stored ones: the subgraph would be loaded for the new input only."""
+    arguments = {"raw": (), "words": ("raw",), **{f"input {i}": ("words",) for i in range(3)}}
+    models = {"input 0": ["a", "b"], "input 1": ["b", "c"], "input 2": ["new"]}
+    found = requesters(arguments, models, ["input 0", "input 1"])
+    assert found["words"] == found["raw"] == {"new"}
+    assert found["input 0"] == {"a", "b"}, "the models of a stored input load it"
+    assert requesters(arguments, models, ["words"])["words"] == {"a", "b", "c", "new"}
+    assert requesters(arguments, models, ["words"])["raw"] == set()
 
 
 price = st.floats(0, 20)
