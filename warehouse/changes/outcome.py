@@ -16,10 +16,19 @@ from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
-from warehouse.tables.manifests import PlacedFragment, current_units, fragments_by_row, get_table
+from warehouse.tables.manifests import (
+    AddedColumns,
+    PlacedFragment,
+    current_units,
+    fragments_by_row,
+    get_table,
+    with_absent,
+)
 from warehouse.tables.merges import members_of_merged, merged_places
 from warehouse.tables.table import Fragment, merge_fragments
 from warehouse.tables.versions import TableChangeKind
+
+_NO_COLUMNS: AddedColumns = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +98,21 @@ class AffectedFragment:
 
 
 def find_recomputes(
-    connection: Connection, config: WarehouseConfig, table: str, affected: Sequence[AffectedFragment], now: float
+    connection: Connection,
+    config: WarehouseConfig,
+    table: str,
+    affected: Sequence[AffectedFragment],
+    now: float,
+    added: AddedColumns = _NO_COLUMNS,
 ) -> tuple[Recompute, ...]:
     """The memos that live models over ``table`` will queue after a change, by component, most rows first.
 
     Each model is matched under its own admission policy; misses over unchanged columns are not counted.
+    ``added``: the columns that the change adds to the table.
     """
     if not affected:
         return ()
-    affected = _as_units(connection, affected)
+    affected = _as_units(connection, affected, added)
     changed = [_changed_columns(one) for one in affected]
     placed = tuple(one.after for one in affected)
     context = PlanContext(connection, config, get_table(connection, table), current_units(connection, table), now)
@@ -135,7 +150,9 @@ def find_recomputes(
     return tuple(sorted(recomputes, key=lambda one: (-one.rows, one.expression)))
 
 
-def _as_units(connection: Connection, affected: Sequence[AffectedFragment]) -> list[AffectedFragment]:
+def _as_units(
+    connection: Connection, affected: Sequence[AffectedFragment], added: AddedColumns
+) -> list[AffectedFragment]:
     """The changes with fragments that are parts of a merged one replaced by that one, once."""
     places = merged_places(connection, {one.after.row for one in affected if one.before is not None})
     units = [one for one in affected if one.before is None or one.after.row not in places]
@@ -143,7 +160,10 @@ def _as_units(connection: Connection, affected: Sequence[AffectedFragment]) -> l
     merged = fragments_by_row(connection, {place.merged for place in places.values()})
     for number, rows in members_of_merged(connection, merged).items():
         members = merged[number].members
-        changed = [after[row].fragment if row in after else member for row, member in zip(rows, members, strict=True)]
+        changed = [
+            after[row].fragment if row in after else with_absent(member, added)
+            for row, member in zip(rows, members, strict=True)
+        ]
         first = next(after[row] for row in rows if row in after)
         placed = replace(first, row=number, fragment=merge_fragments(changed), is_merged=True)
         units.append(AffectedFragment(merged[number], placed))

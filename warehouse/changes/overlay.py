@@ -115,7 +115,10 @@ def _overlay(
             AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements
         ]
         with warehouse.catalog.read() as connection:
-            recompute = find_recomputes(connection, warehouse.config, name, affected, warehouse.clock())
+            recompute = find_recomputes(
+                connection, warehouse.config, name, affected, warehouse.clock(),
+                {column.name: column.arrow_type for column in source.added},
+            )  # fmt: skip
     except BaseException:
         run.writer.discard()
         raise

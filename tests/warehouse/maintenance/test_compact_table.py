@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -425,7 +425,8 @@ def _rows(warehouse: Warehouse, first: int, last: int, version: int | None = Non
     return [(table.schema, table.num_rows, table_digests(table)) for table in read]
 
 
-@settings(max_examples=scaled(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(10))
+@example(steps=[("compact", 3), ("overlay", 9), ("work", 0)], span=[1, 2])  # the column is new, and in one member only
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(_STEPS)), st.integers(0, 9)), min_size=2, max_size=8),
     span=st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted),

@@ -158,7 +158,7 @@ def test_a_read_leaves_nothing_behind() -> None:
 
 def frames_of_parquet() -> list[types.FrameType]:
     gc.collect()
-    frames = [held for held in gc.get_objects() if isinstance(held, types.FrameType)]
+    frames = [held for held in gc.get_objects() if type(held) is types.FrameType]
     return [frame for frame in frames if frame.f_code.co_filename == parquet.__file__]
 
 
