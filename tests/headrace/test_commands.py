@@ -118,6 +118,14 @@ def test_explain_says_what_an_eviction_did(submitted):
     assert "price was wrong" in missed
 
 
+def test_evicting_what_storage_does_not_pay_for(submitted):
+    cli = submitted
+    cli("work", "--until-idle")
+    other_policies = cli("graphs", "evict", "--unpaid", "--table", "log", "--json").json
+    assert (other_policies["memos"], other_policies["done"]) == (0, False), "the models have the policy all"
+    assert "no budget" in cli("graphs", "evict", "--unpaid", "--budget", "1B", status=2).err
+
+
 def test_searching_and_evicting(submitted):
     cli = submitted
     cli("work", "--until-idle")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
 
-from tests.warehouse.scenes import FREE_READS, Clock, model, work
+from tests.support.processes import PATIENCE_SECS
+from tests.warehouse.scenes import FREE_READS, Clock, model, start, work
 from transforms.errors import InputError
 from warehouse import (
     ComponentQuery,
@@ -20,6 +22,7 @@ from warehouse import (
     run_eviction,
     settle_storage,
     submit_model,
+    verify_warehouse,
 )
 from warehouse.catalog import schema
 from warehouse.costs.accounts import load_account
@@ -78,6 +81,52 @@ def test_it_keeps_while_data_is_read_drops_after_and_makes_again(some: Warehouse
     assert again == Settled(queued=6), "the regret of not having kept it exceeds the price of storage"
     assert work(some) == 6
     assert read(some) == 0
+
+
+_KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from tests.warehouse.scenes import FREE_READS, Clock
+from warehouse import Warehouse, WarehouseConfig
+from warehouse.eviction import evict
+from warehouse.planning.rates import Prices
+home, point, when, now = sys.argv[1:]
+
+def killing(*args, **options):
+    result = original(*args, **options) if when == "after" else None
+    os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+original = getattr(evict, point)
+setattr(evict, point, killing)
+rates = replace(FREE_READS, memo_write_secs=0.0, memo_write_column_secs=0.0, raw_column_secs=0.0)
+config = WarehouseConfig(home, read_threads=1, rates=rates, prices=Prices(byte_month=5e-13))
+with Warehouse.open(config, Clock(float(now))) as warehouse:
+    evict.settle_storage(warehouse)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("point", ["settle_account", "run_eviction", "evict_memos", "queue_worthwhile"])
+def test_killed_while_settling(some: Warehouse, clock: Clock, point: str, when: str) -> None:
+    """Whatever was done by then, reads go on, and the next day does the rest."""
+    if some.config.catalog_url:
+        pytest.skip("the child opens a catalog in the home")
+    submit_model(some, model(), policy="adaptive")
+    work(some)
+    clock.advance(30 * DAY)
+    process = start(_KILLED, some.config.home, point, when, str(clock()))
+    assert process.wait(PATIENCE_SECS) == -signal.SIGKILL, process.stderr and process.stderr.read()
+    assert verify_warehouse(some).findings == ()
+    is_dropped = point == "queue_worthwhile" or (point, when) == ("run_eviction", "after")
+    assert states(some) == ({"EVICTED": 6} if is_dropped else {"READY": 6})
+    with some.catalog.read() as connection:
+        settled_at = load_account(connection, "log")[1]
+    assert settled_at == (None if point == "settle_account" else clock())
+    clock.advance(DAY)
+    assert settle_storage(some) == Settled(dropped=0 if is_dropped else 6)
+    assert read(some) == 6
+    assert verify_warehouse(some).findings == ()
 
 
 def test_dropping_has_a_plan_and_a_reason(some: Warehouse, clock: Clock) -> None:
