@@ -36,3 +36,4 @@ def test_what_is_compared() -> None:
     assert it.ratio(it.reading) == 60 / 8
     assert it.ratio(it.loading) == 60 / 10
     assert it.overhead == 2 / 60
+    assert it.of_ideal == (3 + 3) / 8
