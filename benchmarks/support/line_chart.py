@@ -61,7 +61,9 @@ def _names(curves: Sequence[Curve], down: object) -> list[str]:
 
 
 def _number(power: int) -> str:
-    return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
+    if power < 0:
+        return f"{10.0**power:g}"
+    return f"{10**power:,}" if power < 6 else f"{10 ** (power - 6):,} M"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> str:

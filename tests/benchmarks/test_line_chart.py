@@ -11,11 +11,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_a_chart_is_a_document_with_a_line_and_a_name_for_each_curve() -> None:
-    curves = [Curve("all & more", "#b3541e", [1.0, 2.5, 4.2]), Curve("none", "#5b6f8f", [3.0, 3.0, 3.0])]
+    curves = [Curve("all & more", "#b3541e", [1.0, 2.5, 6.2]), Curve("none", "#5b6f8f", [3.0, 3.0, 3.0])]
     chart = ElementTree.fromstring(line_chart("Costs <per year>", "price", "seconds", [-3.0, 0.0, 2.0], curves))
     texts = ["".join(one.itertext()) for one in chart.iter(f"{SVG}text")]
     assert {"Costs <per year>", "price", "seconds", "all & more", "none"} <= set(texts)
-    assert {"0.001", "1", "100", "10", "100,000"} <= set(texts), "a tick at each power of ten"
+    assert {"0.001", "1", "100", "10", "100,000", "1 M", "10 M"} <= set(texts), "a tick at each power of ten"
     lines = [one.attrib["points"].split() for one in chart.iter(f"{SVG}polyline")]
     assert [len(points) for points in lines] == [3, 3]
     places = [[tuple(map(float, point.split(","))) for point in points] for points in lines]
