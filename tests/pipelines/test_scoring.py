@@ -27,7 +27,7 @@ def load_zeros() -> Score:
     return zeros
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, 4])
 def test_memos_of_a_merged_fragment_are_loaded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
