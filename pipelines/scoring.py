@@ -2,6 +2,7 @@
 
     partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file per fragment
 
+Partitions of one merged fragment are one element, so that one worker loads its memos once.
 Row i of a file is the i-th event of its fragment that is not deleted. The name of a file identifies its input (the scores'
 source, the fragment, the columns), so the same command again computes only what is missing.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -33,6 +34,7 @@ from transforms.documents import parse_document
 from transforms.errors import HeadraceError, InputError
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import raw_columns
+from warehouse.files.column_files import MemoRef
 from warehouse.reading.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment, SolutionPartition
 from warehouse.solution.solution import ReadSolution
@@ -101,10 +103,22 @@ def score_partitions(
     for old in state.glob("partition-*.json"):
         old.unlink()
     job = _Job(config, str(output), str(written))
-    positions = [str(position) for position in range(len(solution.partitions))]
-    with report_progress("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
-        run_pipeline(lambda pipeline: _build(pipeline, job, positions), runner)
+    groups = [",".join(map(str, group)) for group in partition_groups(solution.partitions)]
+    with report_progress("scoring", lambda: count_outcomes(state, "partition-"), len(solution.partitions), progress):
+        run_pipeline(lambda pipeline: _build(pipeline, job, groups), runner)
     return _report(read_outcomes(state, "partition-"))
+
+
+def partition_groups(partitions: Sequence[SolutionPartition]) -> list[list[int]]:
+    """The positions of all partitions; those with parts of one merged fragment are a group.
+
+    A partition with parts of several merged fragments is in the first one's group.
+    """
+    groups: dict[tuple[MemoRef, ...] | int, list[int]] = {}
+    for position, partition in enumerate(partitions):
+        files = (one.files for one in partition.fragments if one.window is not None and one.files)
+        groups.setdefault(next(files, position), []).append(position)
+    return list(groups.values())
 
 
 def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
@@ -126,10 +140,10 @@ def _to_text(document: Any) -> str:
     return json.dumps(document, sort_keys=True)[:300]
 
 
-def _build(pipeline: beam.Pipeline, job: _Job, positions: Sequence[str]) -> None:
+def _build(pipeline: beam.Pipeline, job: _Job, groups: Sequence[str]) -> None:
     _ = (
         pipeline
-        | "Partitions" >> CreateStrings(positions)
+        | "Partitions" >> CreateStrings(groups)
         | "Redistribute" >> Redistribute()
         | "ScorePartitions" >> beam.ParDo(ScorePartitions(job))
     )
@@ -141,10 +155,15 @@ class _Job:
     output: str
     solution: str
 
-    def score(self, position: int) -> Document:
-        """Score one partition; its outcome as a document."""
-        solution, score = _load(self.solution, self.config.load)
-        partition = solution.partitions[position]
+    def score(self, positions: Sequence[int]) -> Iterator[tuple[int, Document]]:
+        """Score partitions; the position and the outcome of each as a document."""
+        whole, score = _load(self.solution, self.config.load)
+        # It has loaded columns of its own, since other threads score other merged fragments.
+        solution = replace(whole, partitions=tuple(whole.partitions[position] for position in positions))
+        for position, partition in zip(positions, solution.partitions, strict=True):
+            yield position, self._score_partition(solution, partition, score)
+
+    def _score_partition(self, solution: ReadSolution, partition: SolutionPartition, score: Score) -> Document:
         folder = Path(self.output) / partition.key
         make_folder(folder)
         files = rows = known = 0
@@ -212,10 +231,12 @@ class ScorePartitions(beam.DoFn):
         self._job = job
 
     def process(self, element: str) -> list[str]:
-        """Score the partition at a position; its key."""
-        outcome = self._job.score(int(element))
-        write_outcome(Path(self._job.output) / _STATE, f"partition-{int(element):06d}", outcome)
-        return [str(outcome["partition"])]
+        """Score the partitions at these positions, separated by commas; their keys."""
+        keys = []
+        for position, outcome in self._job.score([int(position) for position in element.split(",")]):
+            write_outcome(Path(self._job.output) / _STATE, f"partition-{position:06d}", outcome)
+            keys.append(str(outcome["partition"]))
+        return keys
 
 
 def _report(outcomes: Sequence[Document]) -> ScoringReport:

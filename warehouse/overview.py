@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from warehouse.catalog import schema
+from warehouse.catalog.task_rows import computes, is_running
+from warehouse.memos.memos import with_running
 from warehouse.models.models import ModelRecord, all_models
 from warehouse.queue.depths import QueueDepth, read_depths
 from warehouse.queue.fair_queue import shares_now
@@ -84,7 +86,8 @@ def status(warehouse: Warehouse) -> Status:
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
         counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
-        memos: dict[str, int] = {row[0]: row[1] for row in counted}
+        running = select(func.count()).select_from(schema.tasks).join(schema.memos, computes()).where(is_running())
+        memos = with_running({row[0]: row[1] for row in counted}, connection.execute(running).scalar_one())
         size_bytes, secs, saved_bytes, saved_secs = _sharing(connection)
         return Status(
             tables=read_table_statuses(connection),
@@ -123,19 +126,21 @@ def model_memos(warehouse: Warehouse) -> dict[int, tuple[int, dict[str, int]]]:
         .distinct()
         .subquery()
     )
-    found: dict[int, tuple[int, dict[str, int]]] = {}
     with warehouse.catalog.read() as connection:
-        for model, components in connection.execute(select(asked.c.model, func.count()).group_by(asked.c.model)):
-            found[model] = (components, {})
-        states = (
-            select(asked.c.model, memos.state, func.count())
-            .join(schema.memos, memos.fingerprint == asked.c.fingerprint)
-            .group_by(asked.c.model, memos.state)
-            .order_by(memos.state)
-        )
-        for model, state, count in connection.execute(states):
-            found[model][1][state] = count
-    return found
+        sizes = select(asked.c.model, func.count()).group_by(asked.c.model)
+        inputs_of = {row[0]: row[1] for row in connection.execute(sizes)}
+        of_model = asked.join(schema.memos, memos.fingerprint == asked.c.fingerprint)
+        states = select(asked.c.model, memos.state, func.count()).select_from(of_model)
+        stored: dict[int, dict[str, int]] = {}
+        for model, state, count in connection.execute(states.group_by(asked.c.model, memos.state)):
+            stored.setdefault(model, {})[state] = count
+        counted = select(asked.c.model, func.count()).select_from(of_model.join(schema.tasks, computes()))
+        counted = counted.where(is_running()).group_by(asked.c.model)
+        running = {row[0]: row[1] for row in connection.execute(counted)}
+    return {
+        model: (components, with_running(stored.get(model, {}), running.get(model, 0)))
+        for model, components in inputs_of.items()
+    }
 
 
 def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:

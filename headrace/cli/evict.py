@@ -44,8 +44,13 @@ def evict(
     model: ModelName = None,
     client: ClientName = None,
     table: TableName = None,
-    start: Annotated[str | None, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = None,
-    end: Annotated[str | None, typer.Option(help="Memos of partitions before this time.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="Memos of partitions from this time on (ISO 8601, UTC); a merged fragment needs all its partitions in the range."
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Memos of partitions before this time; as with --start.")] = None,
     older_than: Annotated[str | None, typer.Option(help=f"Memos older than this: {AGE_HELP}")] = None,
     newer_than: Annotated[str | None, typer.Option(help=f"Memos newer than this: {AGE_HELP}")] = None,
     min_size: MinSize = None,

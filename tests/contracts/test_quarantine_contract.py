@@ -48,6 +48,7 @@ from warehouse.errors import (
     UnknownTable,
     UnknownTask,
 )
+from warehouse.maintenance.compact_table import compact_table
 from warehouse.queue.failures import encoded_sample
 from warehouse.scheduling.task_states import TaskState
 
@@ -386,3 +387,16 @@ def test_settings_that_cannot_be(warehouse: Warehouse, settings: dict[str, float
     with pytest.raises(UnknownClient) as caught:
         set_client(warehouse, "adds", weight=1.0)
     assert caught.value.allowed == "ads"
+
+
+def test_a_task_of_a_merged_fragment_is_over_all_of_its_partitions(warehouse: Warehouse, clock: Clock) -> None:
+    assert compact_table(warehouse, "log").merged == 1
+    first = component(warehouse, 0)
+    fail(warehouse, clock, BROKEN, first)
+    hours = [f"date=2026-01-01/hour={hour:02d}" for hour in range(3)]
+    (task,) = each(warehouse)
+    assert [each(warehouse, partition=hour) for hour in hours] == [(task,)] * 3
+    assert [get_task(warehouse, first, partition=hour).task_id for hour in hours] == [task.task_id] * 3
+    with pytest.raises(UnknownTask):
+        each(warehouse, partition="date=2026-01-01/hour=03")
+    assert retry_tasks(warehouse, TaskQuery(partition=hours[2])).tasks == 1

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.scenes import events, model, work, write_partition
-from warehouse import Warehouse, list_models, queue_missing, register_table, status, submit_model
+from warehouse import Warehouse, lease_tasks, list_models, queue_missing, register_table, status, submit_model
+from warehouse.overview import model_memos
 
 
 def test_an_empty_warehouse(warehouse: Warehouse) -> None:
@@ -49,3 +50,16 @@ def test_versions(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model(inputs=2))
     assert [(record.name, record.version, record.live) for record in list_models(warehouse)] == [("ctr", 2, True)]
     assert [record.version for record in list_models(warehouse, live=False)] == [1, 2]
+
+
+def test_memos_of_leased_tasks_are_running(warehouse: Warehouse, log: Path) -> None:
+    submit_model(warehouse, model("one", inputs=2))
+    submit_model(warehouse, model("two", inputs=1))
+    work(warehouse, most=1)
+    assert len(lease_tasks(warehouse, "worker", limit=2)) == 2
+    assert status(warehouse).memos == {"PENDING": 3, "READY": 1, "RUNNING": 2}
+    one = next(record.id for record in list_models(warehouse) if record.name == "one")
+    assert model_memos(warehouse)[one] == (3, {"PENDING": 3, "READY": 1, "RUNNING": 2})
+    lease_tasks(warehouse, "worker", limit=10)
+    assert status(warehouse).memos == {"READY": 1, "RUNNING": 5}
+    assert model_memos(warehouse)[one] == (3, {"READY": 1, "RUNNING": 5})

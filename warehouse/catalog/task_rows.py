@@ -11,6 +11,7 @@ from warehouse.catalog.fragment_rows import is_unit
 from warehouse.scheduling.task_states import (
     MOST_BACKOFF_SECS,
     STUCK_LEASES,
+    MemoState,
     TaskChange,
     TaskEvent,
     TaskState,
@@ -64,6 +65,11 @@ def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
 def computes() -> ColumnElement[bool]:
     """The condition that a memo is computed by a task, both of which a query joins."""
     return schema.memos.c.memo_key == _OF.memo_key
+
+
+def is_running() -> ColumnElement[bool]:
+    """The condition that a memo is RUNNING: it is pending, and its task, which a query joins, is leased."""
+    return and_(schema.memos.c.state == MemoState.PENDING, _OF.state == TaskState.LEASED)
 
 
 def waits_for() -> ColumnElement[bool]:

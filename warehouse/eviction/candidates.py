@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, and_, exists, func, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.eviction.plan import EvictionRequest, ReadyMemo
 from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.merges import merged_with_partition
 
 #: Components per statement.
 _COMPONENTS = 1_000
@@ -23,7 +24,7 @@ def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: 
     """The ready memos of these components that fulfil the request, by component. Reads lazily."""
     of, tasks = schema.memos.c, schema.tasks.c
     columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes, of.secs,
-               of.created_at, of.changed_at)  # fmt: skip
+               of.created_at, of.changed_at, of.fragment)  # fmt: skip
     for chunk in chunks(fingerprints, _COMPONENTS):
         query = select(*columns).join(schema.tasks, tasks.memo_key == of.memo_key)
         query = query.where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
@@ -56,4 +57,5 @@ def _ready(request: EvictionRequest) -> list[Any]:
     if starts:
         same = (manifests.table_name == tasks.table_name, manifests.partition == tasks.partition)
         where.append(exists().where(*same, *starts))
+        where.append(of.fragment.not_in(merged_with_partition(~and_(*starts))))
     return where

@@ -15,7 +15,7 @@ from warehouse.catalog.catalog import chunks, storable
 from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
 from warehouse.eviction.candidates import count_ready, ready_memos
-from warehouse.eviction.last_requests import models_having, read_requests
+from warehouse.eviction.last_requests import models_having, read_requests, start_of
 from warehouse.eviction.plan import (
     EvictionCandidate,
     EvictionPlan,
@@ -33,6 +33,7 @@ from warehouse.search.components import live_models, live_models_around
 from warehouse.search.names import check_names
 from warehouse.search.query import ComponentQuery
 from warehouse.search.search import matching_fingerprints
+from warehouse.tables.merges import merged_parts
 from warehouse.warehouse import Warehouse
 
 #: Memos that become tombstones at a time; more if one component has more.
@@ -185,11 +186,13 @@ def _candidates(
     connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
 ) -> Iterator[EvictionCandidate]:
     requests = read_requests(connection)
+    merged = {row: [part.start for part in parts] for row, parts in merged_parts(connection).items()}
     for chunk in chunks(fingerprints, _LOOKED_UP):
         having = models_having(connection, chunk)
         for memo in ready_memos(connection, request, chunk):
             models = having.get(memo.fingerprint, ())
-            requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
+            starts = merged.get(memo.fragment) or (start_of(memo.partition),)
+            requested_at = max(requests.newest(models, memo.table, starts), memo.created_at)
             yield EvictionCandidate(memo, requested_at, requests.readers(models))
 
 

@@ -25,25 +25,25 @@ class LastRequests:
     submitted: Mapping[int, float]
     reads: Mapping[int, Sequence[Read]]
 
-    def newest(self, models: Iterable[int], table: str, partition: str) -> float:
-        """The last request of a partition by one of these models, in epoch seconds; 0 without one."""
-        return max((self._newest(model, table, partition) for model in models), default=0.0)
+    def newest(self, models: Iterable[int], table: str, starts: Sequence[float]) -> float:
+        """The last request by one of these models of any of the partitions with these starts, in epoch seconds; 0 without one."""
+        return max((self._newest(model, table, starts) for model in models), default=0.0)
 
     def readers(self, models: Iterable[int]) -> int:
         """The number of live ones among these models."""
         return sum(model in self.live for model in models)
 
-    def _newest(self, model: int, table: str, partition: str) -> float:
+    def _newest(self, model: int, table: str, starts: Sequence[float]) -> float:
         newest = self.submitted.get(model, 0.0)
-        if reads := self.reads.get(model):
-            at = _start(partition)
-            covering = (read_at for name, start, end, read_at in reads if name == table and start <= at < end)
-            newest = max(newest, max(covering, default=0.0))
+        for name, first, end, read_at in self.reads.get(model, ()):
+            if read_at > newest and name == table and any(first <= at < end for at in starts):
+                newest = read_at
         return newest
 
 
 @lru_cache(maxsize=100_000)
-def _start(partition: str) -> float:
+def start_of(partition: str) -> float:
+    """The start of a partition in epoch seconds."""
     return partition_range(partition)[0].timestamp()
 
 

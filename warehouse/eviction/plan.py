@@ -19,8 +19,8 @@ class EvictionRequest:
 
     Attributes:
         query: Conditions on their components; its ``table`` also holds for the memos.
-        start: Their partitions start at or after it.
-        end: Their partitions start before it.
+        start: Their partitions start at or after it; of a memo of a merged fragment, all of them.
+        end: Their partitions start before it; of a memo of a merged fragment, all of them.
         written_before: They were computed before, in epoch seconds.
         written_after: They were computed at or after, in epoch seconds.
         budget_bytes: The bytes that all ready memos of the warehouse may take afterwards.
@@ -66,9 +66,10 @@ def _minute(moment: datetime | float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMemo:
-    """A ready memo; ``file`` is the catalog row of its file.
+    """A ready memo; ``file`` and ``fragment`` are the catalog rows of its file and of its fragment.
 
-    ``created_at``: when it was first requested; ``changed_at``: when it became ready; both in epoch seconds.
+    ``partition``: of a merged fragment, the first one. ``created_at``: when it was first requested; ``changed_at``: when it
+    became ready; both in epoch seconds.
     """
 
     memo_key: str
@@ -81,6 +82,7 @@ class ReadyMemo:
     secs: float
     created_at: float
     changed_at: float
+    fragment: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -63,7 +62,7 @@ def _unpaid(
     if not found:
         return
     live = _live_roots(connection, table.name)
-    graph = MergedGraph((*live.values(), *_roots(connection, {one.memo.fingerprint for one in found} - live.keys())))
+    graph = MergedGraph((*live.values(), *_roots(connection, {one.fingerprint for one in found} - live.keys())))
     coverage = find_coverage(connection, graph.columns(graph.operations), context.fragments)
     pricing = context.aged_pricing(graph)
     dropped: dict[tuple[int, int], frozenset[str]] = {}
@@ -74,8 +73,8 @@ def _unpaid(
         if advisor is Advisor.FORECAST and question not in dropped:
             ready = coverage.slots(position)
             dropped[question] = frozenset(worth_dropping(ready, pricing.outlook(question[1], ready)))
-        if advisor is Advisor.NONE or (advisor is Advisor.FORECAST and one.memo.fingerprint in dropped[question]):
-            yield one.memo
+        if advisor is Advisor.NONE or (advisor is Advisor.FORECAST and one.fingerprint in dropped[question]):
+            yield one
 
 
 def _live_roots(connection: Connection, table: str) -> dict[str, Node]:
@@ -91,15 +90,7 @@ def _roots(connection: Connection, fingerprints: Collection[str]) -> list[Node]:
     return [component_from_document(documents[name]) for name in sorted(fingerprints)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A memo and the catalog row of its fragment."""
-
-    memo: ReadyMemo
-    fragment: int
-
-
-def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[str]) -> list[_Stored]:
+def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[str]) -> list[ReadyMemo]:
     """The ready memos of these components that belong to the adaptive policy over a table."""
     of, tasks, models, inputs = schema.memos.c, schema.tasks.c, schema.models.c, schema.model_inputs.c
     kept = (
@@ -108,18 +99,18 @@ def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[st
         .where(models.live.is_(True), models.policy == KeepAll.name, models.table_name == table)
     )
     columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes,
-                                of.secs, of.created_at, of.changed_at)  # fmt: skip
-    found = []
+                                of.secs, of.created_at, of.changed_at, of.fragment)  # fmt: skip
+    found: list[ReadyMemo] = []
     for chunk in chunks(fingerprints):
         query = (
-            select(*columns, of.fragment)
+            select(*columns)
             .join(schema.tasks, tasks.memo_key == of.memo_key)
             .join(schema.models, models.id == of.queued_by)
             .where(of.state == MemoState.READY, tasks.table_name == table, models.policy == Adaptive.name)
             .where(of.fingerprint.in_(chunk), of.fingerprint.not_in(kept))
             .order_by(of.fingerprint, of.memo_key)
         )
-        found += [_Stored(ReadyMemo(*row[:-1]), row[-1]) for row in connection.execute(query)]
+        found += [ReadyMemo(*row) for row in connection.execute(query)]
     return found
 
 
@@ -143,11 +134,11 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
     graph = MergedGraph(tuple(wanted.values()))
     names = connection.execute(select(of.fingerprint).where(of.state == MemoState.READY).distinct()).scalars().all()
     stored = adaptive_memos(connection, table, sorted(names))
-    every = MergedGraph((*graph.roots, *_roots(connection, {one.memo.fingerprint for one in stored} - wanted.keys())))
+    every = MergedGraph((*graph.roots, *_roots(connection, {one.fingerprint for one in stored} - wanted.keys())))
     costs = context.costs(every.nodes)
     day_secs = config.prices.storage_secs(1.0) / DAY_SECS
     own_secs = _made_secs(costs, every, stored, since, now)
-    own_secs += sum(one.memo.size_bytes * (now - max(since, one.memo.changed_at)) for one in stored) * day_secs
+    own_secs += sum(one.size_bytes * (now - max(since, one.changed_at)) for one in stored) * day_secs
     new = [root for name, root in graph.components.items() if name not in known_before]
     row_secs = {
         True: costs.making_secs(tuple(graph.components.values())),
@@ -177,14 +168,14 @@ def _read_secs(connection: Connection, table: str, since: float, now: float) -> 
     return float(own), float(kept), float(computed)
 
 
-def _made_secs(costs: CostModel, graph: MergedGraph, stored: Sequence[_Stored], since: float, now: float) -> float:
+def _made_secs(costs: CostModel, graph: MergedGraph, stored: Sequence[ReadyMemo], since: float, now: float) -> float:
     """Computing the memos that were made since then; those of a fragment were computed together."""
     made: defaultdict[int, set[str]] = defaultdict(set)
     rows: dict[int, int] = {}
     for one in stored:
-        if since <= one.memo.changed_at < now:
-            made[one.fragment].add(one.memo.fingerprint)
-            rows[one.fragment] = one.memo.rows
+        if since <= one.changed_at < now:
+            made[one.fragment].add(one.fingerprint)
+            rows[one.fragment] = one.rows
     secs: Mapping[frozenset[str], float] = {
         names: costs.making_secs([graph.operations[name] for name in sorted(names)])
         for names in {frozenset(names) for names in made.values()}

@@ -21,6 +21,7 @@ from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.planning.regret import Advisor, Shares, shares
 from warehouse.planning.retention import MemoPrice, Outlook, requesters, worth_keeping
 from warehouse.tables.manifests import PlacedFragment, arrival_times
+from warehouse.tables.merges import MergedPart, merged_parts
 from warehouse.tables.table import Table
 
 _READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
@@ -247,10 +248,12 @@ class PlanContext:
 
     @cached_property
     def arrivals(self) -> tuple[Arrival, ...]:
-        """The fragments as arrivals of rows."""
+        """The fragments as arrivals of rows; parts of a merged one each by itself, since a read may cover some of them."""
+        merged = merged_parts(self.connection) if any(one.is_merged for one in self.fragments) else {}
         return tuple(
-            Arrival(one.start.timestamp(), self.arrived.get(one.row, self.now), one.fragment.rows)
+            Arrival(part.start, self.arrived.get(part.row, self.now), part.rows)
             for one in self.fragments
+            for part in merged.get(one.row) or (MergedPart(one.row, one.start.timestamp(), one.fragment.rows),)
         )
 
     def aged_pricing(self, graph: MergedGraph, asking: str = "") -> AgedPricing:

@@ -75,6 +75,15 @@ def known_state(stored: str, task_state: str | None) -> MemoState:
     return MemoState.RUNNING if task_state == TaskState.LEASED else _STATES[stored]
 
 
+def with_running(stored: Mapping[str, int], running: int) -> dict[str, int]:
+    """The number of memos by state, from that by stored state; ``running`` of the pending ones have a leased task."""
+    counts = dict(stored)
+    if running:
+        counts[MemoState.RUNNING] = running
+        counts[MemoState.PENDING] -= running
+    return {state: count for state, count in sorted(counts.items()) if count}
+
+
 #: States by name, since a lookup in the class is slow for many memos.
 _STATES = {str(state): state for state in MemoState}
 

@@ -25,6 +25,7 @@ from warehouse.quarantine.query import (
     TaskQuery,
     check_query,
     conditions,
+    is_over,
 )
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import TaskState
@@ -274,7 +275,7 @@ def get_task(warehouse: Warehouse, named: str, *, partition: str | None = None) 
 
 def _find(connection: Connection, named: str, partition: str | None) -> int:
     tasks, of = schema.tasks.c, schema.components.c.fingerprint
-    here = [] if partition is None else [tasks.partition == partition]
+    here = [] if partition is None else [is_over(partition)]
     if named.isdecimal() and int(named) < 2**63:
         found = connection.execute(select(tasks.id).where(tasks.id == int(named), *here)).scalar()
         if found is not None:

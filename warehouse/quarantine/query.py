@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, case, func, select, union
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select, union
 
 from transforms.errors import InputError, listed, nearest
 from transforms.operators import REGISTRY
@@ -22,6 +22,7 @@ from warehouse.scheduling.task_states import TaskState
 from warehouse.search.names import check_names
 from warehouse.search.query import ComponentQuery
 from warehouse.search.sql import starts_with
+from warehouse.tables.merges import merged_with_partition
 
 #: The states of a task that is not done and not dropped.
 OPEN_STATES = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
@@ -41,7 +42,7 @@ class TaskQuery:
         client: A client that waits for the task.
         model: A model that waits for the task.
         table: Its table.
-        partition: Its partition.
+        partition: Its partition, or one of those of its merged fragment.
         component: A prefix of its component's fingerprint.
         operator: The operator of its last failure.
         kind: The kind of its last failure.
@@ -113,12 +114,13 @@ def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[b
     ]
     given: list[tuple[ColumnElement[Any], str | None]] = [
         (tasks.table_name, query.table),
-        (tasks.partition, query.partition),
         (OPERATOR, query.operator),
         (KIND, query.kind),
         (EXCEPTION, query.exception),
     ]
     found += [column == value for column, value in given if value is not None]
+    if query.partition is not None:
+        found.append(is_over(query.partition))
     if query.component is not None:
         found.append(starts_with(memos.fingerprint, query.component))
     models = schema.models.c
@@ -127,6 +129,17 @@ def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[b
     if asked:
         found.append(wanted(*asked))
     return found
+
+
+def is_over(partition: str) -> ColumnElement[bool]:
+    """The condition on a task that its fragment is in this partition, or merged with parts in it."""
+    return or_(schema.tasks.c.partition == partition, _is_merged_over(partition))
+
+
+def _is_merged_over(partition: str) -> ColumnElement[bool]:
+    memos = schema.memos.alias()
+    merged = merged_with_partition(schema.manifests.c.partition == partition)
+    return schema.tasks.c.memo_key.in_(select(memos.c.memo_key).where(memos.c.fragment.in_(merged)))
 
 
 def _quarantined() -> Any:
@@ -163,8 +176,8 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
             raise InputError("no such operator", where="operator", value=query.operator,
                              allowed=nearest(query.operator, failed - {""}))  # fmt: skip
     if query.partition is not None:
-        named = select(tasks.partition).where(tasks.partition == query.partition)
-        if connection.execute(named.limit(1)).first() is None:
+        found = (tasks.partition == query.partition, _is_merged_over(query.partition))
+        if all(connection.execute(select(tasks.id).where(one).limit(1)).first() is None for one in found):
             parts = set(connection.execute(select(tasks.partition).where(tasks.id.in_(_quarantined())).distinct()).scalars())  # fmt: skip
             raise UnknownTask("no quarantined task has this partition", value=query.partition,
                               allowed=nearest(query.partition, parts))  # fmt: skip

@@ -166,8 +166,8 @@ def _read_file(
     def load() -> Mapping[str, pa.Array]:
         return _read_columns(storage, file, fingerprints, window.rows)
 
-    key = (file.path, file.checksum, tuple(fingerprints))
-    columns = solution.loaded.get((str(storage.home), fragment.files), key, load)
+    key = (str(storage.home), file.path, file.checksum, tuple(fingerprints))
+    columns = solution.loaded.get(fragment.files, key, load)
     return {name: array.slice(window.first_row, fragment.rows) for name, array in columns.items()}
 
 

@@ -12,7 +12,9 @@ from transforms.graphs.graph import Node, component_from_document
 from transforms.types import ColumnType
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.catalog.task_rows import computes, is_running
+from warehouse.memos.memos import with_running
+from warehouse.scheduling.task_states import MemoState
 from warehouse.search.sql import hits, is_input
 
 
@@ -67,10 +69,10 @@ def read_components(connection: Connection, fingerprints: Sequence[str]) -> tupl
     operators = _grouped(connection, by.fingerprint, (by.operator, by.version), keys)
     models = live_models(connection, keys)
     within = live_models_around(connection, keys)
-    memos, leased = _memo_counts(connection, keys), _leased_counts(connection, keys)
+    memos, running = _memo_counts(connection, keys), _running_counts(connection, keys)
     return tuple(
         _row(known[key], columns.get(key, []), operators.get(key, []), models.get(key, []), within.get(key, []),
-             memos.get(key, []), leased.get(key, 0))
+             memos.get(key, []), running.get(key, 0))
         for key in keys
     )  # fmt: skip
 
@@ -91,7 +93,7 @@ def _row(
     models: list[str],
     within: list[str],
     memos: list[Any],
-    leased: int,
+    running: int,
 ) -> ComponentRow:
     root = component_from_document(row.document)
     ready = next((one for one in memos if one.state == MemoState.READY), None)
@@ -104,7 +106,7 @@ def _row(
         operators=dict(tuple(pair) for pair in operators),
         models=tuple(models),
         within=tuple(within),
-        memos=_by_state(memos, leased),
+        memos=with_running({one.state: int(one.memos) for one in memos}, running),
         rows=int(ready.rows or 0) if ready else 0,
         bytes=int(ready.size_bytes or 0) if ready else 0,
         secs=float(ready.secs or 0) if ready else 0.0,
@@ -166,21 +168,12 @@ def _memo_counts(connection: Connection, keys: list[str]) -> dict[str, list[Any]
     return counts
 
 
-def _leased_counts(connection: Connection, keys: list[str]) -> dict[str, int]:
-    """The number of pending memos whose task is leased."""
-    of, tasks = schema.memos.c, schema.tasks.c
-    query = select(of.fingerprint, func.count()).join(schema.tasks, tasks.memo_key == of.memo_key)
-    query = query.where(of.state == MemoState.PENDING, tasks.state == TaskState.LEASED).group_by(of.fingerprint)
+def _running_counts(connection: Connection, keys: list[str]) -> dict[str, int]:
+    of = schema.memos.c
+    query = (
+        select(of.fingerprint, func.count()).join(schema.tasks, computes()).where(is_running()).group_by(of.fingerprint)
+    )
     counts: dict[str, int] = {}
     for chunk in chunks(keys):
         counts.update(tuple(row) for row in connection.execute(query.where(of.fingerprint.in_(chunk))))
     return counts
-
-
-def _by_state(memos: list[Any], leased: int) -> dict[str, int]:
-    """The number of memos by state; ``leased`` of the pending ones are RUNNING."""
-    counts = {one.state: int(one.memos) for one in memos}
-    if leased:
-        counts[MemoState.RUNNING] = leased
-        counts[MemoState.PENDING] -= leased
-    return {state: count for state, count in sorted(counts.items()) if count}

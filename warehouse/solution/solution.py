@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,7 @@ class ReadSolution:
     @cached_property
     def loaded(self) -> LoadedColumns:
         """The memos that were loaded last for several fragments."""
-        return LoadedColumns()
+        return LoadedColumns(Counter(one.files for one in self.fragments if one.window is not None))
 
     @property
     def rows(self) -> int:

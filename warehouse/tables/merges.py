@@ -6,8 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered, one_of
@@ -21,6 +22,15 @@ class MergedPlace:
 
     merged: int
     first_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPart:
+    """A fragment in a merged one: its row, the start of its partition in epoch seconds, and its events."""
+
+    row: int
+    start: float
+    rows: int
 
 
 def merged_places(connection: Connection, rows: Collection[int]) -> dict[int, MergedPlace]:
@@ -53,6 +63,33 @@ def members_of_merged(connection: Connection, merged: Iterable[int]) -> dict[int
         query = select(of.id, of.members).where(one_of(connection, of.id, chunk), of.members.is_not(None))
         found |= {row.id: tuple(row.members) for row in connection.execute(query)}
     return found
+
+
+def merged_with_partition(where: ColumnElement[bool]) -> Select[tuple[int]]:
+    """The rows of the merged fragments with a part in a partition whose manifest fulfils ``where``."""
+    parts = schema.merged_fragments.c
+    return _placed_parts(select(parts.merged)).where(where)
+
+
+def merged_parts(connection: Connection) -> dict[int, list[MergedPart]]:
+    """The parts of each merged fragment, by its row."""
+    parts, manifests, fragments = schema.merged_fragments.c, schema.manifests.c, schema.fragments
+    query = _placed_parts(select(parts.merged, parts.fragment, manifests.start_at, fragments.c.rows))
+    found: defaultdict[int, list[MergedPart]] = defaultdict(list)
+    for merged, *part in connection.execute(query.join(fragments, fragments.c.id == parts.fragment)):
+        found[merged].append(MergedPart(*part))
+    return dict(found)
+
+
+def _placed_parts(query: Select[Any]) -> Select[Any]:
+    """``query`` over the parts of merged fragments with their current manifests."""
+    parts, members, manifests = schema.merged_fragments, schema.manifest_fragments, schema.manifests
+    return (
+        query.select_from(parts)
+        .join(members, members.c.fragment == parts.c.fragment)
+        .join(manifests, manifests.c.id == members.c.manifest)
+        .where(manifests.c.current.is_(True))
+    )
 
 
 def write_merges(connection: Connection, table: str, groups: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import pytest
 from tests.warehouse.scenes import Clock, events, model, write_partition
 from warehouse import Warehouse, register_table, submit_model
 from warehouse.costs.reuse import load_aged_reads, models_with, record_read
+from warehouse.maintenance.compact_table import compact_table
 from warehouse.matching.plan_context import PlanContext
 from warehouse.planning.forecast import AgedReads
 from warehouse.tables.manifests import arrival_times, current_units, get_table
@@ -79,3 +80,17 @@ def test_a_read_of_some_partitions_counts_as_its_part(warehouse: Warehouse, log:
     assert aged(warehouse).reads[0] == pytest.approx(1 / 3)
     read(warehouse, 1, starts[1], None)
     assert aged(warehouse).reads[0] == pytest.approx(1.0)
+
+
+def test_merging_fragments_changes_no_counts(warehouse: Warehouse, log: Path, clock: Clock) -> None:
+    submit_model(warehouse, model("small", inputs=1))
+    with warehouse.catalog.read() as connection:
+        starts = sorted({one.start.timestamp() for one in current_units(connection, "log")})
+    read(warehouse, 1, starts[1], starts[2])
+    clock.advance(2 * DAY)
+    write_partition(log, 5, events(20, seed=9))
+    register_table(warehouse, "log", str(log))
+    read(warehouse, 1, starts[2], None)
+    before = aged(warehouse)
+    assert compact_table(warehouse, "log").fragments_after == 1
+    assert aged(warehouse) == before

@@ -33,6 +33,7 @@ from warehouse import (
     commit_memos,
     explain_model,
     lease_tasks,
+    pinned_solution,
     plan_eviction,
     read_fragment,
     read_solution,
@@ -44,6 +45,7 @@ from warehouse import (
 from warehouse.catalog import schema
 from warehouse.errors import PlanChanged
 from warehouse.eviction import evict as evicting
+from warehouse.maintenance.compact_table import compact_table
 from warehouse.scheduling.task_states import MemoState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -329,3 +331,43 @@ def test_every_memo_that_contains_a_subgraph(warehouse: Warehouse) -> None:
     left = search_components(warehouse, ComponentQuery(state=MemoState.READY)).components
     assert all("unigrams(query)" not in row.expression for row in left)
     assert len(left) == 3
+
+
+def at_hour(hour: int) -> datetime:
+    return datetime(2026, 1, 1, hour, tzinfo=UTC)
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize(
+    ("start", "end", "memos"),
+    [(None, 1, 0), (None, 2, 0), (1, None, 0), (1, 2, 0), (0, 3, 2), (None, 3, 2), (0, None, 2)],
+)
+def test_a_range_takes_a_merged_fragment_with_all_of_its_partitions(
+    warehouse: Warehouse, start: int | None, end: int | None, memos: int
+) -> None:
+    submit_model(warehouse, model())
+    work(warehouse)
+    assert compact_table(warehouse, "log").merged == 1
+    bounds = [None if hour is None else at_hour(hour) for hour in (start, end)]
+    request = EvictionRequest(start=bounds[0], end=bounds[1])
+    pin(warehouse, read_solution(warehouse, "ctr").inputs[0].fingerprint, warehouse.clock() + 10)
+    plan = plan_eviction(warehouse, request)
+    assert (plan.memos, plan.pinned_memos) == (memos // 2, memos // 2)
+    assert run_eviction(warehouse, request, why="space").memos == memos // 2
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("read", ["one", "two"])
+def test_a_merged_fragment_was_read_when_any_of_its_partitions_was(
+    warehouse: Warehouse, clock: Clock, read: str
+) -> None:
+    submit_model(warehouse, model("one", inputs=1))
+    submit_model(warehouse, model("two", inputs=1, buckets=7))
+    work(warehouse)
+    assert compact_table(warehouse, "log").merged == 1
+    clock.advance(2 * DAY)
+    with pinned_solution(warehouse, read, holder="test", start=at_hour(2)) as solution:
+        assert [partition.start for partition in solution.partitions] == [at_hour(2)]
+    stored = plan_eviction(warehouse, EvictionRequest(query=ComponentQuery(table="log"))).stored_bytes
+    assert run_eviction(warehouse, EvictionRequest(budget_bytes=stored - 1), why="space").memos == 1
+    assert read_solution(warehouse, read).count("load") == 3

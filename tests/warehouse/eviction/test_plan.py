@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transforms.errors import InputError
 from warehouse import ComponentQuery, EvictionRequest
-from warehouse.eviction.last_requests import LastRequests
+from warehouse.eviction.last_requests import LastRequests, start_of
 from warehouse.eviction.plan import EvictionCandidate, ReadyMemo, choose_for_budget, eviction_order
 
 DAY = 86_400.0
@@ -20,7 +20,7 @@ DAY = 86_400.0
 def candidate(
     key: str, size_bytes: int = 10, secs: float = 1.0, at: float = 0.0, readers: int = 1
 ) -> EvictionCandidate:
-    memo = ReadyMemo(key, "f", 1, "log", "date=2026-01-01", 1, size_bytes, secs, 0.0, 0.0)
+    memo = ReadyMemo(key, "f", 1, "log", "date=2026-01-01", 1, size_bytes, secs, 0.0, 0.0, 1)
     return EvictionCandidate(memo, at, readers)
 
 
@@ -71,11 +71,19 @@ def test_a_read_asks_for_the_partitions_that_start_in_its_range() -> None:
     hour = 3600.0
     reads = {1: [("log", hour, 2 * hour, 50.0)], 2: [("log", -math.inf, math.inf, 20.0), ("ads", 0.0, hour, 90.0)]}
     requests = LastRequests(frozenset({2}), {1: 10.0, 3: 5.0}, reads)
-    hours = [f"date=1970-01-01/hour={number:02d}" for number in range(3)]
-    assert [requests.newest((1,), "log", hour) for hour in hours] == [10, 50, 10]
-    assert [requests.newest((1, 2, 3), "log", hour) for hour in hours] == [20, 50, 20]
-    assert [requests.newest((2, 3), "ads", hour) for hour in hours] == [90, 5, 5]
-    assert (requests.newest((), "log", hours[0]), requests.readers((1, 2, 3))) == (0, 1)
+    hours = [start_of(f"date=1970-01-01/hour={number:02d}") for number in range(3)]
+    assert [requests.newest((1,), "log", [hour]) for hour in hours] == [10, 50, 10]
+    assert [requests.newest((1, 2, 3), "log", [hour]) for hour in hours] == [20, 50, 20]
+    assert [requests.newest((2, 3), "ads", [hour]) for hour in hours] == [90, 5, 5]
+    assert (requests.newest((), "log", hours), requests.readers((1, 2, 3))) == (0, 1)
+
+
+def test_several_partitions_were_requested_when_any_of_them_was() -> None:
+    hour = 3600.0
+    requests = LastRequests(frozenset(), {}, {1: [("log", 0.0, hour, 30.0), ("log", hour, 2 * hour, 50.0)]})
+    starts = [number * hour for number in range(3)]
+    assert [requests.newest((1,), "log", starts[at:]) for at in range(3)] == [50, 50, 0]
+    assert requests.newest((1,), "log", [starts[0], starts[2]]) == 30
 
 
 def test_saying_nothing_evicts_nothing() -> None:

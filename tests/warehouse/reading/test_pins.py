@@ -31,6 +31,7 @@ from warehouse import (
 )
 from warehouse.catalog import schema
 from warehouse.errors import UnknownModel
+from warehouse.matching.solve import priced_solution
 from warehouse.memos.memos import evict_memos
 from warehouse.reading.pinned import kept_alive
 from warehouse.reading.pins import pin_holders
@@ -123,9 +124,9 @@ def test_nothing_is_evicted_between_reading_and_pinning(warehouse: Warehouse, mo
         plan = evict_component(warehouse, read_solution(warehouse, "ctr").inputs[0].fingerprint)
         assert (plan.memos, plan.pinned_memos) == (0, 3)
         kept.extend(pin.holder for pin in plan.pinned)
-        return read_solution(*args, **options)  # type: ignore[arg-type]
+        return priced_solution(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("warehouse.reading.pinned.read_solution", solve_after_an_eviction)
+    monkeypatch.setattr("warehouse.reading.pinned.priced_solution", solve_after_an_eviction)
     with pinned_solution(warehouse, "ctr", holder="job") as solution:
         assert solution.count("load") == 6
     assert kept == ["job"]
