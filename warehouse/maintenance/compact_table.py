@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
@@ -26,7 +26,8 @@ from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
 from warehouse.matching.submit import queue_missing
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, remove_coverage
-from warehouse.memos.memos import current_copies, known_state, mark_damaged, move_to_copy
+from warehouse.memos.memos import CurrentCopy, current_copies, known_state, mark_damaged, move_to_copies
+from warehouse.memos.pending_aliases import known_contents
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.storage.layout import COMPACTION
 from warehouse.tables.manifests import (
@@ -401,9 +402,10 @@ def _enter(
         for file, names in files:
             same = [name for name in names if still.parts.get(name) == group.parts[name]]
             carried.update(_enter_memos(connection, group, number, file, same, now))
-        _remove_parts(connection, still, now)
-        models = schema.models.c
-        outdated = (models.table_name == group.table, models.live.is_(True))
+        awaited_elsewhere = _remove_parts(connection, still, now)
+        models, waits = schema.models.c, schema.waits.c
+        waiting = select(waits.model).where(one_of(connection, waits.fingerprint, sorted(awaited_elsewhere)))
+        outdated = (or_(models.table_name == group.table, models.id.in_(waiting)), models.live.is_(True))
         connection.execute(update(schema.models).where(*outdated).values(table_version=-1))
         return frozenset(carried)
 
@@ -458,17 +460,20 @@ def _memo_row(
     }
 
 
-def _remove_parts(connection: Connection, group: _Group, now: float) -> None:
-    """Remove the ready and the queued memos of the parts; one of equal data elsewhere is of that data from now on."""
+def _remove_parts(connection: Connection, group: _Group, now: float) -> set[str]:
+    """Remove the ready and the queued memos of the parts, without those that other current fragments need.
+
+    Those are of such a fragment from now on. Returns the components of the queued ones among them.
+    """
     removable = (MemoState.READY, MemoState.PENDING)
     parts = {part.key: (name, part) for name, found in group.parts.items() for part in found
              if part is not None and part.state in removable}  # fmt: skip
-    copies: dict[str, list[Any]] = {}
+    copies: dict[str, list[CurrentCopy]] = {}
     for chunk in chunks(sorted(parts)):
         copies |= current_copies(connection, chunk)
-    for key, found in copies.items():
-        move_to_copy(connection, key, found[0])
-    gone = [key for key in parts if key not in copies]
+    move_to_copies(connection, copies)
+    kept = copies.keys() | _overlaid_elsewhere(connection, group, parts.keys() - copies.keys())
+    gone = [key for key in parts if key not in kept]
     files: defaultdict[int, set[str]] = defaultdict(set)
     for key in gone:
         name, part = parts[key]
@@ -476,6 +481,22 @@ def _remove_parts(connection: Connection, group: _Group, now: float) -> None:
             files[part.file].add(name)
     _delete_memos(connection, gone)
     remove_coverage(connection, files, now)
+    return {name for key, (name, part) in parts.items() if key in kept and part.state is MemoState.PENDING}
+
+
+def _overlaid_elsewhere(connection: Connection, group: _Group, keys: Collection[str]) -> set[str]:
+    """The memos that fragments with overlays of the columns that they read may need: such a fragment is not found by its content."""
+    own: defaultdict[str, set[str]] = defaultdict(set)
+    for name, parts in group.parts.items():
+        for unit, part in zip(group.units, parts, strict=True):
+            if part is not None:
+                own[part.key].add(content_of(unit.fragment, group.columns[name]))
+    others = {key: held - own[key] for key, held in known_contents(connection, keys).items()}
+    of = schema.fragments.c.fragment_id
+    stored: set[str] = set()
+    for chunk in chunks(sorted(set().union(*others.values()))):
+        stored.update(connection.execute(select(of).where(one_of(connection, of, chunk))).scalars())
+    return {key for key, held in others.items() if held - stored}
 
 
 def _delete_memos(connection: Connection, keys: Sequence[str]) -> None:

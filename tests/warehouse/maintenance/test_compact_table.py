@@ -36,6 +36,7 @@ from warehouse import (
     read_fragment,
     read_solution,
     register_table,
+    retire_model,
     submit_model,
     verify_warehouse,
 )
@@ -171,6 +172,68 @@ def test_memos_of_equal_data_in_another_table_stay(ready: Warehouse, tmp_path: P
     assert count_memos(ready) == {"READY": 5}
     assert submit_model(ready, other, table="copy").hits == 5
     assert verify_warehouse(ready).findings == ()
+
+
+def unread_column_differs(tmp_path: Path) -> str:
+    """The folder of a log with the events of the table ``log``, and other values in a column that no component reads."""
+    root = tmp_path / "other"
+    for hour in range(3):
+        write_partition(root, hour, events(20, seed=hour, clicked=pa.array([hour == 1] * 20)))
+    return str(root)
+
+
+def test_memos_that_another_table_shares_stay(ready: Warehouse, tmp_path: Path) -> None:
+    register_table(ready, "other", unread_column_differs(tmp_path))
+    assert submit_model(ready, model("shared", inputs=5), table="other").hits == 15
+    expected = tables(ready, read_solution(ready, "shared"))
+    assert compact_table(ready, "log").queued == 0
+    assert count_memos(ready) == {"READY": 20}
+    assert (queue_missing(ready), read_solution(ready, "shared").count("load")) == (0, 15)
+    assert tables(ready, read_solution(ready, "shared")) == expected
+    found = verify_warehouse(ready, recompute=20)
+    assert (found.findings, found.recomputed) == ((), 20), "each memo is of a current fragment"
+
+
+def test_queued_memos_that_another_table_shares_stay(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    submit_model(warehouse, model(inputs=5))
+    register_table(warehouse, "other", unread_column_differs(tmp_path))
+    assert submit_model(warehouse, model("shared", inputs=5), table="other").shared == 15
+    assert compact_table(warehouse, "log").queued == 5
+    retire_model(warehouse, "ctr")
+    assert work(warehouse) == 15
+    assert read_solution(warehouse, "shared").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_memos_that_an_overlaid_table_shares_stay(
+    warehouse: Warehouse, log: Path, tmp_path: Path, is_ready: bool
+) -> None:
+    submit_model(warehouse, model(inputs=5))
+    assert work_together(warehouse) == 15 if is_ready else True
+    register_table(warehouse, "other", unread_column_differs(tmp_path))
+    titles = [title for hour in range(3) for title in events(20, hour)["title"].to_pylist()]
+    prices = [price for hour in range(3) for price in events(20, hour)["price"].to_pylist()]
+    by_title = {title: price for title, price in zip(titles, prices, strict=True) if titles.count(title) == 1}
+    values = {"title": list(by_title), "price": pa.array(list(by_title.values()), pa.float32())}
+    assert by_title
+    overlay_columns(warehouse, "other", scenes.save(tmp_path / "prices.parquet", values), on=["title"])
+    submit_model(warehouse, model("shared", inputs=5), table="other")
+    compact_table(warehouse, "log")
+    assert work(warehouse) == (0 if is_ready else 20)
+    assert read_solution(warehouse, "shared").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
+
+
+def test_memos_that_a_fragment_outside_the_group_shares_stay(warehouse: Warehouse, log: Path) -> None:
+    write_partition(log, 2, events(20, seed=0, clicked=pa.array([True] * 20)))
+    register_table(warehouse, "log", str(log))
+    assert submit_model(warehouse, model(inputs=5)).queued == 10
+    assert work_together(warehouse) == 10
+    assert compact_table(warehouse, "log", MergePolicy(most_rows=40)).queued == 0
+    assert count_memos(warehouse) == {"READY": 10}
+    assert read_solution(warehouse, "ctr").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
 
 
 def test_late_rows_are_a_fragment_of_their_own(ready: Warehouse, tmp_path: Path) -> None:
