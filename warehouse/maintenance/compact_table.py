@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -166,11 +166,11 @@ def _quarantined(connection: Connection, table: str) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A memo of a part of a group; ``awaited``: a live model waits for it."""
+    """A memo of a part of a group; ``awaited``: a live model waits for it. Models come and go without changing the memo."""
 
     key: str
     state: MemoState
-    awaited: bool
+    awaited: bool = field(compare=False)
     file: int | None
     size_bytes: int
     secs: float
@@ -395,12 +395,13 @@ def _enter(
         if any(not warehouse.storage.exists(file.path) for file, _ in files):
             return None  # writing took so long that gc deleted it
         still = _load(connection, group.table, group.units)
-        if still.is_waiting:
-            return None
+        joined = {name for _, names in files for name in names if still.parts.get(name) == group.parts[name]}
+        if still.is_waiting or not joined.issuperset(still.complete):
+            return None  # a worker committed memos meanwhile, which would be removed
         (number,) = write_merges(connection, group.table, [group.members])
         carried: set[str] = set()
         for file, names in files:
-            same = [name for name in names if still.parts.get(name) == group.parts[name]]
+            same = [name for name in names if name in joined]
             carried.update(_enter_memos(connection, group, number, file, same, now))
         awaited_elsewhere = _remove_parts(connection, still, now)
         models, waits = schema.models.c, schema.waits.c

@@ -39,6 +39,7 @@ from warehouse import (
     retire_model,
     submit_model,
     verify_warehouse,
+    write_memo_file,
 )
 from warehouse.catalog import schema
 from warehouse.changes.drop_table import drop_table
@@ -159,6 +160,40 @@ def test_a_group_with_running_tasks_is_left(warehouse: Warehouse, log: Path) -> 
     assert work(warehouse, "another") == 5, "one is held"
     assert compact_table(warehouse, "log", dry_run=True).waiting == 1
     assert (len(held), unit_count(warehouse)) == (1, 3)
+
+
+def run_while_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Let the next compaction run ``action`` after it wrote its first file."""
+
+    def write(*args: Any) -> Any:
+        written = write_memo_file(*args)
+        monkeypatch.undo()
+        action()
+        return written
+
+    monkeypatch.setattr("warehouse.maintenance.compact_table.write_memo_file", write)
+
+
+def test_memos_that_are_computed_meanwhile_are_kept(ready: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_model(ready, model("other", inputs=2, buckets=7))
+    run_while_writing(monkeypatch, lambda: work(ready))
+    done = compact_table(ready, "log")
+    assert (done.merged, done.changed, done.queued, unit_count(ready)) == (0, 1, 0, 3)
+    assert count_memos(ready) == {"READY": 21}
+    again = compact_table(ready, "log")
+    assert (again.memos, again.memos_after, again.queued) == (21, 7, 0)
+    assert verify_warehouse(ready, recompute=7).findings == ()
+
+
+def test_a_model_that_is_retired_meanwhile_changes_no_memo(
+    ready: Warehouse, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(log, 3, events(20, seed=3))
+    register_table(ready, "log", str(log))
+    assert submit_model(ready, model(inputs=5)).queued == 5, "the model waits for its components"
+    run_while_writing(monkeypatch, lambda: retire_model(ready, "ctr"))
+    assert compact_table(ready, "log", MergePolicy(most_rows=60)).memos_after == 5
+    assert submit_model(ready, model(inputs=5)).hits == 5
 
 
 def test_memos_of_equal_data_in_another_table_stay(ready: Warehouse, tmp_path: Path) -> None:
