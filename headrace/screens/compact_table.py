@@ -44,7 +44,8 @@ class CompactedTableScreen:
     def _merged(self) -> list[str]:
         done = self.compacted
         if not done.merged:
-            return [f"table {done.table}: no fragments to merge"]
+            is_left = done.waiting or done.changed or done.quarantined
+            return [f"table {done.table}: " + ("no fragments were merged" if is_left else "no fragments to merge")]
         verb, about = ("would merge", "about ") if done.dry_run else ("merged", "")
         parts = [
             f"table {done.table}: {verb} {many(done.parts, 'fragment')} of {many(done.rows, 'event')} into "

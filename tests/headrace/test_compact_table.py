@@ -52,7 +52,7 @@ def test_what_is_left_is_named() -> None:
     done = CompactedTable("log", False, 0, 5, 5, 0, 0, 0, 0, 0, waiting=2, quarantined=1, changed=1,
                           damaged=("memos/a, component b: gone",), queued=3)  # fmt: skip
     text = text_of(CompactedTableScreen(done), width=200)
-    assert "table log: no fragments to merge" in text
+    assert "table log: no fragments were merged" in text
     assert "not computed yet: 2 groups; next: headrace work" in text
     assert "changed them meanwhile: 1 group" in text
     assert "quarantined or dropped: 1 fragment" in text

@@ -302,16 +302,22 @@ def _merge(warehouse: Warehouse, table: str, units: Sequence[PlacedFragment], *,
     files: list[tuple[MemoFile, tuple[str, ...]]] = []
     for names in _batches(group, complete):
         columns = _join(warehouse, group, names, damaged)
-        if columns:
+        if columns and not damaged:
             files.append((_write(warehouse, group, columns), tuple(columns)))
-    carried = _enter(warehouse, group, files)
+    carried = None if damaged else _enter(warehouse, group, files)
     if carried is None:
         for file, _ in files:
             warehouse.storage.delete(file.path)
-        return _Outcome(is_changed=True, damaged=tuple(damaged))
+        # Of a damaged memo, only the part is computed again.
+        is_waiting = bool(damaged) and _is_waiting(warehouse, group)
+        return _Outcome(is_waiting, not is_waiting, damaged=tuple(damaged))
     written = sum(file.size_bytes for file, _ in files)
-    return _Outcome(False, False, len(carried) * len(units), len(carried), written, _incomplete(group, carried),
-                    tuple(damaged))  # fmt: skip
+    return _Outcome(False, False, len(carried) * len(units), len(carried), written, _incomplete(group, carried))
+
+
+def _is_waiting(warehouse: Warehouse, group: _Group) -> bool:
+    with warehouse.catalog.read() as connection:
+        return _load(connection, group.table, group.units).is_waiting
 
 
 def _incomplete(group: _Group, carried: Collection[str]) -> int:

@@ -347,6 +347,24 @@ def test_a_damaged_merged_memo_is_computed_and_queued(ready: Warehouse) -> None:
     assert tables(ready, read_solution(ready, "ctr")) == expected
 
 
+def test_a_damaged_part_is_computed_before_its_group_is_merged(ready: Warehouse) -> None:
+    expected = tables(ready, read_solution(ready, "ctr"))
+    (Path(ready.config.home) / read_solution(ready, "ctr").partitions[1].fragments[0].files[0].path).write_bytes(b"x")
+    done = compact_table(ready, "log")
+    assert (len(done.damaged), done.waiting, done.changed, done.merged) == (5, 1, 0, 0)
+    assert count_memos(ready) == {"READY": 10, "PENDING": 5}
+    assert count_files(ready) == 3, "nothing was written in vain"
+    assert compact_table(ready, "log").waiting == 1
+    assert work(ready) == 5
+    assert compact_table(ready, "log").memos_after == 5
+    assert tables(ready, read_solution(ready, "ctr")) == expected
+
+
+def count_files(warehouse: Warehouse) -> int:
+    """The number of memo files in the home."""
+    return sum(one.is_file() for one in (Path(warehouse.config.home) / "memos").rglob("*"))
+
+
 def test_a_dropped_table_has_no_merges(ready: Warehouse) -> None:
     compact_table(ready, "log")
     assert drop_table(ready, "log", force=True).memos == 5
@@ -434,7 +452,7 @@ def test_killed(warehouse: Warehouse, log: Path, clock: Clock, point: str) -> No
     assert submit_model(warehouse, model(inputs=5)).hits == 10
     clock.now = 4e9
     collect_garbage(warehouse, dry_run=False)
-    assert len([one for one in (Path(warehouse.config.home) / "memos").rglob("*") if one.is_file()]) == 2
+    assert count_files(warehouse) == 2
     assert tables(warehouse, read_solution(warehouse, "ctr")) == expected
     assert verify_warehouse(warehouse, recompute=10).findings == ()
 
