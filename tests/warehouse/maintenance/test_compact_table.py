@@ -48,6 +48,7 @@ from warehouse.files.memo_format.directory import Directory
 from warehouse.files.memo_format.reading import read_directory, read_first
 from warehouse.maintenance.compact_table import compact_table
 from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
+from warehouse.memos.memos import evict_memos
 from warehouse.tables.manifests import current_fragments, current_units
 from warehouse.tables.table import Fragment
 
@@ -363,6 +364,68 @@ def test_a_damaged_part_is_computed_before_its_group_is_merged(ready: Warehouse)
 def count_files(warehouse: Warehouse) -> int:
     """The number of memo files in the home."""
     return sum(one.is_file() for one in (Path(warehouse.config.home) / "memos").rglob("*"))
+
+
+def test_a_damaged_part_that_no_model_reads_is_no_reason_to_lose_the_others(ready: Warehouse) -> None:
+    path = read_solution(ready, "ctr").partitions[1].fragments[0].files[0].path
+    retire_model(ready, "ctr")
+    (Path(ready.config.home) / path).write_bytes(b"x")
+    done = compact_table(ready, "log")
+    assert (len(done.damaged), done.incomplete, done.waiting, done.changed, done.merged) == (5, 1, 0, 0, 0)
+    assert count_memos(ready) == {"READY": 10, "EVICTED": 5}
+
+
+def evict_some(warehouse: Warehouse, fingerprint: str, most: int) -> None:
+    """Evict the first ``most`` ready memos of a component."""
+    of = schema.memos.c
+    with warehouse.catalog.read() as connection:
+        query = select(of.memo_key, of.file).where(of.fingerprint == fingerprint, of.state == "READY")
+        chosen = connection.execute(query.order_by(of.fragment).limit(most)).all()
+    memos, files = {row.memo_key: fingerprint for row in chosen}, {row.file: {fingerprint} for row in chosen}
+    warehouse.catalog.run(lambda connection: evict_memos(connection, memos, files, "space", warehouse.clock()))
+
+
+def first_component(warehouse: Warehouse) -> str:
+    return next(item.fingerprint for item in read_solution(warehouse, "ctr").inputs if item.name == "input_0")
+
+
+def test_a_group_with_some_evicted_memos_of_a_component_is_left(ready: Warehouse) -> None:
+    evict_some(ready, first_component(ready), 1)
+    assert queue_missing(ready) == 0
+    assert compact_table(ready, "log", dry_run=True).incomplete == 1
+    done = compact_table(ready, "log")
+    assert (done.merged, done.incomplete, done.changed, done.queued) == (0, 1, 0, 0)
+    assert count_memos(ready) == {"READY": 14, "EVICTED": 1}
+    assert submit_model(ready, model(inputs=5)).queued == 1
+    assert work(ready) == 1
+    assert compact_table(ready, "log").memos_after == 5
+
+
+def test_a_component_whose_memos_were_evicted_stays_evicted(ready: Warehouse) -> None:
+    evict_some(ready, first_component(ready), 3)
+    done = compact_table(ready, "log")
+    assert (done.merged, done.memos, done.memos_after, done.queued) == (1, 12, 4, 0)
+    assert count_memos(ready) == {"READY": 4, "EVICTED": 4}
+    assert (queue_missing(ready), work(ready)) == (0, 0)
+    with ready.catalog.read() as connection:
+        of = schema.memos.c
+        reasons = connection.execute(select(of.evicted_why).where(of.state == "EVICTED")).scalars().all()
+    assert reasons == ["space"] * 4
+    assert submit_model(ready, model(inputs=5)).queued == 1
+    assert work(ready) == 1
+    assert read_solution(ready, "ctr").count("load") == 15
+    assert verify_warehouse(ready, recompute=5).findings == ()
+
+
+def test_a_group_with_a_missing_memo_is_left_until_it_is_computed(ready: Warehouse, log: Path) -> None:
+    write_partition(log, 3, events(20, seed=3))
+    register_table(ready, "log", str(log))
+    done = compact_table(ready, "log")
+    assert (done.merged, done.incomplete, done.queued) == (0, 1, 5)
+    assert count_memos(ready) == {"READY": 15, "PENDING": 5}
+    assert compact_table(ready, "log").waiting == 1
+    assert work(ready) == 5
+    assert compact_table(ready, "log").memos == 20
 
 
 def test_a_dropped_table_has_no_merges(ready: Warehouse) -> None:
