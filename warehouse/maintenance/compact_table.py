@@ -18,6 +18,7 @@ from sqlalchemy import Connection, delete, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import computes, waits_for
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoFile, MemoRef, NewFile
@@ -27,7 +28,7 @@ from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_mer
 from warehouse.matching.submit import queue_missing
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, remove_coverage
 from warehouse.memos.memos import UNPAID, CurrentCopy, current_copies, known_state, mark_damaged, move_to_copies
-from warehouse.memos.pending_aliases import known_contents
+from warehouse.memos.pending_aliases import known_contents, pop_aliases
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.storage.layout import COMPACTION
 from warehouse.tables.manifests import (
@@ -445,9 +446,9 @@ def _enter(
             same = [name for name in names if name in joined]
             carried.update(_enter_memos(connection, group, number, file, same, now))
         _enter_tombstones(connection, still, number, now)
-        awaited_elsewhere = _remove_parts(connection, still, now)
+        moved = carried | _remove_parts(connection, still, now)
         models, waits = schema.models.c, schema.waits.c
-        waiting = select(waits.model).where(one_of(connection, waits.fingerprint, sorted(awaited_elsewhere)))
+        waiting = select(waits.model).where(one_of(connection, waits.fingerprint, sorted(moved)))
         outdated = (or_(models.table_name == group.table, models.id.in_(waiting)), models.live.is_(True))
         connection.execute(update(schema.models).where(*outdated).values(table_version=-1))
         return frozenset(carried)
@@ -458,13 +459,18 @@ def _enter(
 def _enter_memos(
     connection: Connection, group: _Group, fragment: int, file: MemoFile, names: Sequence[str], now: float
 ) -> list[str]:
-    """Enter the memos of one file; those that the catalog has of an earlier merge, in any state but evicted, are left out."""
+    """Enter the memos of one file, without those that are ready from an earlier merge, or being computed.
+
+    Ready ones of replaced data are of this fragment from now on. Returns the components whose merged memos are ready.
+    """
     keys = MemoKeys(group.whole.digests)
     key_of = {name: keys.key(name, group.columns[name]) for name in names}
     known = _memos(connection, key_of.values())
-    entered = [name for name in names if key_of[name] not in known or known[key_of[name]].state is MemoState.EVICTED]
+    stays = (MemoState.READY, MemoState.RUNNING)
+    entered = [name for name in names if key_of[name] not in known or known[key_of[name]].state not in stays]
     ids = enter_files(connection, [NewFile(file.path, file.checksum, group.whole.rows, file.size_bytes)], now)
     again = [key_of[name] for name in entered if key_of[name] in known]
+    aliases = pop_aliases(connection, again)
     _delete_memos(connection, again)
     insert_absent(connection, schema.memos, [
         _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
@@ -472,10 +478,29 @@ def _enter_memos(
     _enter_tasks(connection, group, [key_of[name] for name in entered], now)
     places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     for name in entered:
-        places[ids[file.path], content_of(group.whole, group.columns[name])].add(name)
+        own = content_of(group.whole, group.columns[name])
+        for content in {own, *aliases.get(key_of[name], ())}:
+            places[ids[file.path], content].add(name)
     add_coverage(connection, places)
     count_live_bytes(connection, ids.values(), now)
-    return [name for name in names if name in entered or known[key_of[name]].state is MemoState.READY]
+    ready = [name for name in names if name not in entered and known[key_of[name]].state is MemoState.READY]
+    _move_replaced(connection, group, fragment, {key_of[name]: name for name in ready})
+    return [*entered, *ready]
+
+
+def _move_replaced(connection: Connection, group: _Group, fragment: int, memos: Mapping[str, str]) -> None:
+    """Let these memos (key to component) be of the merged fragment where their own fragment was replaced."""
+    of, first = schema.memos.c, group.units[0]
+    query = select(of.memo_key).where(~is_unit(of.fragment))
+    replaced = [
+        key
+        for chunk in chunks(sorted(memos))
+        for key in connection.execute(query.where(one_of(connection, of.memo_key, chunk))).scalars()
+    ]
+    move_to_copies(connection, {
+        key: [CurrentCopy(fragment, group.table, first.partition, content_of(group.whole, group.columns[memos[key]]))]
+        for key in replaced
+    })  # fmt: skip
 
 
 def _enter_tombstones(connection: Connection, group: _Group, fragment: int, now: float) -> None:

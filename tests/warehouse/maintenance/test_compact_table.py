@@ -315,6 +315,30 @@ def test_a_rewritten_file_ends_its_merge(ready: Warehouse, log: Path) -> None:
     assert compact_table(ready, "log").memos == 15
 
 
+def test_memos_of_an_earlier_equal_merge_are_of_the_new_one(ready: Warehouse, log: Path) -> None:
+    policy = MergePolicy(most_rows=40)
+    compact_table(ready, "log", policy)
+    write_partition(log, 1, events(11, 5))
+    register_table(ready, "log", str(log))
+    write_partition(log, 1, events(20, seed=1))
+    register_table(ready, "log", str(log))
+    assert submit_model(ready, model(inputs=5)).queued == 10, "the merge ended"
+    assert work_together(ready) == 10
+    assert compact_table(ready, "log", policy).memos_after == 5
+    assert count_memos(ready) == {"READY": 10}
+    assert verify_warehouse(ready, recompute=20).recomputed == 10
+
+
+def test_queued_memos_of_an_equal_merge_are_joined(ready: Warehouse, tmp_path: Path) -> None:
+    register_table(ready, "other", unread_column_differs(tmp_path))
+    compact_table(ready, "other")
+    assert submit_model(ready, model("shared", inputs=5), table="other").queued == 5
+    assert compact_table(ready, "log").memos_after == 5
+    assert (queue_missing(ready), work(ready), count_memos(ready)) == (0, 0, {"READY": 5})
+    assert read_solution(ready, "shared").count("load") == 15
+    assert verify_warehouse(ready, recompute=20).findings == ()
+
+
 def test_files_read_again_keep_their_merge(ready: Warehouse, log: Path, tmp_path: Path) -> None:
     compact_table(ready, "log")
     moved = tmp_path / "moved"
