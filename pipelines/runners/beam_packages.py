@@ -1,6 +1,7 @@
 """Packages that Beam imports where they are installed, and that a worker on one machine does not use.
 
-They are pandas and the clients of Google's services and of Hadoop: with ``apache-beam[gcp]`` nearly half of Beam's import. It works without, and ``headrace work`` on ``DirectRunner`` imports it as if they were absent.
+They are pandas and the clients of Google's services and of Hadoop: with ``apache-beam[gcp]`` nearly half of Beam's import. It works
+without them, and ``headrace work`` on ``DirectRunner`` imports it as if they were absent.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ class _Unused(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Refuse, or leave the search to the other finders."""
-        if fullname.startswith(_UNUSED) and _importer(sys._getframe(1)).partition(".")[0] == "apache_beam":
+        if _is_unused(fullname) and _importer(sys._getframe(1)).partition(".")[0] == "apache_beam":
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return None
+
+
+def _is_unused(module: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in _UNUSED)
 
 
 def _importer(frame: FrameType | None) -> str:

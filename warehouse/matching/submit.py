@@ -12,7 +12,9 @@ from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
-from warehouse.catalog.catalog import insert_absent
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.fragment_rows import unit_rows
+from warehouse.catalog.task_rows import computes, is_current
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
 from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write_submission
@@ -20,6 +22,7 @@ from warehouse.matching.match import Requeue
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
+from warehouse.memos.memos import delete_memos
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import (
     ModelRecord,
@@ -33,6 +36,7 @@ from warehouse.models.models import (
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
 from warehouse.planning.policy import Adaptive
+from warehouse.scheduling.task_states import TaskState
 from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
@@ -167,7 +171,8 @@ def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
 def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
     """Queue the memos that live models (or one of them) need for new data; returns how many.
 
-    A model with an unchanged table costs one query. Evicted memos stay evicted until the model is submitted.
+    A model with an unchanged table costs one query. Evicted memos stay evicted until the model is submitted. Once every live
+    model is matched with the new data, queued tasks over the data that it replaced are deleted.
     """
     queued = 0
     with warehouse.catalog.read() as connection:
@@ -175,7 +180,35 @@ def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
     for name in outdated:
         action = partial(_queue_missing, config=warehouse.config, name=name, now=warehouse.clock())
         queued += warehouse.catalog.run(action, idempotent=True)
+    if outdated:
+        with warehouse.catalog.read() as connection:
+            replaced = _replaced_memos(connection)
+        if replaced:
+            warehouse.catalog.run(partial(_delete_queued, keys=replaced), idempotent=True)
     return queued
+
+
+def _replaced_memos(connection: Connection) -> list[str]:
+    """The pending memos over replaced data."""
+    memos = schema.memos.c
+    query = select(memos.memo_key).where(schema.is_pending(), *(memos.fragment.not_in(rows) for rows in unit_rows()))
+    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    return sorted(connection.execute(query).scalars())
+
+
+def _delete_queued(connection: Connection, keys: Sequence[str]) -> None:
+    """Delete those of these memos over replaced data that are queued, unless a live model is still to be matched with new data.
+
+    Such a model may move some of them to equal data. Otherwise they are in the way of each lease, which looks for tasks over
+    current data. Leased ones stay: their memos may be committed.
+    """
+    if _outdated(connection, None):
+        return
+    memos, tasks = schema.memos.c, schema.tasks.c
+    query = select(memos.memo_key).join(schema.tasks, computes())
+    for chunk in chunks(keys):
+        mine = (one_of(connection, memos.memo_key, chunk), schema.is_pending(), tasks.state == TaskState.QUEUED)
+        delete_memos(connection, connection.execute(query.where(*mine, ~is_current())).scalars().all())
 
 
 def _outdated(connection: Connection, model: str | None) -> list[str]:

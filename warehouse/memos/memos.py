@@ -274,6 +274,16 @@ def move_to_copies(connection: Connection, found: Mapping[str, Sequence[CurrentC
     register_aliases(connection, awaited)
 
 
+def delete_memos(connection: Connection, keys: Sequence[str]) -> None:
+    """Delete the rows of these memos, of their tasks and of what waits for them; coverage does not change."""
+    tasks, failures = schema.tasks.c, schema.failures
+    for chunk in chunks(sorted(keys)):
+        of_task = select(tasks.id).where(one_of(connection, tasks.memo_key, chunk))
+        connection.execute(delete(failures).where(failures.c.task.in_(of_task)))
+        for table in (schema.awaited_contents, schema.tasks, schema.memos):
+            connection.execute(delete(table).where(one_of(connection, table.c.memo_key, chunk)))
+
+
 def _columns_read(connection: Connection, fingerprints: Iterable[str]) -> dict[str, set[str]]:
     of = schema.component_columns.c
     found: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}

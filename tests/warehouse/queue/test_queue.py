@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -463,6 +464,10 @@ def test_tasks_over_replaced_data_are_not_waited_for(warehouse: Warehouse, log: 
     assert (queued_tasks(warehouse), unfinished_tasks(warehouse)) == (0, 0)
     assert lease_tasks(warehouse, "w", limit=100) == ()
     assert queue_missing(warehouse) == 3
+    of = schema.tasks.c
+    with warehouse.catalog.read() as connection:
+        kept = Counter(connection.execute(select(of.state)).scalars())
+    assert kept == {"LEASED": 1, "QUEUED": 3}, "the queued ones of the replaced data are gone"
     assert {task.fragment.fragment_id for task in lease_tasks(warehouse, "w", limit=100)}.isdisjoint(
         {held.fragment.fragment_id}
     )

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.types import TypeEngine
 
-revision = "r0001"
+revision = "r0002"
 down_revision = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
