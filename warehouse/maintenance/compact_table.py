@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
@@ -27,7 +27,15 @@ from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
 from warehouse.matching.submit import queue_missing
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, remove_coverage
-from warehouse.memos.memos import UNPAID, CurrentCopy, current_copies, known_state, mark_damaged, move_to_copies
+from warehouse.memos.memos import (
+    UNPAID,
+    CurrentCopy,
+    current_copies,
+    delete_memos,
+    known_state,
+    mark_damaged,
+    move_to_copies,
+)
 from warehouse.memos.pending_aliases import known_contents, pop_aliases
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.storage.layout import COMPACTION
@@ -471,7 +479,7 @@ def _enter_memos(
     ids = enter_files(connection, [NewFile(file.path, file.checksum, group.whole.rows, file.size_bytes)], now)
     again = [key_of[name] for name in entered if key_of[name] in known]
     aliases = pop_aliases(connection, again)
-    _delete_memos(connection, again)
+    delete_memos(connection, again)
     insert_absent(connection, schema.memos, [
         _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
     ])  # fmt: skip
@@ -568,7 +576,7 @@ def _remove_parts(connection: Connection, group: _Group, now: float) -> set[str]
         name, part = parts[key]
         if part.file is not None:
             files[part.file].add(name)
-    _delete_memos(connection, gone)
+    delete_memos(connection, gone)
     remove_coverage(connection, files, now)
     return {name for key, (name, part) in parts.items() if key in kept and part.state is MemoState.PENDING}
 
@@ -586,12 +594,3 @@ def _overlaid_elsewhere(connection: Connection, group: _Group, keys: Collection[
     for chunk in chunks(sorted(set().union(*others.values()))):
         stored.update(connection.execute(select(of).where(one_of(connection, of, chunk))).scalars())
     return {key for key, held in others.items() if held - stored}
-
-
-def _delete_memos(connection: Connection, keys: Sequence[str]) -> None:
-    tasks, failures = schema.tasks.c, schema.failures
-    for chunk in chunks(sorted(keys)):
-        of_task = select(tasks.id).where(one_of(connection, tasks.memo_key, chunk))
-        connection.execute(delete(failures).where(failures.c.task.in_(of_task)))
-        for table in (schema.awaited_contents, schema.tasks, schema.memos):
-            connection.execute(delete(table).where(one_of(connection, table.c.memo_key, chunk)))
