@@ -44,7 +44,8 @@ class CompactedTableScreen:
     def _merged(self) -> list[str]:
         done = self.compacted
         if not done.merged:
-            return [f"table {done.table}: no fragments to merge"]
+            is_left = done.waiting or done.incomplete or done.changed or done.quarantined
+            return [f"table {done.table}: " + ("no fragments were merged" if is_left else "no fragments to merge")]
         verb, about = ("would merge", "about ") if done.dry_run else ("merged", "")
         parts = [
             f"table {done.table}: {verb} {many(done.parts, 'fragment')} of {many(done.rows, 'event')} into "
@@ -56,11 +57,6 @@ class CompactedTableScreen:
                 f"{many(done.memos, 'memo')} {verb} into {count_text(done.memos_after)}, {about}"
                 f"{bytes_text(done.written_bytes)}, without computing"
             )
-        if done.incomplete:
-            verb = "would be" if done.dry_run else "are"
-            parts.append(
-                f"without a memo of every part, computed again if a model reads them: {many(done.incomplete, 'memo')} {verb} missing"
-            )
         return parts
 
     def _left(self) -> list[str]:
@@ -70,6 +66,12 @@ class CompactedTableScreen:
             parts.append(
                 f"left, because some of their memos are not computed yet: {many(done.waiting, 'group')}; next: headrace work, "
                 "then the same command"
+            )
+        if done.incomplete:
+            parts.append(
+                "left, because a merge would remove memos: of a component, some are ready or evicted and others are not: "
+                f"{many(done.incomplete, 'group')}; next: submit its model and headrace work, or headrace graphs evict, then the same "
+                "command"
             )
         if done.changed:
             parts.append(

@@ -49,11 +49,12 @@ def test_large_or_few_fragments_are_no_reason_to_warn() -> None:
 
 
 def test_what_is_left_is_named() -> None:
-    done = CompactedTable("log", False, 0, 5, 5, 0, 0, 0, 0, 0, waiting=2, quarantined=1, changed=1,
+    done = CompactedTable("log", False, 0, 5, 5, 0, 0, 0, 0, 0, incomplete=4, waiting=2, quarantined=1, changed=1,
                           damaged=("memos/a, component b: gone",), queued=3)  # fmt: skip
-    text = text_of(CompactedTableScreen(done), width=200)
-    assert "table log: no fragments to merge" in text
+    text = text_of(CompactedTableScreen(done), width=300)
+    assert "table log: no fragments were merged" in text
     assert "not computed yet: 2 groups; next: headrace work" in text
+    assert "a merge would remove memos: of a component, some are ready or evicted and others are not: 4 groups" in text
     assert "changed them meanwhile: 1 group" in text
     assert "quarantined or dropped: 1 fragment" in text
     assert "memos/a, component b: gone" in text

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from transforms.errors import Busy
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.memos.memos import current_copies, evict_memos, move_to_copy
+from warehouse.memos.memos import current_copies, evict_memos, move_to_copies
 from warehouse.reading.pins import read_live_pins
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.tables.manifests import current_fragments, get_table
@@ -162,7 +162,7 @@ def _copies(connection: Connection, keys: Sequence[str], table: str) -> dict[str
     """For each memo whose data another table also holds, the first such fragment."""
     found: dict[str, object] = {}
     for key, copies in current_copies(connection, keys).items():
-        elsewhere = [copy for copy in copies if copy.table_name != table]
+        elsewhere = [copy for copy in copies if copy.table != table]
         if elsewhere:
             found[key] = elsewhere[0]
     return found
@@ -171,8 +171,7 @@ def _copies(connection: Connection, keys: Sequence[str], table: str) -> dict[str
 def _evict(connection: Connection, keys: Sequence[str], why: str, now: float) -> None:
     of = schema.memos.c
     copies = current_copies(connection, keys)
-    for key, found in copies.items():
-        move_to_copy(connection, key, found[0])
+    move_to_copies(connection, copies)
     gone = [key for key in keys if key not in copies]
     query = select(of.memo_key, of.fingerprint, of.file)
     files: defaultdict[int, set[str]] = defaultdict(set)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import computes, waits_for
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoFile, MemoRef, NewFile
@@ -26,7 +27,16 @@ from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
 from warehouse.matching.submit import queue_missing
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, remove_coverage
-from warehouse.memos.memos import current_copies, known_state, mark_damaged, move_to_copy
+from warehouse.memos.memos import (
+    UNPAID,
+    CurrentCopy,
+    current_copies,
+    delete_memos,
+    known_state,
+    mark_damaged,
+    move_to_copies,
+)
+from warehouse.memos.pending_aliases import known_contents, pop_aliases
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.storage.layout import COMPACTION
 from warehouse.tables.manifests import (
@@ -61,7 +71,7 @@ class CompactedTable:
         memos: Memos of the parts that were joined.
         memos_after: Memos of merged fragments that were made of them.
         written_bytes: Bytes that were written; of a plan about.
-        incomplete: Memos that are missing for a merged fragment, because a part has none; they are queued for live models.
+        incomplete: Groups that were left, because a component has memos of some parts, while others are missing or evicted.
         waiting: Groups that were left, because some of their memos are being computed.
         quarantined: Fragments that were left, because a task of theirs is quarantined or dropped.
         changed: Groups that were left, because another process changed them meanwhile.
@@ -123,19 +133,23 @@ def compact_table(
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     is_waiting: bool = False
+    is_incomplete: bool = False
     is_changed: bool = False
     memos: int = 0
     memos_after: int = 0
     written_bytes: int = 0
-    incomplete: int = 0
     damaged: tuple[str, ...] = ()
 
 
 def _add(done: CompactedTable, one: _Outcome, group: Sequence[PlacedFragment]) -> CompactedTable:
     damaged = done.damaged + one.damaged
-    if one.is_waiting or one.is_changed:
+    if one.is_waiting or one.is_incomplete or one.is_changed:
         return replace(
-            done, waiting=done.waiting + one.is_waiting, changed=done.changed + one.is_changed, damaged=damaged
+            done,
+            waiting=done.waiting + one.is_waiting,
+            incomplete=done.incomplete + one.is_incomplete,
+            changed=done.changed + one.is_changed,
+            damaged=damaged,
         )
     return replace(
         done,
@@ -146,7 +160,6 @@ def _add(done: CompactedTable, one: _Outcome, group: Sequence[PlacedFragment]) -
         memos=done.memos + one.memos,
         memos_after=done.memos_after + one.memos_after,
         written_bytes=done.written_bytes + one.written_bytes,
-        incomplete=done.incomplete + one.incomplete,
         damaged=damaged,
     )
 
@@ -165,17 +178,19 @@ def _quarantined(connection: Connection, table: str) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A memo of a part of a group; ``awaited``: a live model waits for it."""
+    """A memo of a part of a group; ``awaited``: a live model waits for it. Models come and go without changing the memo."""
 
     key: str
     state: MemoState
-    awaited: bool
+    awaited: bool = field(compare=False)
     file: int | None
     size_bytes: int
     secs: float
     queued_by: int
     cause_code: str
     cause: str
+    evicted_at: float | None
+    evicted_why: str
 
 
 @dataclass(frozen=True)
@@ -187,6 +202,7 @@ class _Group:
         members: The rows of the fragments that they consist of.
         whole: The merged fragment.
         columns: The columns that each component reads.
+        live: The components that a live model reads.
         parts: For each component, its memo of every unit; None where there is none.
         files: The memo files by row.
     """
@@ -196,6 +212,7 @@ class _Group:
     members: tuple[int, ...]
     whole: Fragment
     columns: Mapping[str, tuple[str, ...]]
+    live: frozenset[str]
     parts: Mapping[str, tuple[_Part | None, ...]]
     files: Mapping[int, MemoRef]
 
@@ -213,6 +230,28 @@ class _Group:
                 return True
         return False
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a merge would remove ready memos of a component, or compute evicted ones again."""
+        for name, parts in self.parts.items():
+            states = {None if part is None else part.state for part in parts}
+            if MemoState.READY in states and len(states) > 1:
+                return True
+            is_missing = any(part is None and name in self.live for part in parts)
+            is_awaited = any(part is not None and part.awaited and not _is_evicted(part) for part in parts)
+            if MemoState.EVICTED in states and (is_missing or is_awaited):
+                return True
+        return False
+
+    @property
+    def evicted(self) -> list[str]:
+        """The components whose memos of the units were evicted."""
+        return [name for name, parts in self.parts.items() if any(_is_evicted(part) for part in parts)]
+
+
+def _is_evicted(part: _Part | None) -> bool:
+    return part is not None and part.state is MemoState.EVICTED
+
 
 def _is_ready(part: _Part | None) -> bool:
     return part is not None and part.state is MemoState.READY
@@ -224,7 +263,8 @@ def _load(connection: Connection, table: str, units: Sequence[PlacedFragment]) -
     members = tuple(member for row in rows for member in merged.get(row, (row,)))
     stored = fragments_by_row(connection, members)
     whole = with_absent(merge_fragments([stored[row] for row in members]), added_columns(connection, table))
-    columns = _components(connection, table, rows)
+    live = _live_components(connection, table)
+    columns = _components(connection, live, rows)
     keys: dict[str, list[str]] = {name: [] for name in columns}
     for one in units:
         of_unit = MemoKeys(one.fragment.digests)
@@ -237,18 +277,23 @@ def _load(connection: Connection, table: str, units: Sequence[PlacedFragment]) -
     for chunk in chunks(sorted({part.file for part in found.values() if part.file is not None})):
         query = select(of.id, of.path, of.checksum).where(one_of(connection, of.id, chunk))
         files |= {row.id: MemoRef(row.path, row.checksum) for row in connection.execute(query)}
-    return _Group(table, tuple(units), members, whole, columns, parts, files)
+    return _Group(table, tuple(units), members, whole, columns, live, parts, files)
 
 
-def _components(connection: Connection, table: str, rows: Sequence[int]) -> dict[str, tuple[str, ...]]:
-    """The components with memos over these fragments, or that a live model reads, with their columns."""
-    memos, models, inputs = schema.memos.c, schema.models.c, schema.model_inputs.c
-    names: set[str] = set()
+def _live_components(connection: Connection, table: str) -> frozenset[str]:
+    models, inputs = schema.models.c, schema.model_inputs.c
+    live = select(inputs.fingerprint).join(schema.models, models.id == inputs.model)
+    query = live.where(models.live.is_(True), models.table_name == table).distinct()
+    return frozenset(connection.execute(query).scalars())
+
+
+def _components(connection: Connection, live: frozenset[str], rows: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    """The components with memos over these fragments, and the live ones, with the columns that they read."""
+    memos = schema.memos.c
+    names = set(live)
     for chunk in chunks(sorted(rows)):
         query = select(memos.fingerprint).where(one_of(connection, memos.fragment, chunk)).distinct()
         names.update(connection.execute(query).scalars())
-    live = select(inputs.fingerprint).join(schema.models, models.id == inputs.model)
-    names.update(connection.execute(live.where(models.live.is_(True), models.table_name == table).distinct()).scalars())
     of = schema.component_columns.c
     columns: defaultdict[str, list[str]] = defaultdict(list)
     for names_chunk in chunks(sorted(names)):
@@ -276,11 +321,13 @@ def _memos(connection: Connection, keys: Iterable[str]) -> dict[str, _Part]:
         of.queued_by,
         of.cause_code,
         of.cause,
+        of.evicted_at,
+        of.evicted_why,
         tasks.state.label("task_state"),
     ).outerjoin(schema.tasks, computes())
     return {
         row.memo_key: _Part(row.memo_key, known_state(row.state, row.task_state), bool(row.awaited), row.file, row.size_bytes or 0, row.secs or 0.0,
-                            row.queued_by, row.cause_code, row.cause)
+                            row.queued_by, row.cause_code, row.cause, row.evicted_at, row.evicted_why or "")
         for chunk in chunks(sorted(set(keys)))
         for row in connection.execute(query.where(one_of(connection, of.memo_key, chunk)))
     }  # fmt: skip
@@ -291,31 +338,34 @@ def _merge(warehouse: Warehouse, table: str, units: Sequence[PlacedFragment], *,
         if current_fragment_rows(connection, [one.row for one in units]) != {one.row for one in units}:
             return _Outcome(is_changed=True)
         group = _load(connection, table, units)
-    if group.is_waiting:
-        return _Outcome(is_waiting=True)
+    if group.is_waiting or group.is_incomplete:
+        return _Outcome(is_waiting=group.is_waiting, is_incomplete=not group.is_waiting)
     complete = group.complete
     if dry_run:
         written = sum(part.size_bytes for name in complete for part in group.parts[name] if part is not None)
-        return _Outcome(False, False, len(complete) * len(units), len(complete), written, _incomplete(group, complete))
+        return _Outcome(memos=len(complete) * len(units), memos_after=len(complete), written_bytes=written)
     damaged: list[str] = []
     files: list[tuple[MemoFile, tuple[str, ...]]] = []
     for names in _batches(group, complete):
         columns = _join(warehouse, group, names, damaged)
-        if columns:
+        if columns and not damaged:
             files.append((_write(warehouse, group, columns), tuple(columns)))
-    carried = _enter(warehouse, group, files)
+    carried = None if damaged else _enter(warehouse, group, files)
     if carried is None:
         for file, _ in files:
             warehouse.storage.delete(file.path)
-        return _Outcome(is_changed=True, damaged=tuple(damaged))
+        if not damaged:
+            return _Outcome(is_changed=True)
+        # Of a damaged memo, only the part is computed again; without a live model, it is evicted.
+        is_waiting = _is_waiting(warehouse, group)
+        return _Outcome(is_waiting, not is_waiting, damaged=tuple(damaged))
     written = sum(file.size_bytes for file, _ in files)
-    return _Outcome(False, False, len(carried) * len(units), len(carried), written, _incomplete(group, carried),
-                    tuple(damaged))  # fmt: skip
+    return _Outcome(memos=len(carried) * len(units), memos_after=len(carried), written_bytes=written)
 
 
-def _incomplete(group: _Group, carried: Collection[str]) -> int:
-    """The components with a ready memo of some unit whose memos are not joined."""
-    return sum(name not in carried and any(map(_is_ready, parts)) for name, parts in group.parts.items())
+def _is_waiting(warehouse: Warehouse, group: _Group) -> bool:
+    with warehouse.catalog.read() as connection:
+        return _load(connection, group.table, group.units).is_waiting
 
 
 def _batches(group: _Group, names: Sequence[str]) -> Iterator[list[str]]:
@@ -384,7 +434,7 @@ def _enter(
 ) -> frozenset[str] | None:
     """Enter the merged fragment with its memos, and remove those of its parts; None if another process changed them.
 
-    Returns the components whose memos are joined. A memo that was evicted or moved meanwhile is left out.
+    Returns the components whose memos are joined. Those that were all evicted or moved meanwhile are left out.
     """
     now, rows = warehouse.clock(), {one.row for one in group.units}
 
@@ -394,16 +444,20 @@ def _enter(
         if any(not warehouse.storage.exists(file.path) for file, _ in files):
             return None  # writing took so long that gc deleted it
         still = _load(connection, group.table, group.units)
-        if still.is_waiting:
+        joined = {name for _, names in files for name in names if still.parts.get(name) == group.parts[name]}
+        # A worker may have committed memos meanwhile, which would be removed.
+        if still.is_waiting or still.is_incomplete or not joined.issuperset(still.complete):
             return None
         (number,) = write_merges(connection, group.table, [group.members])
         carried: set[str] = set()
         for file, names in files:
-            same = [name for name in names if still.parts.get(name) == group.parts[name]]
+            same = [name for name in names if name in joined]
             carried.update(_enter_memos(connection, group, number, file, same, now))
-        _remove_parts(connection, still, now)
-        models = schema.models.c
-        outdated = (models.table_name == group.table, models.live.is_(True))
+        _enter_tombstones(connection, still, number, now)
+        moved = carried | _remove_parts(connection, still, now)
+        models, waits = schema.models.c, schema.waits.c
+        waiting = select(waits.model).where(one_of(connection, waits.fingerprint, sorted(moved)))
+        outdated = (or_(models.table_name == group.table, models.id.in_(waiting)), models.live.is_(True))
         connection.execute(update(schema.models).where(*outdated).values(table_version=-1))
         return frozenset(carried)
 
@@ -413,43 +467,88 @@ def _enter(
 def _enter_memos(
     connection: Connection, group: _Group, fragment: int, file: MemoFile, names: Sequence[str], now: float
 ) -> list[str]:
-    """Enter the memos of one file; those that the catalog has of an earlier merge, in any state but evicted, are left out."""
+    """Enter the memos of one file, without those that are ready from an earlier merge, or being computed.
+
+    Ready ones of replaced data are of this fragment from now on. Returns the components whose merged memos are ready.
+    """
     keys = MemoKeys(group.whole.digests)
     key_of = {name: keys.key(name, group.columns[name]) for name in names}
     known = _memos(connection, key_of.values())
-    entered = [name for name in names if key_of[name] not in known or known[key_of[name]].state is MemoState.EVICTED]
+    stays = (MemoState.READY, MemoState.RUNNING)
+    entered = [name for name in names if key_of[name] not in known or known[key_of[name]].state not in stays]
     ids = enter_files(connection, [NewFile(file.path, file.checksum, group.whole.rows, file.size_bytes)], now)
     again = [key_of[name] for name in entered if key_of[name] in known]
-    _delete_memos(connection, again)
+    aliases = pop_aliases(connection, again)
+    delete_memos(connection, again)
     insert_absent(connection, schema.memos, [
         _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
     ])  # fmt: skip
-    insert_absent(connection, schema.tasks, [
-        {"memo_key": key_of[name], "table_name": group.table, "partition": group.units[0].partition,
-         "state": TaskState.DONE, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
-        for name in entered
-    ])  # fmt: skip
+    _enter_tasks(connection, group, [key_of[name] for name in entered], now)
     places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     for name in entered:
-        places[ids[file.path], content_of(group.whole, group.columns[name])].add(name)
+        own = content_of(group.whole, group.columns[name])
+        for content in {own, *aliases.get(key_of[name], ())}:
+            places[ids[file.path], content].add(name)
     add_coverage(connection, places)
     count_live_bytes(connection, ids.values(), now)
-    return [name for name in names if name in entered or known[key_of[name]].state is MemoState.READY]
+    ready = [name for name in names if name not in entered and known[key_of[name]].state is MemoState.READY]
+    _move_replaced(connection, group, fragment, {key_of[name]: name for name in ready})
+    return [*entered, *ready]
+
+
+def _move_replaced(connection: Connection, group: _Group, fragment: int, memos: Mapping[str, str]) -> None:
+    """Let these memos (key to component) be of the merged fragment where their own fragment was replaced."""
+    of, first = schema.memos.c, group.units[0]
+    query = select(of.memo_key).where(~is_unit(of.fragment))
+    replaced = [
+        key
+        for chunk in chunks(sorted(memos))
+        for key in connection.execute(query.where(one_of(connection, of.memo_key, chunk))).scalars()
+    ]
+    move_to_copies(connection, {
+        key: [CurrentCopy(fragment, group.table, first.partition, content_of(group.whole, group.columns[memos[key]]))]
+        for key in replaced
+    })  # fmt: skip
+
+
+def _enter_tombstones(connection: Connection, group: _Group, fragment: int, now: float) -> None:
+    """Let the merged memos of evicted parts be evicted too: they are queued again for a submission only, as their parts were."""
+    keys = MemoKeys(group.whole.digests)
+    rows = []
+    for name in group.evicted:
+        parts = [part for part in group.parts[name] if part is not None and _is_evicted(part)]
+        # One that was evicted by hand is not queued again once it is worth its storage.
+        reason = min(parts, key=lambda part: part.evicted_why.startswith(UNPAID)).evicted_why
+        evicted = {"state": MemoState.EVICTED, "evicted_at": max(part.evicted_at or 0.0 for part in parts),
+                   "evicted_why": reason}  # fmt: skip
+        key = keys.key(name, group.columns[name])
+        rows.append({**_row_of_parts(parts, key, name, fragment, now), **evicted})
+    insert_absent(connection, schema.memos, rows)
+    _enter_tasks(connection, group, [row["memo_key"] for row in rows], now)
+
+
+def _enter_tasks(connection: Connection, group: _Group, keys: Iterable[str], now: float) -> None:
+    insert_absent(connection, schema.tasks, [
+        {"memo_key": key, "table_name": group.table, "partition": group.units[0].partition,
+         "state": TaskState.DONE, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
+        for key in keys
+    ])  # fmt: skip
 
 
 def _memo_row(
     group: _Group, name: str, key: str, fragment: int, file: MemoFile, number: int, now: float
 ) -> dict[str, Any]:
     parts = [part for part in group.parts[name] if part is not None]
+    stored = {"state": MemoState.READY, "file": number, "rows": group.whole.rows,
+              "size_bytes": file.columns[name].size_bytes, "secs": sum(part.secs for part in parts)}  # fmt: skip
+    return {**_row_of_parts(parts, key, name, fragment, now), **stored}
+
+
+def _row_of_parts(parts: Sequence[_Part], key: str, name: str, fragment: int, now: float) -> dict[str, Any]:
     return {
         "memo_key": key,
         "fingerprint": name,
         "fragment": fragment,
-        "state": MemoState.READY,
-        "file": number,
-        "rows": group.whole.rows,
-        "size_bytes": file.columns[name].size_bytes,
-        "secs": sum(part.secs for part in parts),
         "created_at": now,
         "changed_at": now,
         "queued_by": parts[0].queued_by,
@@ -458,30 +557,40 @@ def _memo_row(
     }
 
 
-def _remove_parts(connection: Connection, group: _Group, now: float) -> None:
-    """Remove the ready and the queued memos of the parts; one of equal data elsewhere is of that data from now on."""
+def _remove_parts(connection: Connection, group: _Group, now: float) -> set[str]:
+    """Remove the ready and the queued memos of the parts, without those that other current fragments need.
+
+    Those are of such a fragment from now on. Returns the components of the queued ones among them.
+    """
     removable = (MemoState.READY, MemoState.PENDING)
     parts = {part.key: (name, part) for name, found in group.parts.items() for part in found
              if part is not None and part.state in removable}  # fmt: skip
-    copies: dict[str, list[Any]] = {}
+    copies: dict[str, list[CurrentCopy]] = {}
     for chunk in chunks(sorted(parts)):
         copies |= current_copies(connection, chunk)
-    for key, found in copies.items():
-        move_to_copy(connection, key, found[0])
-    gone = [key for key in parts if key not in copies]
+    move_to_copies(connection, copies)
+    kept = copies.keys() | _overlaid_elsewhere(connection, group, parts.keys() - copies.keys())
+    gone = [key for key in parts if key not in kept]
     files: defaultdict[int, set[str]] = defaultdict(set)
     for key in gone:
         name, part = parts[key]
         if part.file is not None:
             files[part.file].add(name)
-    _delete_memos(connection, gone)
+    delete_memos(connection, gone)
     remove_coverage(connection, files, now)
+    return {name for key, (name, part) in parts.items() if key in kept and part.state is MemoState.PENDING}
 
 
-def _delete_memos(connection: Connection, keys: Sequence[str]) -> None:
-    tasks, failures = schema.tasks.c, schema.failures
-    for chunk in chunks(sorted(keys)):
-        of_task = select(tasks.id).where(one_of(connection, tasks.memo_key, chunk))
-        connection.execute(delete(failures).where(failures.c.task.in_(of_task)))
-        for table in (schema.awaited_contents, schema.tasks, schema.memos):
-            connection.execute(delete(table).where(one_of(connection, table.c.memo_key, chunk)))
+def _overlaid_elsewhere(connection: Connection, group: _Group, keys: Collection[str]) -> set[str]:
+    """The memos that fragments with overlays of the columns that they read may need: such a fragment is not found by its content."""
+    own: defaultdict[str, set[str]] = defaultdict(set)
+    for name, parts in group.parts.items():
+        for unit, part in zip(group.units, parts, strict=True):
+            if part is not None:
+                own[part.key].add(content_of(unit.fragment, group.columns[name]))
+    others = {key: held - own[key] for key, held in known_contents(connection, keys).items()}
+    of = schema.fragments.c.fragment_id
+    stored: set[str] = set()
+    for chunk in chunks(sorted(set().union(*others.values()))):
+        stored.update(connection.execute(select(of).where(one_of(connection, of, chunk))).scalars())
+    return {key for key, held in others.items() if held - stored}

@@ -10,16 +10,17 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from warehouse.catalog import schema
+from warehouse.catalog.bulk import update_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
-from warehouse.memos.coverage import remove_coverage
-from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
+from warehouse.memos.coverage import add_coverage, remove_coverage
+from warehouse.memos.pending_aliases import contents_of_memo, known_contents, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of, is_placed_unit, placed_units
-from warehouse.tables.table import memo_key
+from warehouse.tables.table import content_of, memo_key
 from warehouse.warehouse import Warehouse
 
 #: The reason of an eviction for the price of storage. Such a memo is queued again once it is worth it.
@@ -142,7 +143,7 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     """
     memos, models, inputs = schema.memos, schema.models.c, schema.model_inputs.c
     within = schema.component_subgraphs.c
-    tables = {copy.table_name for copy in current_copies(connection, [key]).get(key, ())}
+    tables = {copy.table for copy in current_copies(connection, [key]).get(key, ())}
     is_kept = or_(
         and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
     )
@@ -192,14 +193,24 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
     """
     memos = schema.memos.c
     lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~is_unit(memos.fragment))
-    for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
-        move_to_copy(connection, key, copies[0])
+    move_to_copies(connection, current_copies(connection, connection.execute(lost).scalars().all()))
 
 
-def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Current fragments over which memos have these keys, as rows with their partitions.
+@dataclass(frozen=True, slots=True)
+class CurrentCopy:
+    """A current fragment, by its row, over which a memo has its key; ``content``: that of the columns that the memo reads."""
 
-    Candidates are the fragments with the memo's fragment_id in all tables, and those of the task's table and partition.
+    fragment: int
+    table: str
+    partition: str
+    content: str
+
+
+def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[CurrentCopy]]:
+    """Current fragments over which memos have these keys.
+
+    Candidates in all tables are the fragments with the memo's fragment_id and with contents for which the memo is found, or will
+    be; further ones those of the task's table and partition.
     """
     memos, fragments, tasks = schema.memos.c, schema.fragments.c, schema.tasks.c
     query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, tasks.table_name, tasks.partition)
@@ -217,7 +228,8 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
     )
     of_place = select(schema.fragments, manifests.partition).select_from(placed_units()).where(is_placed_unit())
     found: dict[int, Any] = {}
-    identities = sorted({memo.fragment_id for memo in wanted})
+    contents = known_contents(connection, keys)
+    identities = sorted({memo.fragment_id for memo in wanted}.union(*contents.values()))
     for row in connection.execute(of_content.where(one_of(connection, fragments.fragment_id, identities))):
         found[row.id] = row
     for table in sorted({memo.table_name for memo in wanted}):
@@ -230,25 +242,45 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
         by_place[row.table_name, row.partition].append(row)
     columns = _columns_read(connection, {memo.fingerprint for memo in wanted})
     added = {table: added_columns(connection, table) for table in {row.table_name for row in found.values()}}
-    digests = {number: fragment_of(row, added[row.table_name]).digests for number, row in found.items()}
-    copies: defaultdict[str, list[Any]] = defaultdict(list)
+    fragments_found = {number: fragment_of(row, added[row.table_name]) for number, row in found.items()}
+    copies: defaultdict[str, list[CurrentCopy]] = defaultdict(list)
     for memo in wanted:
         read = columns[memo.fingerprint]
-        near = {row.id: row for row in (*by_identity[memo.fragment_id], *by_place[memo.table_name, memo.partition])}
-        for number, row in near.items():
-            held = digests[number]
+        near = {row.id: row for row in by_place[memo.table_name, memo.partition]}
+        for identity in {memo.fragment_id, *contents.get(memo.memo_key, ())}:
+            near |= {row.id: row for row in by_identity[identity]}
+        for number, row in sorted(near.items()):
+            fragment = fragments_found[number]
             # A file with and without overlays has one fragment_id, so the columns that the memo reads are compared.
-            if held.keys() >= read and memo_key(memo.fingerprint, held, read) == memo.memo_key:
-                copies[memo.memo_key].append(row)
+            if fragment.digests.keys() >= read and memo_key(memo.fingerprint, fragment.digests, read) == memo.memo_key:
+                copy = CurrentCopy(number, row.table_name, row.partition, content_of(fragment, read))
+                copies[memo.memo_key].append(copy)
     return dict(copies)
 
 
-def move_to_copy(connection: Connection, key: str, copy: Any) -> None:
-    """Move a memo and its task to a fragment that :func:`current_copies` found."""
-    memos, tasks = schema.memos, schema.tasks
-    connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
-    place = {"table_name": copy.table_name, "partition": copy.partition}
-    connection.execute(update(tasks).where(tasks.c.memo_key == key).values(**place))
+def move_to_copies(connection: Connection, found: Mapping[str, Sequence[CurrentCopy]]) -> None:
+    """Move memos and their tasks to the first fragments that :func:`current_copies` found; all of these have the memo."""
+    of = schema.memos.c
+    update_rows(connection, schema.memos, "memo_key", (
+        {"memo_key": key, "fragment": copies[0].fragment} for key, copies in found.items()
+    ))  # fmt: skip
+    update_rows(connection, schema.tasks, "memo_key", (
+        {"memo_key": key, "table_name": copies[0].table, "partition": copies[0].partition}
+        for key, copies in found.items()
+    ))  # fmt: skip
+    places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    awaited: set[tuple[str, str]] = set()
+    for chunk in chunks(sorted(found)):
+        query = select(of.memo_key, of.fingerprint, of.file, of.state).where(one_of(connection, of.memo_key, chunk))
+        for key, fingerprint, file, state in connection.execute(query):
+            for copy in found[key]:
+                if state == MemoState.READY:
+                    places[file, copy.content].add(fingerprint)
+                elif state == MemoState.PENDING and copy.content != found[key][0].content:
+                    awaited.add((key, copy.content))
+    if places:
+        add_coverage(connection, places)
+    register_aliases(connection, awaited)
 
 
 def delete_memos(connection: Connection, keys: Sequence[str]) -> None:

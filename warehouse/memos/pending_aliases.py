@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, and_, delete, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
@@ -41,3 +41,20 @@ def contents_of_memo(connection: Connection, file: int, fingerprint: str) -> set
     of, members = schema.coverage.c, schema.set_members.c
     query = select(of.content).join(schema.set_members, members.column_set == of.column_set)
     return set(connection.execute(query.where(of.file == file, members.fingerprint == fingerprint)).scalars())
+
+
+def known_contents(connection: Connection, keys: Iterable[str]) -> dict[str, set[str]]:
+    """The contents for which the coverage has these memos, and the aliases of those that are pending, by key."""
+    memos, of, members, noted = schema.memos.c, schema.coverage.c, schema.set_members.c, schema.awaited_contents.c
+    is_member = and_(members.column_set == of.column_set, members.fingerprint == memos.fingerprint)
+    covered = select(memos.memo_key, of.content).join(schema.coverage, of.file == memos.file)
+    covered = covered.join(schema.set_members, is_member)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for chunk in chunks(sorted(keys)):
+        for query in (
+            covered.where(one_of(connection, memos.memo_key, chunk)),
+            select(noted.memo_key, noted.content).where(one_of(connection, noted.memo_key, chunk)),
+        ):
+            for key, content in connection.execute(query):
+                found[key].add(content)
+    return dict(found)

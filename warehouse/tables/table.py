@@ -226,8 +226,8 @@ def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
 def merge_fragments(members: Sequence[Fragment]) -> Fragment:
     """The fragment of all events of ``members``, in order. Its identity and digests are those of its members, in order.
 
-    The digest of a column without values in every member is left out, as in a fragment of one file. Deletions stay with the
-    members.
+    Left out are columns that a member does not have, and the digest of a column without values in every member, as in a
+    fragment of one file. Deletions stay with the members.
     """
     columns = [name for name in members[0].digests if all(name in member.digests for member in members)]
     overlaid: dict[str, str] = {}
@@ -240,7 +240,7 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
         name: digest({"merged": [member.digests[name] for member in members]})
         for name in columns if name not in absent
     }  # fmt: skip
-    changed = {overlay.column for member in members for overlay in member.overlays} - absent
+    changed = {overlay.column for member in members for overlay in member.overlays} & digests.keys()
     return Fragment(
         digest({"merged": [member.fragment_id for member in members]}),
         members[0].path,

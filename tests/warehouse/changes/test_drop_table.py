@@ -115,6 +115,20 @@ def test_memos_of_data_that_another_table_holds_stay(warehouse: Warehouse, tmp_p
     assert verify_warehouse(warehouse).findings == ()
 
 
+def test_memos_stay_of_a_table_that_differs_in_an_unread_column(warehouse: Warehouse, tmp_path: Path) -> None:
+    for name in ("log", "other"):
+        for hour in range(2):
+            clicked = pa.array([name == "log"] * 20)
+            write_partition(tmp_path / name, hour, events(20, seed=hour, clicked=clicked))
+        register_table(warehouse, name, str(tmp_path / name))
+        submit_model(warehouse, model(name), table=name)
+        work(warehouse)
+    assert plan_drop(warehouse, "log").shared_memos == 4
+    drop_table(warehouse, "log", force=True)
+    assert read_solution(warehouse, "other").count("load") == 4
+    assert verify_warehouse(warehouse, recompute=4).recomputed == 4
+
+
 def test_running_tasks_and_readers_prevent_a_drop(warehouse: Warehouse, tmp_path: Path) -> None:
     register_table(warehouse, "log", str(write_log(tmp_path / "log")))
     submit_model(warehouse, model())

@@ -36,8 +36,10 @@ from warehouse import (
     read_fragment,
     read_solution,
     register_table,
+    retire_model,
     submit_model,
     verify_warehouse,
+    write_memo_file,
 )
 from warehouse.catalog import schema
 from warehouse.changes.drop_table import drop_table
@@ -46,6 +48,7 @@ from warehouse.files.memo_format.directory import Directory
 from warehouse.files.memo_format.reading import read_directory, read_first
 from warehouse.maintenance.compact_table import compact_table
 from warehouse.maintenance.small_fragments import MergePolicy, Piece, choose_merges
+from warehouse.memos.memos import evict_memos
 from warehouse.tables.manifests import current_fragments, current_units
 from warehouse.tables.table import Fragment
 
@@ -160,6 +163,40 @@ def test_a_group_with_running_tasks_is_left(warehouse: Warehouse, log: Path) -> 
     assert (len(held), unit_count(warehouse)) == (1, 3)
 
 
+def run_while_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Let the next compaction run ``action`` after it wrote its first file."""
+
+    def write(*args: Any) -> Any:
+        written = write_memo_file(*args)
+        monkeypatch.undo()
+        action()
+        return written
+
+    monkeypatch.setattr("warehouse.maintenance.compact_table.write_memo_file", write)
+
+
+def test_memos_that_are_computed_meanwhile_are_kept(ready: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_model(ready, model("other", inputs=2, buckets=7))
+    run_while_writing(monkeypatch, lambda: work(ready))
+    done = compact_table(ready, "log")
+    assert (done.merged, done.changed, done.queued, unit_count(ready)) == (0, 1, 0, 3)
+    assert count_memos(ready) == {"READY": 21}
+    again = compact_table(ready, "log")
+    assert (again.memos, again.memos_after, again.queued) == (21, 7, 0)
+    assert verify_warehouse(ready, recompute=7).findings == ()
+
+
+def test_a_model_that_is_retired_meanwhile_changes_no_memo(
+    ready: Warehouse, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(log, 3, events(20, seed=3))
+    register_table(ready, "log", str(log))
+    assert submit_model(ready, model(inputs=5)).queued == 5, "the model waits for its components"
+    run_while_writing(monkeypatch, lambda: retire_model(ready, "ctr"))
+    assert compact_table(ready, "log", MergePolicy(most_rows=60)).memos_after == 5
+    assert submit_model(ready, model(inputs=5)).hits == 5
+
+
 def test_memos_of_equal_data_in_another_table_stay(ready: Warehouse, tmp_path: Path) -> None:
     register_table(ready, "copy", str(tmp_path / "log"))
     other = model("copied", inputs=5)
@@ -171,6 +208,68 @@ def test_memos_of_equal_data_in_another_table_stay(ready: Warehouse, tmp_path: P
     assert count_memos(ready) == {"READY": 5}
     assert submit_model(ready, other, table="copy").hits == 5
     assert verify_warehouse(ready).findings == ()
+
+
+def unread_column_differs(tmp_path: Path) -> str:
+    """The folder of a log with the events of the table ``log``, and other values in a column that no component reads."""
+    root = tmp_path / "other"
+    for hour in range(3):
+        write_partition(root, hour, events(20, seed=hour, clicked=pa.array([hour == 1] * 20)))
+    return str(root)
+
+
+def test_memos_that_another_table_shares_stay(ready: Warehouse, tmp_path: Path) -> None:
+    register_table(ready, "other", unread_column_differs(tmp_path))
+    assert submit_model(ready, model("shared", inputs=5), table="other").hits == 15
+    expected = tables(ready, read_solution(ready, "shared"))
+    assert compact_table(ready, "log").queued == 0
+    assert count_memos(ready) == {"READY": 20}
+    assert (queue_missing(ready), read_solution(ready, "shared").count("load")) == (0, 15)
+    assert tables(ready, read_solution(ready, "shared")) == expected
+    found = verify_warehouse(ready, recompute=20)
+    assert (found.findings, found.recomputed) == ((), 20), "each memo is of a current fragment"
+
+
+def test_queued_memos_that_another_table_shares_stay(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    submit_model(warehouse, model(inputs=5))
+    register_table(warehouse, "other", unread_column_differs(tmp_path))
+    assert submit_model(warehouse, model("shared", inputs=5), table="other").shared == 15
+    assert compact_table(warehouse, "log").queued == 5
+    retire_model(warehouse, "ctr")
+    assert work(warehouse) == 15
+    assert read_solution(warehouse, "shared").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_memos_that_an_overlaid_table_shares_stay(
+    warehouse: Warehouse, log: Path, tmp_path: Path, is_ready: bool
+) -> None:
+    submit_model(warehouse, model(inputs=5))
+    assert work_together(warehouse) == 15 if is_ready else True
+    register_table(warehouse, "other", unread_column_differs(tmp_path))
+    titles = [title for hour in range(3) for title in events(20, hour)["title"].to_pylist()]
+    prices = [price for hour in range(3) for price in events(20, hour)["price"].to_pylist()]
+    by_title = {title: price for title, price in zip(titles, prices, strict=True) if titles.count(title) == 1}
+    values = {"title": list(by_title), "price": pa.array(list(by_title.values()), pa.float32())}
+    assert by_title
+    overlay_columns(warehouse, "other", scenes.save(tmp_path / "prices.parquet", values), on=["title"])
+    submit_model(warehouse, model("shared", inputs=5), table="other")
+    compact_table(warehouse, "log")
+    assert work(warehouse) == (0 if is_ready else 20)
+    assert read_solution(warehouse, "shared").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
+
+
+def test_memos_that_a_fragment_outside_the_group_shares_stay(warehouse: Warehouse, log: Path) -> None:
+    write_partition(log, 2, events(20, seed=0, clicked=pa.array([True] * 20)))
+    register_table(warehouse, "log", str(log))
+    assert submit_model(warehouse, model(inputs=5)).queued == 10
+    assert work_together(warehouse) == 10
+    assert compact_table(warehouse, "log", MergePolicy(most_rows=40)).queued == 0
+    assert count_memos(warehouse) == {"READY": 10}
+    assert read_solution(warehouse, "ctr").count("load") == 15
+    assert verify_warehouse(warehouse, recompute=20).findings == ()
 
 
 def test_late_rows_are_a_fragment_of_their_own(ready: Warehouse, tmp_path: Path) -> None:
@@ -216,6 +315,30 @@ def test_a_rewritten_file_ends_its_merge(ready: Warehouse, log: Path) -> None:
     assert compact_table(ready, "log").memos == 15
 
 
+def test_memos_of_an_earlier_equal_merge_are_of_the_new_one(ready: Warehouse, log: Path) -> None:
+    policy = MergePolicy(most_rows=40)
+    compact_table(ready, "log", policy)
+    write_partition(log, 1, events(11, 5))
+    register_table(ready, "log", str(log))
+    write_partition(log, 1, events(20, seed=1))
+    register_table(ready, "log", str(log))
+    assert submit_model(ready, model(inputs=5)).queued == 10, "the merge ended"
+    assert work_together(ready) == 10
+    assert compact_table(ready, "log", policy).memos_after == 5
+    assert count_memos(ready) == {"READY": 10}
+    assert verify_warehouse(ready, recompute=20).recomputed == 10
+
+
+def test_queued_memos_of_an_equal_merge_are_joined(ready: Warehouse, tmp_path: Path) -> None:
+    register_table(ready, "other", unread_column_differs(tmp_path))
+    compact_table(ready, "other")
+    assert submit_model(ready, model("shared", inputs=5), table="other").queued == 5
+    assert compact_table(ready, "log").memos_after == 5
+    assert (queue_missing(ready), work(ready), count_memos(ready)) == (0, 0, {"READY": 5})
+    assert read_solution(ready, "shared").count("load") == 15
+    assert verify_warehouse(ready, recompute=20).findings == ()
+
+
 def test_files_read_again_keep_their_merge(ready: Warehouse, log: Path, tmp_path: Path) -> None:
     compact_table(ready, "log")
     moved = tmp_path / "moved"
@@ -247,6 +370,86 @@ def test_a_damaged_merged_memo_is_computed_and_queued(ready: Warehouse) -> None:
     assert (read, count_memos(ready)) == (expected, {"PENDING": 5})
     assert work(ready) == 5
     assert tables(ready, read_solution(ready, "ctr")) == expected
+
+
+def test_a_damaged_part_is_computed_before_its_group_is_merged(ready: Warehouse) -> None:
+    expected = tables(ready, read_solution(ready, "ctr"))
+    (Path(ready.config.home) / read_solution(ready, "ctr").partitions[1].fragments[0].files[0].path).write_bytes(b"x")
+    done = compact_table(ready, "log")
+    assert (len(done.damaged), done.waiting, done.changed, done.merged) == (5, 1, 0, 0)
+    assert count_memos(ready) == {"READY": 10, "PENDING": 5}
+    assert count_files(ready) == 3, "nothing was written in vain"
+    assert compact_table(ready, "log").waiting == 1
+    assert work(ready) == 5
+    assert compact_table(ready, "log").memos_after == 5
+    assert tables(ready, read_solution(ready, "ctr")) == expected
+
+
+def count_files(warehouse: Warehouse) -> int:
+    """The number of memo files in the home."""
+    return sum(one.is_file() for one in (Path(warehouse.config.home) / "memos").rglob("*"))
+
+
+def test_a_damaged_part_that_no_model_reads_is_no_reason_to_lose_the_others(ready: Warehouse) -> None:
+    path = read_solution(ready, "ctr").partitions[1].fragments[0].files[0].path
+    retire_model(ready, "ctr")
+    (Path(ready.config.home) / path).write_bytes(b"x")
+    done = compact_table(ready, "log")
+    assert (len(done.damaged), done.incomplete, done.waiting, done.changed, done.merged) == (5, 1, 0, 0, 0)
+    assert count_memos(ready) == {"READY": 10, "EVICTED": 5}
+
+
+def evict_some(warehouse: Warehouse, fingerprint: str, most: int) -> None:
+    """Evict the first ``most`` ready memos of a component."""
+    of = schema.memos.c
+    with warehouse.catalog.read() as connection:
+        query = select(of.memo_key, of.file).where(of.fingerprint == fingerprint, of.state == "READY")
+        chosen = connection.execute(query.order_by(of.fragment).limit(most)).all()
+    memos, files = {row.memo_key: fingerprint for row in chosen}, {row.file: {fingerprint} for row in chosen}
+    warehouse.catalog.run(lambda connection: evict_memos(connection, memos, files, "space", warehouse.clock()))
+
+
+def first_component(warehouse: Warehouse) -> str:
+    return next(item.fingerprint for item in read_solution(warehouse, "ctr").inputs if item.name == "input_0")
+
+
+def test_a_group_with_some_evicted_memos_of_a_component_is_left(ready: Warehouse) -> None:
+    evict_some(ready, first_component(ready), 1)
+    assert queue_missing(ready) == 0
+    assert compact_table(ready, "log", dry_run=True).incomplete == 1
+    done = compact_table(ready, "log")
+    assert (done.merged, done.incomplete, done.changed, done.queued) == (0, 1, 0, 0)
+    assert count_memos(ready) == {"READY": 14, "EVICTED": 1}
+    assert submit_model(ready, model(inputs=5)).queued == 1
+    assert work(ready) == 1
+    assert compact_table(ready, "log").memos_after == 5
+
+
+def test_a_component_whose_memos_were_evicted_stays_evicted(ready: Warehouse) -> None:
+    evict_some(ready, first_component(ready), 3)
+    done = compact_table(ready, "log")
+    assert (done.merged, done.memos, done.memos_after, done.queued) == (1, 12, 4, 0)
+    assert count_memos(ready) == {"READY": 4, "EVICTED": 4}
+    assert (queue_missing(ready), work(ready)) == (0, 0)
+    with ready.catalog.read() as connection:
+        of = schema.memos.c
+        reasons = connection.execute(select(of.evicted_why).where(of.state == "EVICTED")).scalars().all()
+    assert reasons == ["space"] * 4
+    assert submit_model(ready, model(inputs=5)).queued == 1
+    assert work(ready) == 1
+    assert read_solution(ready, "ctr").count("load") == 15
+    assert verify_warehouse(ready, recompute=5).findings == ()
+
+
+def test_a_group_with_a_missing_memo_is_left_until_it_is_computed(ready: Warehouse, log: Path) -> None:
+    write_partition(log, 3, events(20, seed=3))
+    register_table(ready, "log", str(log))
+    done = compact_table(ready, "log")
+    assert (done.merged, done.incomplete, done.queued) == (0, 1, 5)
+    assert count_memos(ready) == {"READY": 15, "PENDING": 5}
+    assert compact_table(ready, "log").waiting == 1
+    assert work(ready) == 5
+    assert compact_table(ready, "log").memos == 20
 
 
 def test_a_dropped_table_has_no_merges(ready: Warehouse) -> None:
@@ -336,7 +539,7 @@ def test_killed(warehouse: Warehouse, log: Path, clock: Clock, point: str) -> No
     assert submit_model(warehouse, model(inputs=5)).hits == 10
     clock.now = 4e9
     collect_garbage(warehouse, dry_run=False)
-    assert len([one for one in (Path(warehouse.config.home) / "memos").rglob("*") if one.is_file()]) == 2
+    assert count_files(warehouse) == 2
     assert tables(warehouse, read_solution(warehouse, "ctr")) == expected
     assert verify_warehouse(warehouse, recompute=10).findings == ()
 
