@@ -19,8 +19,9 @@ from transforms.columns.columns import Array
 from transforms.kernels import parquet_pages as kernels
 from transforms.kernels.spans import frozen
 
-#: The names of codecs in Parquet's metadata and in Arrow.
-_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+#: The names of codecs in Parquet's metadata and in Arrow. Arrow returns a buffer of the stated size whatever a codec writes to it,
+#: so a codec is here only if it fails for any other size: ZSTD does, Snappy with the size that its data begin with.
+_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd"}
 #: Column chunks with at most this distance are read together, up to so many bytes.
 _HOLE_BYTES, _RANGE_BYTES = 1 << 13, 1 << 25
 #: Larger row groups are read by Arrow: a damaged footer may state any number of rows.
@@ -28,6 +29,7 @@ _MOST_ROWS = 1 << 24
 _PAGES = 64
 _UNCOMPRESSED = "UNCOMPRESSED"
 _DICTIONARY_ENCODINGS = (kernels.PLAIN_DICTIONARY, kernels.RLE_DICTIONARY)
+_SNAPPY_SIZE_BYTES = 5
 _NO_LEVELS = np.zeros(0, np.uint8)
 _CODES = pa.dictionary(pa.int32(), pa.string())
 #: Buffers of Arrow's own allocators go back to the system after each batch, and every page of the next one faults.
@@ -185,6 +187,8 @@ def _bodies(content: Array, rows: Sequence[Sequence[int]], codec: str) -> list[A
         at, stored_bytes, size = row[kernels.BODY], row[kernels.STORED_BYTES], row[kernels.BYTES]
         body: Any = stored.slice(at, stored_bytes)
         if decompress is not None and stored_bytes:
+            if codec == "SNAPPY" and _snappy_size(body) != size:
+                return None
             try:
                 body = decompress(body, size, memory_pool=_POOL)
             except (pa.ArrowException, OSError, MemoryError):  # Arrow's reader raises it
@@ -193,6 +197,16 @@ def _bodies(content: Array, rows: Sequence[Sequence[int]], codec: str) -> list[A
             return None
         bodies.append(frozen(np.frombuffer(body, np.uint8)))
     return bodies
+
+
+def _snappy_size(stored: pa.Buffer) -> int:
+    """The size that Snappy data begin with and decompress to, or -1."""
+    size = 0
+    for place, byte in enumerate(bytes(stored.slice(0, min(_SNAPPY_SIZE_BYTES, stored.size)))):
+        size |= (byte & 127) << 7 * place
+        if byte < 128:
+            return size
+    return -1
 
 
 def _dictionary(body: Array, row: Sequence[int]) -> _Dictionary | None:
