@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 import io
 import random
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ROOT
 from tests.fuzz.mutations import mutated_bytes
 from tests.support.examples import scaled
-from tests.warehouse.tables.crafted_parquet import RLE_DICTIONARY, CraftedPage, crafted_parquet, plain, varint
+from tests.warehouse.tables.crafted_parquet import PLAIN, RLE_DICTIONARY, CraftedPage, crafted_parquet, plain, varint
 from warehouse.tables import parquet
 from warehouse.tables.parquet import read_groups
 from warehouse.tables.text_pages import read_text
@@ -221,3 +224,48 @@ def test_snappy_data_that_state_more_than_they_are_are_not_decoded() -> None:
         assert decoded(crafted_parquet([page], "snappy")) == {}
     for stored in (b"", b"\xff", b"\xff" * 6, varint(2**35) + b"\0"):
         assert decoded(crafted_parquet([CraftedPage(stored, len(texts), 2)], "snappy")) == {}
+
+
+_PEAK = """
+import re, sys
+from tests.warehouse.tables.test_text_pages import decoded, written
+import pyarrow as pa
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10
+decoded(written(pa.table({"t": ["a", "b"]}), use_dictionary=False))
+decoded(written(pa.table({"t": ["a", "b"]})), ["t"])
+before = peak()
+print([list(decoded(open(path, "rb").read(), coded)) for path in sys.argv[1:] for coded in ([], ["t"])])
+print(peak() - before)
+"""
+
+
+def test_memory_is_in_proportion_to_the_texts_and_one_page(tmp_path: Path) -> None:
+    """Files of some kilobytes, whose pages together are hundreds of megabytes or state to be so."""
+
+    def padded(content: bytes, encoding: int, size: int) -> CraftedPage:
+        return CraftedPage(compressed(content.ljust(size, b"\0"), "zstd"), size, 1, encoding)
+
+    codes, dictionary = b"\x01\x02\x00", CraftedPage(compressed(plain(b"a"), "zstd"), 5, 1, is_dictionary=True)
+    boast = CraftedPage(compressed(codes, "zstd"), 2**31 - 1, 1, RLE_DICTIONARY)
+    files = {
+        "texts": [padded(plain(b""), PLAIN, 16 << 20)] * 40,
+        "large": [dictionary, *[padded(codes, RLE_DICTIONARY, 16 << 20)] * 40],
+        "small": [dictionary, *[padded(codes, RLE_DICTIONARY, 1_000_000)] * 600],
+        "boast": [dictionary, *[boast] * 200],
+    }
+    for name, pages in files.items():
+        (tmp_path / name).write_bytes(crafted_parquet(pages, "zstd"))
+    assert by_arrow((tmp_path / "texts").read_bytes()).column("t").to_pylist() == [""] * 40
+    paths = [str(tmp_path / name) for name in files]
+    done = subprocess.run([sys.executable, "-c", _PEAK, *paths], capture_output=True, text=True, check=True, cwd=ROOT)
+    found, peak = done.stdout.splitlines()
+    assert found == "[[], [], ['t'], ['t'], ['t'], ['t'], [], []]"
+    assert int(peak) < 120, "MiB"
+
+
+def test_pages_larger_than_their_chunk_are_left_to_arrow() -> None:
+    page = CraftedPage(plain(b"ab"), 6, 1)
+    sound = crafted_parquet([page], "none")
+    assert list(decoded(sound)) == ["t"]
+    assert decoded(crafted_parquet([page], "none", plain_size=5)) == {}
