@@ -8,6 +8,7 @@ them by Arrow, which also raises the error.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,7 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
         groups: the row groups, which the file has.
         names: columns whose metadata can be read.
     """
-    index_of = {file.schema.column(index).path: index for index in range(file.metadata.num_columns)}
+    index_of = _flat_columns(file)
     wanted = {
         name: [_chunk(file, group, name, index_of[name]) for group in groups] for name in names if name in index_of
     }
@@ -126,14 +127,29 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
     }
 
 
+def _flat_columns(file: Any) -> dict[str, int]:
+    """The index of each column that is not nested, by name; not those of a name that two columns have.
+
+    A nested column's path is joined by dots, so it may be the name of another column.
+    """
+    columns = [file.schema.column(index) for index in range(file.metadata.num_columns)]
+    twice = {path for path, count in Counter(column.path for column in columns).items() if count > 1}
+    return {
+        column.name: index
+        for index, column in enumerate(columns)
+        if column.name == column.path and column.path not in twice
+    }
+
+
 def _chunk(file: Any, group: int, name: str, index: int) -> _Chunk | None:
     """A column in a row group; None unless it is flat text of a type and codec that are decoded here."""
     column, held_rows = file.schema.column(index), file.metadata.row_group(group)
     if column.max_repetition_level or column.max_definition_level > 1 or column.physical_type != "BYTE_ARRAY":
         return None
-    stored, rows, held = file.schema_arrow.field(name).type, held_rows.num_rows, held_rows.column(index)
-    if stored not in (_CODES, pa.string()):
+    field = file.schema_arrow.get_field_index(name)
+    if field < 0 or (stored := file.schema_arrow.field(field).type) not in (_CODES, pa.string()):
         return None
+    rows, held = held_rows.num_rows, held_rows.column(index)
     if held.file_path or held.num_values != rows or not 0 < rows <= _MOST_ROWS:
         return None
     if held.compression not in _CODECS and held.compression != _UNCOMPRESSED:

@@ -269,3 +269,20 @@ def test_pages_larger_than_their_chunk_are_left_to_arrow() -> None:
     sound = crafted_parquet([page], "none")
     assert list(decoded(sound)) == ["t"]
     assert decoded(crafted_parquet([page], "none", plain_size=5)) == {}
+
+
+def test_a_nested_column_is_not_taken_for_another_of_its_path() -> None:
+    nested = pa.array(
+        [{"b": "wrong", "c": "d"}] * 3, pa.struct([pa.field("b", pa.string(), False), pa.field("c", pa.string())])
+    )
+    flat = ["right", None, "right"]
+    fields = [pa.field("a", nested.type, nullable=False), pa.field("a.b", pa.string()), pa.field("t", pa.string())]
+    for order in ([0, 1, 2], [1, 0, 2]):
+        arrays = [nested, pa.array(flat), pa.array(["x", "y", "z"])]
+        table = pa.table([arrays[i] for i in order], pa.schema([fields[i] for i in order]))
+        source = pa.BufferReader(written(table))
+        file = pq.ParquetFile(source)
+        assert list(read_text(source, file, [0], ["a.b", "t", "a.c", "a", "absent"])) == ["t"]
+        for coded in ([], ["a.b"]):
+            read = read_groups(source, pq.ParquetFile(source), [0], ["t", "a.b"], coded)
+            assert read.to_pylist() == [{"t": t, "a.b": right} for t, right in zip("xyz", flat, strict=True)]
