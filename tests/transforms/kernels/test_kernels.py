@@ -157,24 +157,59 @@ def test_sources_are_those_that_are_imported_however_indirectly() -> None:
     assert "unicode14.py" in {path.name for path in compiled.sources_of(_file(text))}
 
 
-def _imports_of_packages(file: Path) -> set[Path]:
-    top = [node for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ImportFrom) and node.module]
-    modules = {str(node.module) for node in top}
-    modules |= {
-        f"{node.module}.{name.name}" for node in top if node.module in compiled._PACKAGES for name in node.names
-    }
-    paths = (
-        ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in modules if name.startswith(compiled._PACKAGES)
-    )
-    return {path for path in paths if path.is_file()}
+def _imported_by_the_parser(source: bytes) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "modules are imported by their whole name"
+            assert node.module is not None
+            modules.add(node.module)
+            if node.module in compiled._PACKAGES:
+                modules |= {f"{node.module}.{name.name}" for name in node.names}
+    return {module for module in modules if module.startswith(compiled._DIGESTED)}
 
 
-@pytest.mark.parametrize("package", compiled._PACKAGES)
+@pytest.mark.parametrize("package", ["transforms", "trainer", "warehouse"])
 def test_imports_are_found_as_the_parser_finds_them(package: str) -> None:
-    files = sorted(ROOT.joinpath(*package.split(".")).glob("*.py"))
-    assert files
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert len(files) > 20
     for file in files:
-        assert compiled._scan(file)[0] == _imports_of_packages(file), file
+        source = file.read_bytes()
+        assert compiled._imported(source) == _imported_by_the_parser(source), file
+
+
+_IN_PARENTHESES = """from transforms.kernels import (
+    spans,  # a comment, with a comma
+    text,
+    # words (all of them)
+    words as other,
+)"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        _IN_PARENTHESES,
+        _IN_PARENTHESES.replace("\n", "\r\n"),
+        "from transforms.kernels import(spans,text)",
+        "from transforms.kernels import (spans, # )\n text)\nfrom transforms.operators import numbers",
+        "from transforms.kernels import \\\n    spans, \\\n    text",
+        "from transforms.kernels \\\n    import spans, text as t # , words",
+        "from \\\n  transforms.kernels.spans import (  # all\n    load32 as load,\n)",
+        "from  transforms.kernels\timport spans , text",
+        "import transforms.kernels.spans as spans, transforms.kernels.text",
+        "import transforms.kernels.spans, \\\n    transforms.kernels.text  # , os",
+        "if 1:\n    from transforms.kernels import spans\nelse:\n\tfrom transforms.kernels import text",
+        "import os\nfrom os import path\nimportant = 1\nfromage = 2",
+        "from transforms.kernels import (spans)",
+    ],
+)
+def test_imports_of_any_form_are_found(source: str) -> None:
+    expected = _imported_by_the_parser(source.encode())
+    assert bool(expected) != source.startswith("import os")
+    assert compiled._imported(source.encode()) == expected
 
 
 def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monkeypatch) -> None:
