@@ -202,6 +202,8 @@ _IN_PARENTHESES = """from transforms.kernels import (
         "import transforms.kernels.spans as spans, transforms.kernels.text",
         "import transforms.kernels.spans, \\\n    transforms.kernels.text  # , os",
         "if 1:\n    from transforms.kernels import spans\nelse:\n\tfrom transforms.kernels import text",
+        "from transforms.columns import columns, positions",
+        "from transforms.columns.positions import POSITION_MAX",
         "import os\nfrom os import path\nimportant = 1\nfromage = 2",
         "from transforms.kernels import (spans)",
     ],
@@ -210,6 +212,33 @@ def test_imports_of_any_form_are_found(source: str) -> None:
     expected = _imported_by_the_parser(source.encode())
     assert bool(expected) != source.startswith("import os")
     assert compiled._imported(source.encode()) == expected
+
+
+def test_what_compiled_code_holds_is_of_its_sources() -> None:
+    """Numba makes a constant of each global that a function reads: its module must be among the digested sources."""
+    from numba.core.dispatcher import Dispatcher
+
+    seen, own = 0, [ROOT / name for name in ("transforms", "warehouse", "trainer")]
+    for package in compiled._DIGESTED:
+        for file in ROOT.joinpath(*package.split(".")).glob("*.py"):
+            module = importlib.import_module(f"{package}.{file.stem}" if file.stem != "__init__" else package)
+            sources = compiled.sources_of(file)
+            origins = {
+                alias.asname or alias.name: ROOT.joinpath(*node.module.split(".")).with_suffix(".py")
+                for node in ast.walk(ast.parse(file.read_bytes()))
+                if isinstance(node, ast.ImportFrom) and node.module
+                for alias in node.names
+            }
+            for value in list(vars(module).values()):
+                if not isinstance(value, Dispatcher) or value.__module__ != module.__name__:
+                    continue
+                for name in value.py_func.__code__.co_names:
+                    held = vars(module).get(name)
+                    origin = _file(held) if isinstance(held, ModuleType) and held.__file__ else origins.get(name)
+                    if origin is not None and origin.is_file() and any(map(origin.is_relative_to, own)):
+                        assert origin in sources, (value, name)
+                        seen += 1
+    assert seen > 100
 
 
 def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monkeypatch) -> None:
