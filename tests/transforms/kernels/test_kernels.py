@@ -28,7 +28,7 @@ from tests.transforms.adversarial import arrow_column, columns_for, computed, op
 from transforms import kernels
 from transforms.columns.columns import Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
-from transforms.kernels import compiled, decimals, farmhash, fused, hashing, lists, sets, spans, text, words
+from transforms.kernels import compiled, decimals, farmhash, fused, hashing, kept_code, lists, sets, spans, text, words
 from transforms.kernels.arrow import to_arrow
 from transforms.kernels.kept_code import KeptCode
 from transforms.operators import REGISTRY, numbers, unicode14
@@ -115,6 +115,29 @@ def test_cached_code_matches_its_key_under_concurrent_writers(tmp_path) -> None:
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
     assert [first.load(key) for key in ("int64", "float64")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ("config", "OPT", 1),
+        ("config", "BOUNDSCHECK", 1),
+        ("config", "SLP_VECTORIZE", 1),
+        ("llvmlite", "__version__", "0"),
+    ],
+)
+def test_code_of_another_compiler_or_other_settings_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str, value: object
+) -> None:
+    file = KeptCode(str(tmp_path), "f-1.py311", "sources")
+    file.save("int64", b"whole")
+    assert file.load("int64") == b"whole"
+    monkeypatch.setattr(getattr(kept_code, place), name, value)
+    assert file.load("int64") is None
+    file.save("int64", b"other")
+    assert file.load("int64") == b"other"
+    monkeypatch.undo()
+    assert file.load("int64") == b"whole"
 
 
 def _run_body(folder: Path, source: str, program: str) -> list[str]:
