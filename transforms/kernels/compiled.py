@@ -22,11 +22,19 @@ from transforms.kernels.kept_code import KernelCache
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _TOP = Path(__file__).parents[2]
-#: The packages with compiled functions or with constants of them; their sources are digested.
-_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding", "warehouse.files.memo_format")
-#: An import of a module's names, at the beginning of a line. Parsing the whole source takes twenty times as long.
-_IMPORT = re.compile(rb"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
-_NAME = re.compile(rb"^\s*\(?\s*(\w+)")
+#: The packages with compiled functions and the modules with constants of them; their sources are digested.
+_DIGESTED = ("transforms.kernels", "transforms.operators", "transforms.columns.positions", "trainer.embedding",
+             "warehouse.files.memo_format")  # fmt: skip
+#: The packages of digested modules: what is imported from them may be a module.
+_PACKAGES = frozenset({*_DIGESTED, "transforms.columns"})
+#: An import at the beginning of a line, as (module, names): ``import ...`` has no module. Comments and escaped ends of lines may be
+#: among them. Parsing the whole source takes twenty times as long.
+_GAP = rb"(?:[ \t]|\\\r?\n)"
+_IMPORT = re.compile(
+    rb"\n[ \t]*(?:from%b+([\w.]+)%b+import\b|import\b)%b*(\((?:[^)#]+|#.*)*|(?:[^\\\r\n#;]+|\\\r?\n)*)" % ((_GAP,) * 3),
+)
+_COMMENT = re.compile(rb"#.*")
+_NAME = re.compile(rb"[\s(\\]*([\w.]+)")
 
 
 @cache
@@ -42,16 +50,24 @@ def sources_of(file: Path) -> tuple[Path, ...]:
 
 @cache
 def _scan(file: Path) -> tuple[frozenset[Path], bytes]:
-    """The compiled modules that a file imports, and the SHA-256 of the file."""
+    """The digested modules that a file imports, and the SHA-256 of the file."""
     source = file.read_bytes()
+    paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in _imported(source))
+    return frozenset(path for path in paths if path.is_file()), hashlib.sha256(source).digest()
+
+
+def _imported(source: bytes) -> set[str]:
+    """The names of the digested modules that a source imports, and of other things that it imports from their packages."""
     modules: set[str] = set()
-    for found, names in _IMPORT.findall(source):
+    for found, names in _IMPORT.findall(b"\n" + source):
         module = found.decode()
         modules.add(module)
-        if module in _PACKAGES:
-            modules |= {f"{module}.{name[1].decode()}" for part in names.split(b",") if (name := _NAME.match(part))}
-    paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in modules if module.startswith(_PACKAGES))
-    return frozenset(path for path in paths if path.is_file()), hashlib.sha256(source).digest()
+        if module and module not in _PACKAGES:
+            continue
+        parts = _COMMENT.sub(b"", names).split(b",")
+        prefix = f"{module}." if module else ""
+        modules |= {prefix + name[1].decode() for part in parts if (name := _NAME.match(part))}
+    return {module for module in modules if module.startswith(_DIGESTED)}
 
 
 @cache

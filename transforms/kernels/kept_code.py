@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 from llvmlite import binding
 from numba import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile, _Cache
@@ -32,6 +33,9 @@ from transforms.kernels.trusted_folder import is_trusted_file, private_folder, t
 
 #: A cache file begins with SHA-256 over the rest.
 _PROOF_BYTES = 32
+#: Numba's settings that its machine code depends on. Those of the processor are in numba's own key.
+_SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DISABLE_INTEL_SVML", "DEBUGINFO_DEFAULT",
+             "EXTEND_VARIABLE_LIFETIMES", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS")  # fmt: skip
 
 
 def prepare_loading() -> None:
@@ -120,11 +124,11 @@ def _outside_symbols(data: CompileResult) -> tuple[str, ...]:
 
 
 class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
-    """The cached machine code of one function: a file per numba key, such as argument types, and digest."""
+    """The cached machine code of one function: a file per compiler, its settings, numba key, such as argument types, and digest."""
 
     def save(self, key: object, data: object) -> None:
         """Store ``data`` atomically."""
-        content: bytes = self._dump((self._version, self._source_stamp, key, data))
+        content: bytes = self._dump((*self._whole_key(key), data))
         os.makedirs(self._cache_path, mode=0o700, exist_ok=True)
         with self._open_for_write(self._path(key)) as file:
             file.write(hashlib.sha256(content).digest() + content)
@@ -135,11 +139,15 @@ class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
         proof, content = found[:_PROOF_BYTES], found[_PROOF_BYTES:]
         if hashlib.sha256(content).digest() != proof:
             return None
-        version, stamp, kept, data = pickle.loads(content)
-        return data if (version, stamp, kept) == (self._version, self._source_stamp, key) else None
+        *kept, data = pickle.loads(content)
+        return data if tuple(kept) == self._whole_key(key) else None
+
+    def _whole_key(self, key: object) -> tuple[object, ...]:
+        settings = tuple(repr(getattr(config, name, None)) for name in _SETTINGS)
+        return self._version, llvmlite.__version__, settings, self._source_stamp, key
 
     def _path(self, key: object) -> str:
-        name = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode()).hexdigest()[:32]
+        name = hashlib.sha256(repr(self._whole_key(key)).encode()).hexdigest()[:32]
         return os.path.join(self._cache_path, f"{Path(self._index_name).stem}.{name}.nbc")
 
 

@@ -130,28 +130,28 @@ def _equal_lanes(typing_context: Any, keys: Any, at: Any, key: Any) -> Any:
 
 
 @inlined
-def _last_equal(keys: Array, key: Any, low: Any, high: Any) -> Any:
-    """The position of a key equal to ``key``; -1 without one. All keys are compared: an early exit would be mispredicted."""
+def _place_of_equal(keys: Array, key: Any, low: Any, high: Any) -> Any:
+    """The position of one of the keys equal to ``key``; -1 without one. All are compared: an early exit would be mispredicted."""
     at: Any = np.int64(low)
-    last: Any = np.int64(-1)
+    place: Any = np.int64(-1)
     while at < high and at + LANES <= len(keys):
         equal = _equal_lanes(keys, at, key)
         equal &= _ALL_BITS >> np.uint64(64 - min(high - at, LANES))
-        last = at + np.int64(trailing_zeros(equal | _TOP_BIT)) if equal else last
+        place = at + np.int64(trailing_zeros(equal | _TOP_BIT)) if equal else place
         at += LANES
     for j in range(at, high):
-        last = j if keys[j] == key else last
-    return last
+        place = j if keys[j] == key else place
+    return place
 
 
 @inlined
 def _found(items: Keyed, i: Any, others: Keyed, low: Any, high: Any) -> Any:
     """Whether an item is among others."""
     key = items.keys[i]
-    last = _last_equal(others.keys, key, low, high)
-    found: Any = last >= 0
+    place = _place_of_equal(others.keys, key, low, high)
+    found: Any = place >= 0
     if len(items.starts) and high > low:  # without others there is no first one to read
-        at = max(last, np.int64(0))
+        at = max(place, np.int64(0))
         size = items.ends[i] - items.starts[i]
         surely = (size == others.ends[at] - others.starts[at]) & (size <= 8)
         if found and not surely:

@@ -21,7 +21,7 @@ from warehouse.storage.storage import Storage
 #: The gap between two columns that is read to save a request: on a disk, in a bucket.
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
-#: The longest read that is cut in a bucket, where each part is a request.
+#: The longest read that is not cut in a bucket, where each part is a request.
 _REMOTE_BATCH_BYTES = 64 << 20
 _LARGE_BYTES = 64 << 10
 

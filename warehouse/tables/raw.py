@@ -51,12 +51,14 @@ def _joined(parts: Sequence[pa.Table], rows: int) -> pa.Table:
 
 
 def _joined_column(parts: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """The values of all parts; parts of different types, such as text with and without a dictionary, become those of one."""
+    """The values of all parts; parts of different types, such as text with and without a dictionary, become those of one.
+
+    Dictionaries stay those of their parts: a plan joins them, and Arrow cannot where one holds a null.
+    """
     if len({part.type for part in parts}) > 1:
         plain = [part.cast(part.type.value_type) if pa.types.is_dictionary(part.type) else part for part in parts]
         parts = [part.cast(plain[0].type) for part in plain]
-    whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
-    return whole.unify_dictionaries() if pa.types.is_dictionary(whole.type) else whole
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
 
 
 def _changed(fragment: Fragment, what: str, found: object, registered: object) -> ChangedData:

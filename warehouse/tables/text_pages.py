@@ -8,6 +8,7 @@ them by Arrow, which also raises the error.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,28 +20,36 @@ from transforms.columns.columns import Array
 from transforms.kernels import parquet_pages as kernels
 from transforms.kernels.spans import frozen
 
-#: The names of codecs in Parquet's metadata and in Arrow.
-_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+#: The names of codecs in Parquet's metadata and in Arrow. Arrow returns a buffer of the stated size whatever a codec writes to it,
+#: so a codec is here only if it fails for any other size: ZSTD does, Snappy with the size that its data begin with.
+_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd"}
 #: Column chunks with at most this distance are read together, up to so many bytes.
 _HOLE_BYTES, _RANGE_BYTES = 1 << 13, 1 << 25
 #: Larger row groups are read by Arrow: a damaged footer may state any number of rows.
 _MOST_ROWS = 1 << 24
 _PAGES = 64
+#: Plain pages are held until all are measured, so each must be little more than its texts: a text has 4 bytes of length and at
+#: most 2 of level, a page some more.
+_BYTES_PER_TEXT, _BYTES_PER_PAGE = 8, 64
 _UNCOMPRESSED = "UNCOMPRESSED"
 _DICTIONARY_ENCODINGS = (kernels.PLAIN_DICTIONARY, kernels.RLE_DICTIONARY)
-_NO_LEVELS = np.zeros(0, np.uint8)
+_SNAPPY_SIZE_BYTES = 5
+_NO_LEVELS = _NO_BYTES = np.zeros(0, np.uint8)
 _CODES = pa.dictionary(pa.int32(), pa.string())
 #: Buffers of Arrow's own allocators go back to the system after each batch, and every page of the next one faults.
 _POOL = pa.system_memory_pool()
+#: Larger pages are rare, and the system's allocator may keep many of them after they are freed.
+_POOL_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A column in a row group: its name, its bytes in the file and how they are stored."""
+    """A column in a row group: its name, its bytes in the file, how they are stored, and their stated size without a codec."""
 
     name: str
     start: int
     size: int
+    plain_size: int
     rows: int
     codec: str
     nullable: bool
@@ -73,7 +82,7 @@ def _all_but_last(size: int) -> pa.Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A decompressed data page: ``levels`` is empty without nulls, ``codes`` is None for plain texts, which begin ``at``."""
+    """A data page: ``levels`` is empty without nulls; plain texts begin ``at`` in ``data``, and ``codes`` is None for them."""
 
     data: Array
     levels: Array
@@ -92,7 +101,7 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
         groups: the row groups, which the file has.
         names: columns whose metadata can be read.
     """
-    index_of = {file.schema.column(index).path: index for index in range(file.metadata.num_columns)}
+    index_of = _flat_columns(file)
     wanted = {
         name: [_chunk(file, group, name, index_of[name]) for group in groups] for name in names if name in index_of
     }
@@ -118,14 +127,29 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
     }
 
 
+def _flat_columns(file: Any) -> dict[str, int]:
+    """The index of each column that is not nested, by name; not those of a name that two columns have.
+
+    A nested column's path is joined by dots, so it may be the name of another column.
+    """
+    columns = [file.schema.column(index) for index in range(file.metadata.num_columns)]
+    twice = {path for path, count in Counter(column.path for column in columns).items() if count > 1}
+    return {
+        column.name: index
+        for index, column in enumerate(columns)
+        if column.name == column.path and column.path not in twice
+    }
+
+
 def _chunk(file: Any, group: int, name: str, index: int) -> _Chunk | None:
     """A column in a row group; None unless it is flat text of a type and codec that are decoded here."""
     column, held_rows = file.schema.column(index), file.metadata.row_group(group)
     if column.max_repetition_level or column.max_definition_level > 1 or column.physical_type != "BYTE_ARRAY":
         return None
-    stored, rows, held = file.schema_arrow.field(name).type, held_rows.num_rows, held_rows.column(index)
-    if stored not in (_CODES, pa.string()):
+    field = file.schema_arrow.get_field_index(name)
+    if field < 0 or (stored := file.schema_arrow.field(field).type) not in (_CODES, pa.string()):
         return None
+    rows, held = held_rows.num_rows, held_rows.column(index)
     if held.file_path or held.num_values != rows or not 0 < rows <= _MOST_ROWS:
         return None
     if held.compression not in _CODECS and held.compression != _UNCOMPRESSED:
@@ -135,8 +159,8 @@ def _chunk(file: Any, group: int, name: str, index: int) -> _Chunk | None:
         start = held.dictionary_page_offset
     if start < 0 or held.total_compressed_size < 0:
         return None
-    return _Chunk(name, start, held.total_compressed_size, rows, held.compression, column.max_definition_level == 1,
-                  stored == _CODES)  # fmt: skip
+    return _Chunk(name, start, held.total_compressed_size, held.total_uncompressed_size, rows, held.compression,
+                  column.max_definition_level == 1, stored == _CODES)  # fmt: skip
 
 
 def _ranges(chunks: Sequence[_Chunk]) -> list[list[_Chunk]]:
@@ -163,41 +187,58 @@ def _decode(content: Array, chunk: _Chunk) -> pa.Array | None:
     if count <= 0:
         return None
     rows = table[:count].tolist()
-    bodies = _bodies(content, rows, chunk.codec)
-    if bodies is None:
+    if sum(row[kernels.BYTES] for row in rows) > chunk.plain_size:
         return None
+    pages = _Pages(content, chunk.codec)
     dictionary = None
     if rows[0][kernels.KIND] == kernels.DICTIONARY_PAGE:
-        dictionary = _dictionary(bodies[0], rows[0])
+        dictionary = _dictionary(pages.body(rows[0]), rows[0])
         if dictionary is None:
             return None
-        rows, bodies = rows[1:], bodies[1:]
+        rows = rows[1:]
     if not chunk.coded:
-        return _texts(rows, bodies, dictionary, chunk)
-    return None if dictionary is None else _coded(rows, bodies, dictionary, chunk)
+        return _texts(rows, pages, dictionary, chunk)
+    return None if dictionary is None else _coded(rows, pages, dictionary, chunk)
 
 
-def _bodies(content: Array, rows: Sequence[Sequence[int]], codec: str) -> list[Array] | None:
-    """The decompressed bytes of each page."""
-    stored, bodies = pa.py_buffer(content), []
-    decompress = None if codec == _UNCOMPRESSED else pa.Codec(_CODECS[codec]).decompress
-    for row in rows:
-        at, stored_bytes, size = row[kernels.BODY], row[kernels.STORED_BYTES], row[kernels.BYTES]
-        body: Any = stored.slice(at, stored_bytes)
-        if decompress is not None and stored_bytes:
+class _Pages:
+    """The stored pages of a chunk, decompressed one at a time: what a header states costs at most the memory of its page."""
+
+    def __init__(self, content: Array, codec: str) -> None:
+        self._stored, self._codec = pa.py_buffer(content), codec
+        self._decompress = None if codec == _UNCOMPRESSED else pa.Codec(_CODECS[codec]).decompress
+
+    def body(self, row: Sequence[int]) -> Array | None:
+        """The decompressed bytes of a page; None unless they are as many as its header states."""
+        size, stored_bytes = row[kernels.BYTES], row[kernels.STORED_BYTES]
+        body: Any = self._stored.slice(row[kernels.BODY], stored_bytes)
+        if self._decompress is not None and stored_bytes:
+            if self._codec == "SNAPPY" and _snappy_size(body) != size:
+                return None
             try:
-                body = decompress(body, size, memory_pool=_POOL)
+                body = self._decompress(body, size, memory_pool=_POOL if size <= _POOL_BYTES else None)
             except (pa.ArrowException, OSError, MemoryError):  # Arrow's reader raises it
                 return None
-        if body.size != size:
-            return None
-        bodies.append(frozen(np.frombuffer(body, np.uint8)))
-    return bodies
+        return frozen(np.frombuffer(body, np.uint8)) if body.size == size else None
 
 
-def _dictionary(body: Array, row: Sequence[int]) -> _Dictionary | None:
+def _snappy_size(stored: pa.Buffer) -> int:
+    """The size that Snappy data begin with and decompress to, or -1."""
+    size = 0
+    for place, byte in enumerate(bytes(stored.slice(0, min(_SNAPPY_SIZE_BYTES, stored.size)))):
+        size |= (byte & 127) << 7 * place
+        if byte < 128:
+            return size
+    return -1
+
+
+def _dictionary(body: Array | None, row: Sequence[int]) -> _Dictionary | None:
     values = row[kernels.VALUES]
-    if row[kernels.ENCODING] not in (kernels.PLAIN, kernels.PLAIN_DICTIONARY) or not 0 <= 4 * values <= len(body):
+    if (
+        body is None
+        or row[kernels.ENCODING] not in (kernels.PLAIN, kernels.PLAIN_DICTIONARY)
+        or not 0 <= 4 * values <= len(body)
+    ):
         return None
     offsets = np.zeros(values + 1, np.int32)
     if not kernels.measure_plain(body, 0, _NO_LEVELS, offsets):
@@ -207,20 +248,20 @@ def _dictionary(body: Array, row: Sequence[int]) -> _Dictionary | None:
     return _Dictionary(offsets, data)
 
 
-def _coded(
-    rows: Sequence[Sequence[int]], bodies: Sequence[Array], dictionary: _Dictionary, chunk: _Chunk
-) -> pa.Array | None:
+def _coded(rows: Sequence[Sequence[int]], pages: _Pages, dictionary: _Dictionary, chunk: _Chunk) -> pa.Array | None:
     null, codes, at, nulls = len(dictionary), np.empty(chunk.rows, np.int32), 0, 0
     longest = max(row[kernels.VALUES] for row in rows)
     levels, defined = np.empty(longest, np.uint8), np.empty(longest + 1, np.int32)
-    for row, body in zip(rows, bodies, strict=True):
-        if row[kernels.ENCODING] not in _DICTIONARY_ENCODINGS:
+    for row in rows:
+        body = pages.body(row)
+        if body is None or row[kernels.ENCODING] not in _DICTIONARY_ENCODINGS:
             return None
         part = codes[at : at + row[kernels.VALUES]]
         found = kernels.read_coded_page(body, chunk.nullable, null, levels, defined, part)
         if found < 0:
             return None
         at, nulls = at + len(part), nulls + found
+        del body  # before the next is allocated: else each leaves a hole that is too small for another
     return pa.DictionaryArray.from_arrays(pa.array(codes), dictionary.to_arrow(null=nulls > 0), safe=False)
 
 
@@ -242,24 +283,28 @@ def _page(
     codes = np.empty(defined, np.int32)
     if not kernels.read_checked_codes(body, at, len(dictionary), codes):
         return None
-    return _Page(body, levels, at, codes)
+    return _Page(_NO_BYTES, levels, 0, codes)
 
 
 def _texts(
-    rows: Sequence[Sequence[int]], bodies: Sequence[Array], dictionary: _Dictionary | None, chunk: _Chunk
+    rows: Sequence[Sequence[int]], pages: _Pages, dictionary: _Dictionary | None, chunk: _Chunk
 ) -> pa.Array | None:
     levels, offsets = np.ones(chunk.rows, np.uint8), np.empty(chunk.rows + 1, np.int32)
     offsets[0] = at = 0
-    pages: list[tuple[_Page, Array]] = []
-    for row, body in zip(rows, bodies, strict=True):
-        end = at + row[kernels.VALUES]
-        page = _page(body, row, chunk, dictionary, levels[at:end])
+    measured: list[tuple[_Page, Array]] = []
+    for row in rows:
+        end, body = at + row[kernels.VALUES], pages.body(row)
+        page = None if body is None else _page(body, row, chunk, dictionary, levels[at:end])
         if page is None or not _measure(page, dictionary, offsets[at : end + 1]):
             return None
-        pages.append((page, offsets[at : end + 1]))
+        text_bytes = int(offsets[end]) - int(offsets[at])
+        if len(page.data) > text_bytes + _BYTES_PER_TEXT * (end - at) + _BYTES_PER_PAGE:
+            return None
+        measured.append((page, offsets[at : end + 1]))
         at = end
+        del body, page  # as above
     texts = np.empty(int(offsets[-1]), np.uint8)
-    for page, part in pages:
+    for page, part in measured:
         if page.codes is None:
             kernels.copy_plain(page.data, page.at, page.levels, part, texts)
         else:

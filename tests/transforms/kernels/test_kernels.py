@@ -28,7 +28,7 @@ from tests.transforms.adversarial import arrow_column, columns_for, computed, op
 from transforms import kernels
 from transforms.columns.columns import Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
-from transforms.kernels import compiled, decimals, farmhash, fused, hashing, lists, sets, spans, text, words
+from transforms.kernels import compiled, decimals, farmhash, fused, hashing, kept_code, lists, sets, spans, text, words
 from transforms.kernels.arrow import to_arrow
 from transforms.kernels.kept_code import KeptCode
 from transforms.operators import REGISTRY, numbers, unicode14
@@ -117,6 +117,29 @@ def test_cached_code_matches_its_key_under_concurrent_writers(tmp_path) -> None:
     assert [first.load(key) for key in ("int64", "float64")] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ("config", "OPT", 1),
+        ("config", "BOUNDSCHECK", 1),
+        ("config", "SLP_VECTORIZE", 1),
+        ("llvmlite", "__version__", "0"),
+    ],
+)
+def test_code_of_another_compiler_or_other_settings_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str, value: object
+) -> None:
+    file = KeptCode(str(tmp_path), "f-1.py311", "sources")
+    file.save("int64", b"whole")
+    assert file.load("int64") == b"whole"
+    monkeypatch.setattr(getattr(kept_code, place), name, value)
+    assert file.load("int64") is None
+    file.save("int64", b"other")
+    assert file.load("int64") == b"other"
+    monkeypatch.undo()
+    assert file.load("int64") == b"whole"
+
+
 def _run_body(folder: Path, source: str, program: str) -> list[str]:
     """What a process prints that imports ``source`` as ``body``; compiled code is kept in ``folder``."""
     (folder / "body.py").write_text(f"from transforms.kernels.compiled import compiled\n\n{source}\n")
@@ -157,24 +180,88 @@ def test_sources_are_those_that_are_imported_however_indirectly() -> None:
     assert "unicode14.py" in {path.name for path in compiled.sources_of(_file(text))}
 
 
-def _imports_of_packages(file: Path) -> set[Path]:
-    top = [node for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ImportFrom) and node.module]
-    modules = {str(node.module) for node in top}
-    modules |= {
-        f"{node.module}.{name.name}" for node in top if node.module in compiled._PACKAGES for name in node.names
-    }
-    paths = (
-        ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in modules if name.startswith(compiled._PACKAGES)
-    )
-    return {path for path in paths if path.is_file()}
+def _imported_by_the_parser(source: bytes) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "modules are imported by their whole name"
+            assert node.module is not None
+            modules.add(node.module)
+            if node.module in compiled._PACKAGES:
+                modules |= {f"{node.module}.{name.name}" for name in node.names}
+    return {module for module in modules if module.startswith(compiled._DIGESTED)}
 
 
-@pytest.mark.parametrize("package", compiled._PACKAGES)
+@pytest.mark.parametrize("package", ["transforms", "trainer", "warehouse"])
 def test_imports_are_found_as_the_parser_finds_them(package: str) -> None:
-    files = sorted(ROOT.joinpath(*package.split(".")).glob("*.py"))
-    assert files
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert len(files) > 20
     for file in files:
-        assert compiled._scan(file)[0] == _imports_of_packages(file), file
+        source = file.read_bytes()
+        assert compiled._imported(source) == _imported_by_the_parser(source), file
+
+
+_IN_PARENTHESES = """from transforms.kernels import (
+    spans,  # a comment, with a comma
+    text,
+    # words (all of them)
+    words as other,
+)"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        _IN_PARENTHESES,
+        _IN_PARENTHESES.replace("\n", "\r\n"),
+        "from transforms.kernels import(spans,text)",
+        "from transforms.kernels import (spans, # )\n text)\nfrom transforms.operators import numbers",
+        "from transforms.kernels import \\\n    spans, \\\n    text",
+        "from transforms.kernels \\\n    import spans, text as t # , words",
+        "from \\\n  transforms.kernels.spans import (  # all\n    load32 as load,\n)",
+        "from  transforms.kernels\timport spans , text",
+        "import transforms.kernels.spans as spans, transforms.kernels.text",
+        "import transforms.kernels.spans, \\\n    transforms.kernels.text  # , os",
+        "if 1:\n    from transforms.kernels import spans\nelse:\n\tfrom transforms.kernels import text",
+        "from transforms.columns import columns, positions",
+        "from transforms.columns.positions import POSITION_MAX",
+        "import os\nfrom os import path\nimportant = 1\nfromage = 2",
+        "from transforms.kernels import (spans)",
+    ],
+)
+def test_imports_of_any_form_are_found(source: str) -> None:
+    expected = _imported_by_the_parser(source.encode())
+    assert bool(expected) != source.startswith("import os")
+    assert compiled._imported(source.encode()) == expected
+
+
+def test_what_compiled_code_holds_is_of_its_sources() -> None:
+    """Numba makes a constant of each global that a function reads: its module must be among the digested sources."""
+    from numba.core.dispatcher import Dispatcher
+
+    seen, own = 0, [ROOT / name for name in ("transforms", "warehouse", "trainer")]
+    for package in compiled._DIGESTED:
+        for file in ROOT.joinpath(*package.split(".")).glob("*.py"):
+            module = importlib.import_module(f"{package}.{file.stem}" if file.stem != "__init__" else package)
+            sources = compiled.sources_of(file)
+            origins = {
+                alias.asname or alias.name: ROOT.joinpath(*node.module.split(".")).with_suffix(".py")
+                for node in ast.walk(ast.parse(file.read_bytes()))
+                if isinstance(node, ast.ImportFrom) and node.module
+                for alias in node.names
+            }
+            for value in list(vars(module).values()):
+                if not isinstance(value, Dispatcher) or value.__module__ != module.__name__:
+                    continue
+                for name in value.py_func.__code__.co_names:
+                    held = vars(module).get(name)
+                    origin = _file(held) if isinstance(held, ModuleType) and held.__file__ else origins.get(name)
+                    if origin is not None and origin.is_file() and any(map(origin.is_relative_to, own)):
+                        assert origin in sources, (value, name)
+                        seen += 1
+    assert seen > 100
 
 
 def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monkeypatch) -> None:

@@ -1,7 +1,9 @@
 """Decoding of a file's integer segments: one compiled call decodes many, since a call from Python costs as much as 10,000 values.
 
-A row of ``jobs`` (int64) describes a segment and what it becomes; :func:`measure` checks all rows against each other before any
-memory is allocated, so that no content makes :func:`decode` read or write out of bounds.
+A row of ``jobs`` (int64) describes a segment and what it becomes. :func:`measure` checks each row by itself, before any memory is
+allocated: its bytes are those of its encoding. It does not check ``FIRST`` and ``PLACE``: the caller keeps the bytes of each row
+within the stored words (``_Segments._inside``) and its output within the arena (``_Segments._decode``). Only with both does no
+content make :func:`decode` read or write out of bounds.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ def measure(jobs: Array, constants: int) -> int:
 def decode(words: Array, jobs: Array, table: Array, arena: Array, narrow: Array) -> int:
     """Decode measured jobs into ``arena`` (int64), of which ``narrow`` is the int32 view.
 
-    ``words``: the stored bytes as uint64. ``table``: :data:`TABLE_LENGTH` int64. Returns the first job whose offsets are
-    negative or exceed 32 bits, or -1.
+    ``words``: the stored bytes as uint64. ``table``: :data:`TABLE_LENGTH` int64. Returns the first job with a
+    negative length or with lengths that add up to 2^31 or more, or -1.
     """
     for i in range(len(jobs)):
         job = jobs[i]

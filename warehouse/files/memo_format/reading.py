@@ -134,10 +134,39 @@ def read_memo_columns(
         raise DataError("the memo file is truncated", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
     chosen = {name: directory.columns[name] for name in names}
     segments = _Segments(directory, _uses(list(chosen.values())), size_bytes)
+    for column in chosen.values():
+        _check_counts(directory, column)
     for some in segments.batches(gap_bytes, batch_bytes):
         segments.load(source, some)
     decoder = _Decoder(directory.rows, segments)
     return {name: decoder.column(column) for name, column in chosen.items()}
+
+
+_LISTS = (Kind.RAGGED, Kind.WEIGHTED)
+
+
+def _check_counts(directory: Directory, column: ColumnRecord) -> None:
+    """Raise :class:`DataError` for segments that the column's type does not have, or with other numbers of values than it.
+
+    That of a list's elements is the sum of its lengths, which is not known here.
+    """
+    stored, *_ = arrow_of(column.kind, column.element, column.size)
+    rows, is_list, is_weighted = directory.rows, stored.kind in _LISTS, stored.kind is Kind.WEIGHTED
+    found = tuple(place != NONE for place in column[4:])
+    if found != (is_list, True, stored.element is DType.STRING, is_weighted) or (stored.size and column.valid != NONE):
+        raise DataError("a column must have the segments of its type", value=column)
+    counts = directory.records["values"]
+    items = int(counts[column.weights]) if is_weighted else rows * (stored.size or 1)
+    known = [(column.valid, rows), (column.lengths, rows)]
+    if is_weighted or not is_list:
+        known.append((column.values, items))
+    for place, count in known:
+        if place != NONE and counts[place] != count:
+            raise _other_count(int(counts[place]), count)
+
+
+def _other_count(found: int | None, allowed: int) -> DataError:
+    return DataError("a segment must have as many values as its column", value=found, allowed=str(allowed))
 
 
 def _uses(columns: list[ColumnRecord]) -> tuple[Array, Array]:
@@ -353,6 +382,5 @@ class _Decoder:
         """A decoded segment. Raises :class:`DataError` unless it has ``count`` values."""
         found = self._decoded.get((place, role))
         if found is None or found.values != count:
-            raise DataError("a segment must have as many values as its column", value=found and found.values,
-                            allowed=str(count))  # fmt: skip
+            raise _other_count(found and found.values, count)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from warehouse.files.memo_format.directory import (
     directory_digest,
     segment_checksum,
 )
-from warehouse.files.memo_format.encoding import Codec, Encoding
+from warehouse.files.memo_format.encoding import Codec, Encoding, most_constants
 from warehouse.files.memo_format.writing import encode_columns
 
 _TRIALS = "tests.warehouse.files.memo_format.trials"
@@ -91,6 +92,45 @@ def test_no_memory_is_asked_for_that_the_bytes_are_not_worth(
     with pytest.raises(MemoDamaged):
         read_memo_file(storage, "m", ["it"], digest, rows=20)
     assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+_FREE = most_constants(20)
+
+
+@pytest.mark.parametrize(
+    ("column", "counts"),
+    [
+        (ColumnRecord(0, 1, 0, values=0), [_FREE]),
+        (ColumnRecord(0, 4, 0, values=0, text=1), [_FREE, 0]),
+        (ColumnRecord(1, 1, 0, lengths=0, values=1), [_FREE, 20]),
+        (ColumnRecord(2, 1, 0, lengths=0, values=1, weights=2), [20, _FREE, 20]),
+        (ColumnRecord(3, 1, 2, values=0), [_FREE]),
+        (ColumnRecord(3, 1, 2**31 - 1, values=0), [_FREE]),
+        (ColumnRecord(0, 1, 0, lengths=1, values=0), [20, _FREE]),
+        (ColumnRecord(0, 1, 0, values=0, weights=1), [20, _FREE]),
+        (ColumnRecord(0, 1, 0, values=0, text=1), [20, 0]),
+        (ColumnRecord(3, 1, 1, values=0, valid=1), [20, 0]),
+        (ColumnRecord(9, 1, 0, values=0), [_FREE]),
+        (ColumnRecord(0, 9, 0, values=0), [_FREE]),
+        (ColumnRecord(1, 1, 0, values=0), [_FREE]),
+    ],
+)
+def test_no_segment_is_decoded_whose_column_has_other_values(
+    tmp_path: Path, column: ColumnRecord, counts: list[int]
+) -> None:
+    codec = Codec.PACKED
+    storage, digest = _file(
+        tmp_path, 20, column, *((Encoding(codec if count else Codec.RAW, count), b"") for count in counts)
+    )
+    whole = write_memo_file(storage, "whole", {"it": pa.array(range(10))})
+    read_memo_file(storage, "whole", ["it"], whole.checksum)  # what is compiled once is not counted
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoDamaged):
+            read_memo_file(storage, "m", ["it"], digest, rows=20)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
