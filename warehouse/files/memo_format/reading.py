@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -134,8 +134,7 @@ def read_memo_columns(
         raise DataError("the memo file is truncated", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
     chosen = {name: directory.columns[name] for name in names}
     segments = _Segments(directory, _uses(list(chosen.values())), size_bytes)
-    for column in chosen.values():
-        _check_counts(directory, column)
+    _check_counts(directory, chosen.values())
     for some in segments.batches(gap_bytes, batch_bytes):
         segments.load(source, some)
     decoder = _Decoder(directory.rows, segments)
@@ -145,24 +144,29 @@ def read_memo_columns(
 _LISTS = (Kind.RAGGED, Kind.WEIGHTED)
 
 
-def _check_counts(directory: Directory, column: ColumnRecord) -> None:
-    """Raise :class:`DataError` for segments that the column's type does not have, or with other numbers of values than it.
+def _check_counts(directory: Directory, columns: Iterable[ColumnRecord]) -> None:
+    """Raise :class:`DataError` for segments that a column's type does not have, or with other numbers of values than it.
 
     That of a list's elements is the sum of its lengths, which is not known here.
     """
+    counts = directory.records["values"].tolist()
+    for column in columns:
+        _check_column(directory.rows, counts, column)
+
+
+def _check_column(rows: int, counts: Sequence[int], column: ColumnRecord) -> None:
     stored, *_ = arrow_of(column.kind, column.element, column.size)
-    rows, is_list, is_weighted = directory.rows, stored.kind in _LISTS, stored.kind is Kind.WEIGHTED
-    found = tuple(place != NONE for place in column[4:])
+    is_list, is_weighted = stored.kind in _LISTS, stored.kind is Kind.WEIGHTED
+    found = column.lengths != NONE, column.values != NONE, column.text != NONE, column.weights != NONE
     if found != (is_list, True, stored.element is DType.STRING, is_weighted) or (stored.size and column.valid != NONE):
         raise DataError("a column must have the segments of its type", value=column)
-    counts = directory.records["values"]
-    items = int(counts[column.weights]) if is_weighted else rows * (stored.size or 1)
+    items = counts[column.weights] if is_weighted else rows * (stored.size or 1)
     known = [(column.valid, rows), (column.lengths, rows)]
     if is_weighted or not is_list:
         known.append((column.values, items))
     for place, count in known:
         if place != NONE and counts[place] != count:
-            raise _other_count(int(counts[place]), count)
+            raise _other_count(counts[place], count)
 
 
 def _other_count(found: int | None, allowed: int) -> DataError:
