@@ -43,6 +43,8 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
                           "failed": 0}),
     (schema.memo_files, {"id": 1, "path": "memos/x", "checksum": _A, "rows": 0, "size_bytes": 0, "live_bytes": 0,
                          "written_at": 0.0}),
+    (schema.policy_accounts, {"table_name": "t", "settled_at": 0.0, "own_secs": 0.0, "all_secs": 0.0, "none_secs": 0.0,
+                              "scale_secs": 0.0}),
 ]  # fmt: skip
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
          "cause": ""}  # fmt: skip
@@ -72,6 +74,7 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_merged_fragments_not_negative", schema.merged_fragments, {}, {"position": -1}),
     ("ck_merged_fragments_not_negative", schema.merged_fragments, {}, {"first_row": -1}),
     ("ck_changes_kind", schema.changes, {}, {"kind": "moved"}),
+    ("ck_policy_accounts_hedged", schema.policy_accounts, {}, {"hedged_all_secs": 0.0}),
     ("ck_changes_not_negative", schema.changes, {}, {"rows": -1}),
     ("ck_changes_not_negative", schema.changes, {}, {"fragments": -1}),
     ("ck_clients_not_negative", schema.clients, {}, {"served": -1}),

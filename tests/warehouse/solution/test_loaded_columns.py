@@ -72,11 +72,11 @@ def test_only_readers_of_the_same_columns_wait_for_a_load() -> None:
 
 
 def in_time(get: Callable[[], Columns]) -> list[Columns]:
-    """The result of ``get`` in a thread, if it ends soon."""
+    """The result of ``get`` in a thread; empty if it does not end."""
     found: list[Columns] = []
     reader = threading.Thread(target=lambda: found.append(get()), daemon=True)
     reader.start()
-    reader.join(2.0)
+    reader.join(PATIENCE_SECS)
     return found
 
 
