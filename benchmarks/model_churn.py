@@ -59,6 +59,7 @@ from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model
 from warehouse.models.retire import retire_model
+from warehouse.planning.forecast import DAY_SECS
 from warehouse.planning.policy import policy_named
 from warehouse.planning.rates import LIST_PRICES, Prices
 from warehouse.scheduling.task_states import MemoState
@@ -67,7 +68,6 @@ from warehouse.tables.manifests import PlacedFragment, current_fragments
 TARGET = 0.95
 TABLE = "events"
 START = datetime(2026, 1, 1, tzinfo=UTC)
-DAY_SECS = 86_400.0
 POLICIES = ("all", "adaptive", "none")
 #: The assumed rows of an hour of the log.
 HOUR_ROWS, HOUR_BYTES = 1_000_000, 200_000_000

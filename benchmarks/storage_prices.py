@@ -29,12 +29,13 @@ from benchmarks.model_churn import HOUR_BYTES, HOUR_ROWS, START, TABLE, prices_a
 from benchmarks.support.churn import ChurnConfig, churn
 from benchmarks.support.harness import machine
 from benchmarks.support.line_chart import Curve, line_chart
-from benchmarks.support.replay import DAY_SECS, Costs, Piece, Read, ReplayedDay, replay
+from benchmarks.support.replay import Costs, Piece, Read, ReplayedDay, replay
 from benchmarks.support.scale_models import COLUMNS, model
 from headrace.demo.sample_log import SampleLogConfig
 from headrace.demo.scripts import example_file
 from headrace.model_file import load_models
 from warehouse.costs.cost_model import CostModel, raw_bytes_per_row
+from warehouse.planning.forecast import DAY_SECS
 from warehouse.tables.table import ColumnSchema
 
 LIMIT = 1.1

@@ -18,11 +18,10 @@ from transforms.graphs.graph import Node, Operation, RawColumn
 from warehouse.costs.cost_model import CostModel
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.planning.cheapest import DagNode
-from warehouse.planning.forecast import AgedReads, Arrival, TimedRead, count_reads
+from warehouse.planning.forecast import DAY_SECS, AgedReads, Arrival, TimedRead, count_reads
 from warehouse.planning.regret import Account, Advisor, Shares, charge, shares
 from warehouse.planning.retention import MemoPrice, Outlook, requesters, worth_dropping, worth_keeping
 
-DAY_SECS = 86_400.0
 _WINDOW_DAYS = 30.0
 
 

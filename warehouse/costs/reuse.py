@@ -9,9 +9,8 @@ from sqlalchemy import Connection, and_, func, insert, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.planning.forecast import AgedReads, Arrival, TimedRead, count_reads
+from warehouse.planning.forecast import DAY_SECS, AgedReads, Arrival, TimedRead, count_reads
 
-_DAY_SECS = 86_400.0
 #: Older reads do not count.
 WINDOW_DAYS = 30.0
 
@@ -72,7 +71,7 @@ def load_aged_reads(
     live = {name: float(at) for name, at in connection.execute(first)}
     if asking:
         live.setdefault(asking, now)
-    since = now - WINDOW_DAYS * _DAY_SECS
+    since = now - WINDOW_DAYS * DAY_SECS
     query = (
         select(models.name, reads.start_at, reads.end_at, reads.read_at)
         .join(schema.models, models.id == reads.model)

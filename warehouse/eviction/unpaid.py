@@ -22,14 +22,13 @@ from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import load_documents, stored_inputs
+from warehouse.planning.forecast import DAY_SECS
 from warehouse.planning.policy import Adaptive, KeepAll
 from warehouse.planning.regret import Advisor, charge
 from warehouse.planning.retention import worth_dropping
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import current_units, find_table
 from warehouse.tables.table import Table
-
-DAY_SECS = 86_400.0
 
 
 def adaptive_tables(connection: Connection) -> list[str]:
@@ -136,23 +135,39 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
     stored = adaptive_memos(connection, table, sorted(names))
     every = MergedGraph((*graph.roots, *_roots(connection, {one.fingerprint for one in stored} - wanted.keys())))
     costs = context.costs(every.nodes)
-    day_secs = config.prices.storage_secs(1.0) / DAY_SECS
+    byte_secs = config.prices.storage_secs(1.0) / DAY_SECS
     own_secs = _made_secs(costs, every, stored, since, now)
-    own_secs += sum(one.size_bytes * (now - max(since, one.changed_at)) for one in stored) * day_secs
+    own_secs += sum(one.size_bytes * (now - max(since, one.changed_at)) for one in stored) * byte_secs
     new = [root for name, root in graph.components.items() if name not in known_before]
-    row_secs = {
-        True: costs.making_secs(tuple(graph.components.values())),
-        False: costs.making_secs(new) if new else 0.0,
-    }
-    row_bytes = sum(costs.stored_bytes(root) for root in graph.components.values())
-    all_secs = 0.0
-    for placed in context.fragments:
-        arrived = context.arrived.get(placed.row, now)
-        held_secs = max(now - max(since, arrived), 0.0)
-        all_secs += placed.fragment.rows * (row_secs[since <= arrived < now] + row_bytes * held_secs * day_secs)
+    all_secs = _all_secs(context, costs, tuple(graph.components.values()), new, since, byte_secs)
+    making_secs = costs.making_secs(tuple(graph.components.values())) * context.rows
     after = charge(account, own_secs=read[0] + own_secs, all_secs=read[1] + all_secs, none_secs=read[2],
-                   making_secs=row_secs[True] * context.rows)  # fmt: skip
+                   making_secs=making_secs)  # fmt: skip
     save_account(connection, table, after, now)
+
+
+def _all_secs(
+    context: PlanContext,
+    costs: CostModel,
+    components: Sequence[Node],
+    new: Sequence[Node],
+    since: float,
+    byte_secs: float,
+) -> float:
+    """What making and storing all components since then would have cost.
+
+    Over data that arrived since, all are made; over earlier data the ``new`` ones. ``byte_secs``: the price of storing a byte for a second.
+    """
+    every_secs = costs.making_secs(components)
+    new_secs = costs.making_secs(new) if new else 0.0
+    row_bytes = sum(costs.stored_bytes(root) for root in components)
+    secs = 0.0
+    for placed in context.fragments:
+        arrived = context.arrived.get(placed.row, context.now)
+        made_secs = every_secs if since <= arrived < context.now else new_secs
+        held_secs = max(context.now - max(since, arrived), 0.0)
+        secs += placed.fragment.rows * (made_secs + row_bytes * held_secs * byte_secs)
+    return secs
 
 
 def _read_secs(connection: Connection, table: str, since: float, now: float) -> tuple[float, float, float]:

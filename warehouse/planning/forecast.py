@@ -22,6 +22,7 @@ from transforms.errors import InputError
 
 __all__ = [
     "AGE_DAYS",
+    "DAY_SECS",
     "NO_HOLD",
     "AgedReads",
     "Arrival",
@@ -41,7 +42,7 @@ PRIOR_READS_PER_DAY = 1.0
 PRIOR_DAYS = 0.5
 #: The reads after which a model's own rate counts as much as the mean of all models.
 _PRIOR_EVENTS = 2.0
-_DAY_SECS = 86_400.0
+DAY_SECS = 86_400.0
 
 
 def bucket_of(age_days: float) -> int:
@@ -88,9 +89,9 @@ class AgedReads:
 
     def bucket(self, arrived_at: float, now: float) -> int:
         """The bucket of data; on its first day, once half of the expected reads have come, that of the next day."""
-        bucket = bucket_of((now - arrived_at) / _DAY_SECS)
+        bucket = bucket_of((now - arrived_at) / DAY_SECS)
         expected = self.reads_per_day[0] * (AGE_DAYS[1] - AGE_DAYS[0])
-        is_read = self.first_reads.get(int(arrived_at // _DAY_SECS), 0.0) >= max(expected / 2, 1.0)
+        is_read = self.first_reads.get(int(arrived_at // DAY_SECS), 0.0) >= max(expected / 2, 1.0)
         return 1 if bucket == 0 and is_read else bucket
 
     @cached_property
@@ -148,7 +149,7 @@ def count_reads(
     # Only rows of current data are counted, for reads and for time, so that both speak of the same rows.
     whole: dict[tuple[int, float], float] = {}
     for one in arrivals:
-        key = int(one.arrived_at // _DAY_SECS), one.start_at
+        key = int(one.arrived_at // DAY_SECS), one.start_at
         whole[key] = whole.get(key, 0.0) + one.rows
     arrived: dict[int, float] = {}
     for (day, _), rows in whole.items():
@@ -156,14 +157,14 @@ def count_reads(
     mean_rows = sum(arrived.values()) / len(arrived) if arrived else 1.0
     days = [0.0] * len(AGE_DAYS)
     for day, rows in arrived.items():
-        for bucket, spent in enumerate(_days_in_buckets(day * _DAY_SECS, since, now)):
+        for bucket, spent in enumerate(_days_in_buckets(day * DAY_SECS, since, now)):
             days[bucket] += spent * rows / max(mean_rows, 1.0)
     by_model = {name: [0.0] * len(AGE_DAYS) for name in live}
     total = [0.0] * len(AGE_DAYS)
     covered: dict[tuple[float, float, int], list[float]] = {}
     first_reads: dict[int, float] = {}
     for read in reads:
-        question = read.start_at, read.end_at, int(read.read_at // _DAY_SECS)
+        question = read.start_at, read.end_at, int(read.read_at // DAY_SECS)
         if question not in covered:
             covered[question] = _covered(whole, *question, mean_rows)
         day = question[-1]
@@ -173,7 +174,7 @@ def count_reads(
             total[bucket] += part
             if read.model in by_model:
                 by_model[read.model][bucket] += part > 0
-    live_days = {name: max(now - max(first, since), 0.0) / _DAY_SECS for name, first in live.items()}
+    live_days = {name: max(now - max(first, since), 0.0) / DAY_SECS for name, first in live.items()}
     return AgedReads(
         tuple(days), tuple(total), {name: tuple(found) for name, found in by_model.items()}, live_days, first_reads
     )
@@ -181,7 +182,7 @@ def count_reads(
 
 def _days_in_buckets(arrived_at: float, since: float, now: float) -> list[float]:
     """The days that data spent in each bucket between ``since`` and ``now``."""
-    first, last = max((since - arrived_at) / _DAY_SECS, 0.0), (now - arrived_at) / _DAY_SECS
+    first, last = max((since - arrived_at) / DAY_SECS, 0.0), (now - arrived_at) / DAY_SECS
     ends = (*AGE_DAYS[1:], math.inf)
     return [max(min(last, end) - max(first, start), 0.0) for start, end in zip(AGE_DAYS, ends, strict=True)]
 
