@@ -64,9 +64,9 @@ def run_eviction(
     """
     if not why.strip():
         raise InputError("why must be a reason", where="eviction", value=why)
-    now = warehouse.clock()
 
     def act(connection: Connection) -> EvictionPlan:
+        now = warehouse.clock()  # after the wait for other writers, whose pins it is compared with
         planned, tally, chosen = _select(connection, warehouse.config, request, now)
         if plan and plan != planned.id:
             raise PlanChanged("the eviction differs from its plan", where=f"plan {plan}",

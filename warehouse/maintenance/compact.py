@@ -196,9 +196,10 @@ def _swap(warehouse: Warehouse, live: Sequence[_Live], written: MemoFile, rows: 
 
     If writing took very long, ``gc`` may have deleted the new file as unreferenced: then no memo is moved.
     """
-    now = warehouse.clock()
 
     def swap(connection: Connection) -> tuple[int, frozenset[int]]:
+        # Read after the wait for other writers: jobs that pinned the old files meanwhile must not be younger than it.
+        now = warehouse.clock()
         still = _still_there(connection, live)
         if not still or not warehouse.storage.exists(written.path):
             return 0, frozenset()

@@ -436,9 +436,10 @@ def _enter(
 
     Returns the components whose memos are joined. Those that were all evicted or moved meanwhile are left out.
     """
-    now, rows = warehouse.clock(), {one.row for one in group.units}
+    rows = {one.row for one in group.units}
 
     def enter(connection: Connection) -> frozenset[str] | None:
+        now = warehouse.clock()  # after the wait for other writers, whose pins it is compared with
         if current_fragment_rows(connection, rows) != rows:
             return None
         if any(not warehouse.storage.exists(file.path) for file, _ in files):

@@ -236,9 +236,10 @@ def repair_fragment(warehouse: Warehouse, key: str) -> None:
 
     It is not queued: with a wrong fragment, wrong values would be computed under its key. The next submission queues it.
     """
-    of, now = schema.memos.c, warehouse.clock()
+    of = schema.memos.c
 
     def correct(connection: Connection) -> None:
+        now = warehouse.clock()
         row = connection.execute(select(of.file, of.fingerprint).where(of.memo_key == key)).one()
         for file in load_files(connection, [row.file]):
             memo = next(one for one in file.memos if one.key == key)

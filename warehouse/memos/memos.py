@@ -95,9 +95,10 @@ def mark_damaged(warehouse: Warehouse, memo: str, file: str, why: str) -> bool:
     The memo is queued if a live model keeps it, and evicted otherwise. Returns False, without a change, if the memo is not ready
     (another reader was first) or is in another file now, as after a compaction.
     """
-    of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
+    of, files = schema.memos.c, schema.memo_files.c
 
     def mark(connection: Connection) -> bool:
+        now = warehouse.clock()  # after the wait for other writers, whose pins it is compared with
         found = connection.execute(
             select(of.memo_key, of.fingerprint, of.file)
             .join(schema.memo_files, files.id == of.file)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -30,7 +32,9 @@ from warehouse import (
 from warehouse.catalog import schema
 from warehouse.errors import MemoDamaged
 from warehouse.maintenance import compact as compact_module
+from warehouse.maintenance.compact_table import compact_table
 from warehouse.maintenance.compaction import FileShare, Rewrite, choose_rewrites
+from warehouse.maintenance.small_fragments import MergePolicy
 from warehouse.solution.solution import ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
@@ -101,6 +105,31 @@ def test_a_pinned_reader_keeps_the_old_files(warehouse: Warehouse) -> None:
         assert tables(warehouse, solution) == expected
     assert collect_garbage(warehouse, dry_run=False).rows == 9
     assert tables(warehouse, solution, undamaged=False) == expected, "computed: the files are gone"
+
+
+@pytest.mark.parametrize("command", ["compact", "table compact"])
+def test_a_compaction_that_waits_for_other_writers_spares_the_readers_since(
+    warehouse: Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    submit_model(warehouse, model(inputs=3))
+    work(warehouse)
+    run = warehouse.catalog.run
+    with ExitStack() as job:
+        solutions = []
+
+        def wait_then_run(action: Any, **options: Any) -> Any:
+            monkeypatch.setattr(warehouse.catalog, "run", run)
+            clock.advance(10 * warehouse.config.pin_ttl_secs)
+            solutions.append(job.enter_context(pinned_solution(warehouse, "ctr", holder="job")))
+            return run(action, **options)
+
+        monkeypatch.setattr(warehouse.catalog, "run", wait_then_run)
+        if command == "compact":
+            compact_memos(warehouse, MERGE, dry_run=False)
+        else:
+            compact_table(warehouse, "log", MergePolicy())
+        collect_garbage(warehouse, dry_run=False)
+        assert len(tables(warehouse, solutions[0])) == 3
 
 
 def test_memos_ready_under_another_content_move_along(warehouse: Warehouse, log: Path) -> None:
