@@ -65,21 +65,20 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, An
 
 
 def insert_alike(
-    connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], /, **alike: Any
+    connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], /, **alike: Any
 ) -> None:
     """Insert rows of plain texts and numbers; ``alike`` are the values that all of them get."""
-    if not rows:
-        return
     alike = _as_texts(alike)
+    fixed, names = tuple(alike.values()), (*alike, *columns)
+    listed = [(*fixed, *row) for row in rows]
+    if not listed:
+        return
     if connection.dialect.name == "postgresql":
-        names = (*columns, *alike)
-        values = (*zip(*rows, strict=True), *([value] * len(rows) for value in alike.values()))
-        arrays = tuple(_array(table.c[name], column) for name, column in zip(names, values, strict=True))
+        values = zip(names, zip(*listed, strict=True), strict=True)
+        arrays = tuple(_array(table.c[name], column) for name, column in values)
         connection.exec_driver_sql(_unnested(table, names, absent=False), arrays)
     else:
-        fixed = tuple(alike.values())
-        statement = _inserted(table, (*alike, *columns), absent=False)
-        connection.exec_driver_sql(statement, [(*fixed, *row) for row in rows])
+        connection.exec_driver_sql(_inserted(table, names, absent=False), listed)
 
 
 def update_rows(
@@ -100,23 +99,25 @@ def update_rows(
 
 
 def update_alike(
-    connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], /, **alike: Any
+    connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], /, **alike: Any
 ) -> None:
     """Update the rows with these values of the last of ``columns``, each once, to those of the other columns.
 
     The values are plain texts and numbers; ``alike`` are those that all rows get.
     """
-    if not rows:
-        return
     columns, alike = tuple(columns), _as_texts(alike)
     if connection.dialect.name == "postgresql":
-        arrays = [_array(table.c[name], column) for name, column in zip(columns, zip(*rows, strict=True), strict=True)]
+        listed = list(rows)
+        if not listed:
+            return
+        values = zip(columns, zip(*listed, strict=True), strict=True)
+        arrays = [_array(table.c[name], column) for name, column in values]
         statement = _joined(table, (columns[-1], *columns[:-1]), tuple(alike))
         connection.exec_driver_sql(statement, (*alike.values(), arrays[-1], *arrays[:-1]))
     else:
-        statement = _updated(table, columns, tuple(alike))
         fixed = tuple(alike.values())
-        connection.exec_driver_sql(statement, [(*fixed, *row) for row in rows] if fixed else list(map(tuple, rows)))
+        if bound := [(*fixed, *row) for row in rows]:
+            connection.exec_driver_sql(_updated(table, columns, tuple(alike)), bound)
 
 
 def add_to_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, float | str | int]]) -> None:

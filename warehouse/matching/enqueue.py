@@ -100,12 +100,13 @@ def _write_memos(
     connection: Connection, model: ModelRecord, missing: Sequence[MemoMatch], causes: Mapping[str, Cause], now: float
 ) -> None:
     """Write memos and tasks for missing memos: new rows, or the rows of evicted memos."""
-    new = [one.request for one in missing if one.record is None]
+    # Rows of one fragment are adjacent, as they are leased and committed together.
+    new = sorted((one.request for one in missing if one.record is None), key=lambda item: item.placed.row)
     tasks = new_tasks(connection, {item.placed.row: (model.table, item.placed.partition) for item in new}, now)
-    insert_alike(connection, schema.memos, ("memo_key", "fingerprint", "fragment", "task", "cause_code", "cause"), [
+    insert_alike(connection, schema.memos, ("memo_key", "fingerprint", "fragment", "task", "cause_code", "cause"), (
         (item.memo_key, item.fingerprint, row := item.placed.row, tasks[row], (cause := causes[item.memo_key]).code, cause.text)
         for item in new
-    ], state=MemoState.PENDING, created_at=now, changed_at=now, queued_by=model.id)  # fmt: skip
+    ), state=MemoState.PENDING, created_at=now, changed_at=now, queued_by=model.id)  # fmt: skip
     back = [one.request for one in missing if one.record is not None]
     if back:
         update_rows(connection, schema.memos, "memo_key", (

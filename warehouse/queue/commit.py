@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from sqlalchemy import Connection, delete, exists, select
 
@@ -12,7 +12,7 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import update_alike
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.costs.measurements import measure_memo, record_measurements
+from warehouse.costs.measurements import MemoMeasurement, measure_memo, record_measurements
 from warehouse.costs.work_estimates import TASK_SECS
 from warehouse.files.memo_file import lease_of
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
@@ -41,10 +41,7 @@ def commit_memos(
         if ready:
             _commit(connection, ready, {number for number in numbers if number is not None}, now)
             correct_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
-            record_measurements(connection, works, (
-                measure_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
-                for task, written in ready
-            ))  # fmt: skip
+            record_measurements(connection, works, _measurements(ready))
         return tuple(
             number is not None or _is_committed(connection, *one) for one, number in zip(listed, numbers, strict=True)
         )
@@ -60,11 +57,11 @@ def _commit(
         by_file[one[1].file.path].append(one)
     files = enter_files(connection, {done[0][1].file for done in by_file.values()}, now)
     columns = ("file", "rows", "size_bytes", "secs", "memo_key")
-    update_alike(connection, schema.memos, columns, [
+    update_alike(connection, schema.memos, columns, (
         (file, written.rows, written.size_bytes, written.secs, task.memo_key)
         for path, file in files.items()
         for task, written in by_file[path]
-    ], state=MemoState.READY, task=None, changed_at=now, evicted_at=None, evicted_why=None)  # fmt: skip
+    ), state=MemoState.READY, task=None, changed_at=now, evicted_at=None, evicted_why=None)  # fmt: skip
     delete_done(connection, tasks)
     _end_waits(connection, {task.fingerprint for task, _ in ready})
     aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])
@@ -76,11 +73,33 @@ def _commit(
     count_live_bytes(connection, set(files.values()), now)
 
 
+def _measurements(ready: Sequence[tuple[LeasedTask, MemoWritten]]) -> Iterator[MemoMeasurement]:
+    """One measurement for all memos of each component."""
+    by_component: defaultdict[str, list[tuple[LeasedTask, MemoWritten]]] = defaultdict(list)
+    for one in ready:
+        by_component[one[0].fingerprint].append(one)
+    for fingerprint, done in by_component.items():
+        written = [memo for _, memo in done if memo.rows]
+        yield measure_memo(
+            fingerprint,
+            done[0][0].component,
+            sum(memo.rows for memo in written),
+            sum(memo.secs for memo in written),
+            sum(memo.size_bytes for memo in written),
+        )
+
+
 def _contents(tasks: Sequence[LeasedTask], aliases: Mapping[str, Set[str]]) -> dict[str, set[str]]:
     """The components of each content that these memos of one file are for."""
     found: defaultdict[str, set[str]] = defaultdict(set)
+    own: dict[int, str] = {}
     for task in tasks:
-        found[content_of(task.fragment, _columns_of(task))].add(task.fingerprint)
+        fragment = task.fragment
+        if (content := own.get(id(fragment))) is None:
+            content = content_of(fragment, _columns_of(task))
+            if not fragment.overlays:  # else it depends on the component's columns
+                own[id(fragment)] = content
+        found[content].add(task.fingerprint)
         for content in aliases.get(task.memo_key, ()):
             found[content].add(task.fingerprint)
     return found

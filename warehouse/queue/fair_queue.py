@@ -174,7 +174,9 @@ def charge_selection(
     Returns the clients that pay for each memo, with the share by which they were charged.
     """
     clients = schema.clients
-    payers = {row.memo_key: tuple(row.priorities) for row in rows}
+    waiting = {id(row.priorities): row.priorities for row in rows}  # many rows have the same mapping
+    named = {number: tuple(priorities) for number, priorities in waiting.items()}
+    payers = {row.memo_key: named[id(row.priorities)] for row in rows}
     debts = charge_by_client(secs, payers)
     charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
@@ -186,8 +188,8 @@ def charge_selection(
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
-    paying = {named: {client: share[client] for client in named} for named in set(payers.values())}
-    return {key: paying[named] for key, named in payers.items()}
+    paying = {several: {client: share[client] for client in several} for several in set(named.values())}
+    return {key: paying[several] for key, several in payers.items()}
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:

@@ -25,7 +25,6 @@ from warehouse.queue.fair_queue import charge_selection, correct_charges, select
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_tasks
 from warehouse.scheduling.batching import BatchBudget, fill_batch_from
-from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
     TaskEvent,
@@ -90,8 +89,8 @@ def lease_tasks(
         payers = charge_selection(connection, selection, rows, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
-            _leased(row, tasks.get(row.memo_key, row.task_id), selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
-                    Charge(secs[row.memo_key], payers[row.memo_key]))
+            _leased(row, tasks.get(row.memo_key, row.task_id), selection.client, name, fragments[row.id], loader.documents[row.fingerprint],
+                    secs[row.memo_key], payers[row.memo_key])
             for row in rows
         )  # fmt: skip
 
@@ -111,7 +110,6 @@ class _LeasableMemo(NamedTuple):
     fence: int
     attempts: int
     losses: int
-    task_table: str
     partition: str
     memo_key: str
     fingerprint: str
@@ -129,7 +127,7 @@ def _tasks_in_place(now: float, lease_secs: float) -> Select[Any]:
     here = (tasks.table_name == bindparam("table"), tasks.partition == bindparam("partition"))
     return (
         select(fragments.id, fragments.table_name, fragments.rows, fragments.size_bytes, tasks.id, tasks.state, tasks.fence,
-               tasks.attempts, tasks.losses, tasks.table_name, tasks.partition)
+               tasks.attempts, tasks.losses, tasks.partition)
         .join(schema.fragments, fragments.id == tasks.fragment)
         .where(*here, leasable(now, lease_secs), is_current())
     )  # fmt: skip
@@ -193,12 +191,12 @@ def _take(
     return parts
 
 
-def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
-    """The fragments of tasks, by fragment row and task table; each is read once."""
-    places = {(row.id, row.task_table) for row in rows}
-    stored = fragments_by_row(connection, {number for number, _ in places})
-    added = {table: added_columns(connection, table) for table in {table for _, table in places}}
-    return {(number, table): with_absent(stored[number], added[table]) for number, table in places}
+def _fragments_of(connection: Connection, rows: Sequence[_LeasableMemo]) -> dict[int, Fragment]:
+    """The fragments of memos, by row; each is read once."""
+    tables = {row.id: row.table_name for row in rows}
+    stored = fragments_by_row(connection, tables.keys())
+    added = {table: added_columns(connection, table) for table in set(tables.values())}
+    return {number: with_absent(stored[number], added[table]) for number, table in tables.items()}
 
 
 def _leased(
@@ -208,11 +206,12 @@ def _leased(
     lease: str,
     fragment: Fragment,
     component: dict[str, Any],
-    charge: Charge,
+    secs: float,
+    payers: Mapping[str, float],
 ) -> LeasedTask:
-    return LeasedTask(task, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
-                      row.partition, fragment, client, max(row.priorities.values()), row.attempts + 1,
-                      row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
+    return LeasedTask(task, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.table_name, row.partition,
+                      fragment, client, max(row.priorities.values()), row.attempts + 1,
+                      row.losses + (row.state == TaskState.LEASED), secs, payers)  # fmt: skip
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
