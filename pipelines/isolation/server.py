@@ -1,7 +1,8 @@
 """The server of children: a process that imports their modules once and forks them on request.
 
 It starts no thread, so forking is safe also where its parent has many threads or has loaded TensorFlow. It ends when its
-parent ends or closes the connection, and its children end with it.
+parent ends or closes the connection, and its children end with it. It is a new interpreter, or a fork of a parent that has no thread
+yet (:mod:`pipelines.isolation.server_process`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,23 @@ import socket
 import struct
 import time
 import traceback
+from functools import cache
 from types import ModuleType
 
-#: The requests: fork, with a connection and a cell, or end a child by its process id. The answer is a number.
-FORK, END = b"F", b"E"
+#: The requests: fork, with a connection and a cell, and end a child by its process id, whose answer is a number; and import what
+#: was left out at the start, which has no answer.
+FORK, END, IMPORT = b"F", b"E", b"I"
 REQUEST, ANSWER = struct.Struct("<cq"), struct.Struct("<q")
+#: What kept machine code refers to, the reading of text, and pandas, which Arrow imports at the first value that it converts.
+_REST = (
+    "numba.np.arrayobj",
+    "warehouse.tables.text_pages",
+    "pandas",
+    "pyarrow.pandas_compat",
+    "pyarrow.vendored.version",
+)
+#: Objects between two garbage collections of a child, as Python sets it: a cycle of few objects may hold large arrays.
+_COLLECTED_AFTER = (700, 10, 10)
 #: An exit code that is not known.
 UNKNOWN_STATUS = -1000
 #: The period of checks that the parent runs, where the system does not close its socket.
@@ -30,37 +43,63 @@ _END_SECS = 2.0
 
 
 def main(control_fd: int, parent_pid: int) -> None:
-    """Serve the process at the other end of ``control_fd`` until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control = socket.socket(fileno=control_fd)
-    run_child = _import_child()
-    server = _Server(control, run_child)
+    """Serve the process at the other end of ``control_fd`` until it ends, and then end this process."""
+    code = 1
     try:
-        server.serve(parent_pid)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.set_threshold(*_COLLECTED_AFTER)
+        child = import_child()
+        importlib.import_module("transforms.execution.memory").keep_freed_memory()
+        server = _Server(socket.socket(fileno=control_fd), child)
+        try:
+            server.serve(parent_pid)
+        finally:
+            server.end_all()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
-        server.end_all()
+        os._exit(code)  # to free every module takes a quarter of a second
 
 
-def _import_child() -> ModuleType:
+def become_server(control_fd: int, parent_pid: int) -> None:
+    """:func:`main` in a process that was just forked from its parent."""
+    os.setsid()
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    _close_all_but(control_fd)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    main(control_fd, parent_pid)
+
+
+def import_child() -> ModuleType:
     """Import everything that a child needs, and exclude it from garbage collection."""
     gc.disable()  # imports make no garbage
-    import transforms.kernels
-    from pipelines.isolation import child
-    from transforms.execution.memory import keep_freed_memory
-    from transforms.kernels.kept_code import prepare_loading
+    try:
+        import transforms.kernels
+        from pipelines.isolation import child
+        from transforms.kernels.kept_code import prepare_loading
 
-    for module in pkgutil.iter_modules(transforms.kernels.__path__):
-        importlib.import_module(f"transforms.kernels.{module.name}")
-    importlib.import_module("warehouse.files.memo_format.writing")
-    prepare_loading()
-    # Arrow loads it at the first value that it converts, which takes a third of a second.
-    with contextlib.suppress(ImportError):
-        importlib.import_module("pandas")
-    keep_freed_memory()
-    gc.collect()
+        for module in pkgutil.iter_modules(transforms.kernels.__path__):
+            importlib.import_module(f"transforms.kernels.{module.name}")
+        importlib.import_module("warehouse.files.memo_format.writing")
+        prepare_loading()
+        gc.freeze()
+    finally:
+        gc.enable()
+    return child
+
+
+@cache
+def import_rest() -> None:
+    """Import what every child would import for its first fragment, and what no process without work needs."""
+    gc.disable()
+    for module in _REST:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     gc.freeze()
     gc.enable()
-    return child
 
 
 class _Server:
@@ -97,6 +136,9 @@ class _Server:
             if not message:
                 return False
             what, pid = REQUEST.unpack(message)
+            if what == IMPORT:
+                import_rest()
+                return True
             answer = self._fork(*fds) if what == FORK else self._end(pid)
             self._control.sendall(ANSWER.pack(answer))
         except ConnectionError:
@@ -106,6 +148,7 @@ class _Server:
     def _fork(self, connection_fd: int, cell_fd: int) -> int:
         """Fork a child; its process id, or the negative error number if the system refuses."""
         server_pid = os.getpid()
+        import_rest()
         try:
             pid = os.fork()
         except OSError as error:
