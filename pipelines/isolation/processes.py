@@ -115,7 +115,7 @@ class _Server:
             return UNKNOWN_STATUS  # it ended with its server
 
     def import_rest(self) -> None:
-        """Let the server import what it left out at its start, while the caller does other work."""
+        """Let the server import what children need, while the caller does other work."""
         with self._lock, contextlib.suppress(OSError):  # the next request finds that it is gone
             self._control.sendall(REQUEST.pack(IMPORT, 0))
 
@@ -261,7 +261,7 @@ class ChildProcesses:
             return (*servers, *(child.pid for child in self._idle))
 
     def prepare(self) -> None:
-        """Start the server if there is none: its imports then run while the caller does other work.
+        """Start the server if there is none.
 
         Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
@@ -275,7 +275,7 @@ class ChildProcesses:
         self._start_server(fork_or_start)
 
     def expect_work(self) -> None:
-        """As :meth:`prepare`, when fragments follow soon: the server also imports what it left out to start faster."""
+        """As :meth:`prepare`, when fragments follow soon: the server imports what children need, while the caller does other work."""
         self._start_server().import_rest()
 
     def shut_down(self) -> None:

@@ -1,6 +1,6 @@
 """The process of the server of children, as its parent starts it: a new interpreter, or a fork of the parent itself.
 
-A fork imports nothing again, which halves what a worker spends until it asks for tasks. It copies the parent's locks as they are,
+A fork does not import again what both need: numpy, Arrow, the operators. It copies the parent's locks as they are,
 without the threads that would release them. Therefore only a parent without other threads is forked, before it opens a connection or
 a file: ``headrace work`` is, as its first step. In a notebook, in a remote Beam worker, and when a server was lost, it is a new
 interpreter.
@@ -52,7 +52,7 @@ def fork_or_start(control: socket.socket) -> ServerProcess:
     """A fork of this process if it has one thread, else a new interpreter. Raises :class:`OSError` if the system refuses."""
     if not is_single_threaded():
         return start_interpreter(control)
-    server.import_child()
+    server.import_shared()
     # numpy and Arrow have made threads of their own, which they stop, or lock, when their process forks.
     return _Forked(control) if threading.active_count() == 1 else start_interpreter(control)
 

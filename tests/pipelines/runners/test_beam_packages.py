@@ -43,7 +43,7 @@ IDLE = """
 import sys
 from headrace.cli.main import run
 assert run(["work", "--until-idle", "--home", sys.argv[1], "--json"]) == 0
-heavy = ("apache_beam", "pandas", "scipy.linalg", "packaging.requirements", "alembic.command")
+heavy = ("apache_beam", "numba", "pandas", "scipy", "packaging.requirements", "alembic.command")
 print("loaded:", *(name for name in heavy if name in sys.modules))
 """
 
