@@ -193,7 +193,7 @@ class Havoc:
     def _alive(self) -> list[int]:
         # Another thread adds workers meanwhile: none that it adds is forgotten.
         self.workers.difference_update([pid for pid in tuple(self.workers) if _state(pid) == "Z"])
-        return sorted(tuple(self.workers))
+        return sorted(self.workers)
 
     def _signal(self, pid: int, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
