@@ -114,7 +114,7 @@ class _Server:
         except _ServerGone:
             return UNKNOWN_STATUS  # it ended with its server
 
-    def import_rest(self) -> None:
+    def expect_work(self) -> None:
         """Let the server import what children need, while the caller does other work."""
         with self._lock, contextlib.suppress(OSError):  # the next request finds that it is gone
             self._control.sendall(REQUEST.pack(IMPORT, 0))
@@ -270,13 +270,13 @@ class ChildProcesses:
     def prepare_at_start(self) -> None:
         """As :meth:`prepare`, for a process that just began: the server is a fork of it, if that is safe.
 
-        Both then share what a child imports, which is imported here first. Modules are imported once and not twice.
+        What a child and a worker without a task have in common is imported here first, and not again in the server.
         """
         self._start_server(fork_or_start)
 
     def expect_work(self) -> None:
         """As :meth:`prepare`, when fragments follow soon: the server imports what children need, while the caller does other work."""
-        self._start_server().import_rest()
+        self._start_server().expect_work()
 
     def shut_down(self) -> None:
         """End every child, and start no more: this process ends.

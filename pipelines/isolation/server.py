@@ -1,13 +1,15 @@
 """The server of children: a process that imports their modules once and forks them on request.
 
-It imports them when work is expected, or at the first child: a worker without a task needs no compiled kernel. It starts no thread, so forking is safe also where its parent has many threads or has loaded TensorFlow. It ends when its
-parent ends or closes the connection, and its children end with it. It is a new interpreter, or a fork of a parent that has no thread
-yet (:mod:`pipelines.isolation.server_process`).
+It imports them when work is expected, or at the first child: a worker without a task needs no compiled kernel. It starts no
+thread, so forking is safe also where its parent has many threads or has loaded TensorFlow. It ends when its parent ends or closes
+the connection, and its children end with it. It is a new interpreter, or a fork of a parent that has no thread yet
+(:mod:`pipelines.isolation.server_process`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import os
@@ -65,6 +67,7 @@ def main(control_fd: int, parent_pid: int) -> None:
 def become_server(control_fd: int, parent_pid: int) -> None:
     """:func:`main` in a process that was just forked from its parent."""
     os.setsid()
+    control_fd = fcntl.fcntl(control_fd, fcntl.F_DUPFD, 3)  # of a parent without standard files it may be one of them
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)

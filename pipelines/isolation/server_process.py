@@ -86,7 +86,11 @@ class _Forked:
         """As :meth:`subprocess.Popen.wait`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._status is None:
-            found, status = os.waitpid(self.pid, 0 if timeout is None else os.WNOHANG)
+            try:
+                found, status = os.waitpid(self.pid, 0 if timeout is None else os.WNOHANG)
+            except ChildProcessError:  # the system keeps no status where SIGCHLD is ignored
+                self._status = server.UNKNOWN_STATUS
+                break
             if found:
                 self._status = os.waitstatus_to_exitcode(status)
             elif timeout is not None and deadline is not None and time.monotonic() > deadline:

@@ -112,6 +112,11 @@ assert os.getsid(server) != os.getsid(0), "Ctrl-C is for the parent"
     assert run(program, before) == "once "
 
 
+@pytest.mark.parametrize("before", ["os.close(0); os.close(1)", "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"])
+def test_a_parent_may_have_no_standard_files_and_ignore_the_ends_of_processes(before: str) -> None:
+    run("assert shares\nwith processes.child(limits) as child: assert answers(child)", before)
+
+
 def test_a_server_ends_when_it_is_closed() -> None:
     assert run("processes.close()\nassert not Path(f'/proc/{server}').exists()\nprint('closed')") == "closed\n"
 
