@@ -43,11 +43,11 @@ processes.close()
 """
 
 
-def run(after: str, before: str = "") -> str:
+def run(after: str, before: str = "", status: int = 0) -> str:
     """What the program prints, after its children answered."""
     done = subprocess.run([sys.executable, "-c", PARENT % (before, after)], cwd=REPOSITORY, capture_output=True, text=True,
                           check=False, timeout=PATIENCE_SECS)  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (status, "")
     return done.stdout
 
 
@@ -136,6 +136,18 @@ assert "pandas" not in sys.modules
 """
     pytest.importorskip("pandas")
     run(program)
+
+
+def test_no_process_survives_a_parent_that_was_killed() -> None:
+    program = """
+with processes.child(limits) as first, processes.child(limits) as second:
+    assert shares and answers(first)
+    print(server, first.pid, second.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    below = [int(pid) for pid in run(program, status=-signal.SIGKILL).split()]
+    assert len(below) == 3
+    assert eventually(lambda: not any(is_running(pid) for pid in below))
 
 
 NEW_MODULES = """
