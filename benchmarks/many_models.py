@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import pyarrow.parquet as pq
+
 from benchmarks.support.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
 from benchmarks.support.harness import machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
@@ -36,6 +38,7 @@ from pipelines.log_schemas.schema import PartitionBy
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import compile_plan
 from transforms.expressions.model import Model
+from transforms.graphs.graph import Node
 from warehouse import (
     ReadSolution,
     Warehouse,
@@ -147,7 +150,7 @@ def measure(fleet: Fleet, log: Path, folder: Path, count: int = MODELS, share: f
         for model in models:
             submit_model(alone, model, policy="none")
         solutions = [read_solution(alone, model.name) for model in models]
-        _warm_up(alone, models, solutions[0])
+        _warm_up(fleet.table, log, folder, models)
         own = tuple(cpu_secs(partial(_read, alone, solution)) for solution in solutions)
         raw = [cpu_secs(partial(_read_raw, alone, fleet.table, [model])) for model in models]
         computation = cpu_secs(lambda: _compute_once(alone, fleet.table, models))
@@ -169,16 +172,23 @@ def measure(fleet: Fleet, log: Path, folder: Path, count: int = MODELS, share: f
         computation=computation, reading=reading, loading=loading)  # fmt: skip
 
 
-def _warm_up(warehouse: Warehouse, models: Sequence[Model], solution: ReadSolution) -> None:
-    """Compile missing kernels, for this process and the worker."""
-    fragment = next(iter(solution.fragments))
-    roots = _roots(models)
-    plan = compile_plan(roots)
-    names = [column.name for column in plan.columns]
-    plan.run(read_raw(warehouse.storage, fragment, names, coded=names).slice(0, 256))
+def _warm_up(table: str, log: Path, folder: Path, models: Sequence[Model]) -> None:
+    """Compile missing kernels of components, memo files and text columns, for this process and the worker: both sides on a few rows."""
+    first = min(log.rglob("*.parquet"))
+    few = folder / "few" / first.relative_to(log)
+    few.parent.mkdir(parents=True)
+    pq.write_table(pq.ParquetFile(first).read().slice(0, 256), few)
+    home = folder / "warm-up"
+    for policy in ("none", "all"):
+        with Warehouse.open(WarehouseConfig(str(home))) as warehouse:
+            register_table(warehouse, table, str(folder / "few"))
+            for model in models:
+                submit_model(warehouse, model, policy=policy)
+        worker_secs(home)
+        _reading(home, models, LOAD_ALL)
 
 
-def _roots(models: Sequence[Model]) -> dict[str, object]:
+def _roots(models: Sequence[Model]) -> dict[str, Node]:
     return {item.fingerprint: item.component for model in models for item in model.inputs.values()}
 
 

@@ -105,6 +105,7 @@ def _decision_row(decision: Decision) -> DecisionRow:
     return DecisionRow(
         input=decision.input,
         partition=decision.partition,
+        last_partition=decision.last_partition,
         fragment=decision.fragment_id,
         rows=decision.rows,
         hit=decision.hit,

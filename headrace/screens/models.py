@@ -244,7 +244,8 @@ class DecisionRow:
     """The decision of matching for one input over one fragment, with the reason.
 
     ``read``: how a trainer obtains it now at the least cost. The costs are CPU seconds over the horizon, null if impossible
-    or not requested; ``requests``: the expected number over the horizon.
+    or not requested; ``requests``: the expected number over the horizon. A merged fragment is over the partitions from
+    ``partition`` to ``last_partition``.
     """
 
     input: str
@@ -260,6 +261,7 @@ class DecisionRow:
     compute_secs: float | None = None
     keep_secs: float | None = None
     requests: float | None = None
+    last_partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,11 @@ class NearestRow:
     def text(self) -> str:
         """The differences as text."""
         return "; ".join(str(change["sentence"]) for change in self.changes)
+
+
+def _partitions(decision: DecisionRow) -> str:
+    last = decision.last_partition
+    return f"{decision.partition} to {last}" if last not in ("", decision.partition) else decision.partition
 
 
 def _alike(decision: DecisionRow) -> str:
@@ -327,7 +334,7 @@ class ExplainScreen:
 
     def _every_partition(self) -> RenderableType:
         rows = (
-            (d.input, d.partition, d.fragment[:12], count_text(d.rows), "hit" if d.hit else "miss", d.read,
+            (d.input, _partitions(d), d.fragment[:12], count_text(d.rows), "hit" if d.hit else "miss", d.read,
              *_costs((d,)), d.reason)
             for d in self.decisions
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ def test_merge_and_read_again(submitted: Any) -> None:
     submitted("work", "--until-idle")
     check_golden("table_compact_planned", submitted("table", "compact", "log", "--dry-run").out)
     check_golden("table_compact_done", submitted("table", "compact", "log").out)
+    assert re.search(r"hour=00 to \S+/hour=\d\d ", submitted("model", "explain", "first", "--partitions").out)
     again = submitted("table", "compact", "log", "--json").json
     assert (again["merged"], again["fragments"], again["queued"]) == (0, 1, 0)
     check_golden("table_compact_nothing", submitted("table", "compact", "log").out)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from transforms.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of computation: a fragment, or a merged one, which has the times of its first member."""
+    """A unit of computation: a fragment, or a merged one, from the start of its first member to the end of its last."""
 
     row: int
     start: datetime
@@ -48,13 +48,17 @@ class MergePolicy:
         return len(pieces) >= self.many_pieces or others >= self.least_share * rows
 
 
+def _last_moment(piece: Piece) -> datetime:
+    return piece.end - timedelta(microseconds=1)
+
+
 def choose_merges(pieces: Iterable[Piece], policy: MergePolicy) -> tuple[tuple[Piece, ...], ...]:
     """The groups to merge, of pieces that follow each other in time order; a repetition finds none."""
     groups: list[tuple[Piece, ...]] = []
     open_group: list[Piece] = []
     for piece in pieces:
         rows = sum(one.rows for one in open_group)
-        new_day = bool(open_group) and piece.start.date() != open_group[-1].start.date()
+        new_day = bool(open_group) and piece.start.date() > _last_moment(open_group[-1]).date()
         if open_group and (rows + piece.rows > policy.most_rows or (new_day and rows >= policy.enough_rows)):
             groups.append(tuple(open_group))
             open_group = []

@@ -38,7 +38,7 @@ class Decision:
     Attributes:
         input: The input's name.
         fingerprint: Its component.
-        partition: The fragment's partition.
+        partition: The fragment's partition; of a merged fragment its first.
         fragment_id: The fragment.
         rows: The fragment's rows.
         hit: Nothing has to be computed: there is a ready memo, or the input is a raw column.
@@ -47,6 +47,7 @@ class Decision:
         reason: The same as a sentence.
         action: How a read solution obtains it at the least cost.
         costs: The costs of the alternatives, if requested.
+        last_partition: The last partition of a merged fragment.
     """
 
     input: str
@@ -60,6 +61,7 @@ class Decision:
     reason: str
     action: Action = "compute"
     costs: Costs | None = None
+    last_partition: str = ""
 
 
 def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:

@@ -45,7 +45,10 @@ def explain_model(
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
         pricing = keep.pricing or context.aged_pricing(found.graph, model.name)
         priced = _Priced(found, pricing, frozenset(costs_of), is_adaptive=keep.pricing is not None)
-        return tuple(priced.decision(at, decision) for at, decision in decisions)
+        return tuple(
+            replace(priced.decision(at, decision), last_partition=fragments[at].last_partition)
+            for at, decision in decisions
+        )
 
 
 def versions_of(connection: Connection, name: str) -> frozenset[int]:

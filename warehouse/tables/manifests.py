@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, exists, func, or_, select
 
 from transforms.errors import nearest
 from warehouse.catalog import schema
@@ -24,7 +24,8 @@ DELETED = "deleted"
 class PlacedFragment:
     """A fragment with its row in the catalog, its partition, that partition's version, and its position.
 
-    A merged fragment has the place of its first member.
+    A merged fragment has the place of its first member; ``end`` and ``last_partition`` of one in :func:`current_units` are its
+    last member's.
     """
 
     row: int
@@ -35,6 +36,7 @@ class PlacedFragment:
     position: int
     fragment: Fragment
     is_merged: bool = False
+    last_partition: str = ""
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
@@ -110,7 +112,28 @@ def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, .
             whole = replace(placed.fragment, deletions=None, deleted_rows=0)
             placed = replace(placed, fragment=whole, is_merged=True)
         found.append(placed)
-    return tuple(found)
+    if not any(placed.is_merged for placed in found):
+        return tuple(found)
+    last = _last_places(connection, table)
+    return tuple(_until(placed, *last[placed.row]) if placed.is_merged else placed for placed in found)
+
+
+def _until(placed: PlacedFragment, last_partition: str, end_at: float) -> PlacedFragment:
+    return replace(placed, end=datetime.fromtimestamp(end_at, UTC), last_partition=last_partition)
+
+
+def _last_places(connection: Connection, table: str) -> dict[int, tuple[str, float]]:
+    """The partition of each merged fragment's last member, and its end in epoch seconds."""
+    parts, manifests, members = schema.merged_fragments, schema.manifests.c, schema.manifest_fragments.c
+    later = parts.alias()
+    is_last = ~exists().where(later.c.merged == parts.c.merged, later.c.position == parts.c.position + 1)
+    query = (
+        select(parts.c.merged, manifests.partition, manifests.end_at)
+        .join(schema.manifest_fragments, members.fragment == parts.c.fragment)
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.table_name == table, manifests.current.is_(True), is_last)
+    )
+    return {row.merged: (row.partition, row.end_at) for row in connection.execute(query)}
 
 
 def _versions(query: Any, table: str, start: datetime | None, end: datetime | None, at_version: int | None) -> Any:

@@ -654,6 +654,28 @@ def test_every_range_reads_the_same_rows(
         assert len(current_units(connection, "log")) <= len(current_fragments(connection, "log"))
 
 
+def test_a_merged_fragment_takes_up_the_day_of_its_last_member() -> None:
+    hours = [START + timedelta(hours=hour) for hour in (20, 24, 25)]
+    many = [Piece(row, start, start + timedelta(hours=1), 60_000) for row, start in enumerate(hours)]
+    assert choose_merges(many, MergePolicy()) == (tuple(many),)
+    first = Piece(0, hours[0], many[1].end, 120_000)
+    assert choose_merges([first, many[2]], MergePolicy()) == ((first, many[2]),), "of the day of its last member"
+    tomorrow = Piece(3, hours[1] + timedelta(days=1), hours[2] + timedelta(days=1), 60_000)
+    assert choose_merges([first, tomorrow], MergePolicy()) == ()
+
+
+def test_a_merged_unit_ends_with_its_last_member(ready: Warehouse) -> None:
+    compact_table(ready, "log", MergePolicy(most_rows=40))
+    with ready.catalog.read() as connection:
+        merged, single = current_units(connection, "log")
+    assert (merged.start, merged.end) == (START, START + timedelta(hours=2))
+    assert (merged.last_partition, single.last_partition) == ("date=2026-01-01/hour=01", "")
+    first, second = explain_model(ready, "ctr")[:2]
+    assert (first.partition, first.last_partition) == ("date=2026-01-01/hour=00", "date=2026-01-01/hour=01")
+    assert (second.partition, second.last_partition) == ("date=2026-01-01/hour=02", "")
+    assert compact_table(ready, "log", ended_before=(START + timedelta(hours=1)).timestamp()).fragments == 2
+
+
 _pieces = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400_000)), max_size=40)
 
 
@@ -670,7 +692,8 @@ def test_merges_repeated_find_nothing(drawn: list[tuple[int, int]], most_rows: i
     merged = {piece.row: group for group in groups for piece in group}
     assert len(merged) == sum(map(len, groups))
     after = [
-        piece if piece.row not in merged else Piece(piece.row, piece.start, piece.end, sum(one.rows for one in merged[piece.row]))
+        piece if piece.row not in merged
+        else Piece(piece.row, piece.start, merged[piece.row][-1].end, sum(one.rows for one in merged[piece.row]))
         for piece in pieces if piece.row not in merged or merged[piece.row][0] is piece
     ]  # fmt: skip
     assert choose_merges(after, policy) == ()
