@@ -8,18 +8,15 @@ of each row group are timed separately, best of five passes; kernels include the
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import benchmarks.movielens_throughput as films
-import benchmarks.transform_throughput as ads
 from benchmarks.support.harness import machine
 from benchmarks.support.ours import RowGroups
-from benchmarks.support.search_log import generate
+from benchmarks.support.read_files import parse_options, write_files
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node
@@ -46,20 +43,13 @@ def cpu_secs(source: Path, components: Mapping[str, Node]) -> tuple[float, float
 
 def main() -> int:
     """Measure both workloads."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--log", type=Path)
-    options = parser.parse_args()
+    options = parse_options(__doc__)
     keep_freed_memory()
     print(machine())
     print(f"{'work':<10} {'rows':>10} {'reading ns/row':>15} {'kernels ns/row':>15} {'kernels / reading':>18}")
     with tempfile.TemporaryDirectory() as name:
-        source = Path(name) / "ads.parquet"
-        generate(source, options.rows)
-        _report("ads", source, ads.components())
-        source = Path(name) / "films.parquet"
-        films.from_log(options.log, source) if options.log else films.generate(source, options.rows)
-        _report("films", source, films.components())
+        for work, source, components in write_files(Path(name), options.rows, options.log):
+            _report(work, source, components)
     return 0
 
 

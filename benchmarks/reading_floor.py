@@ -13,7 +13,6 @@ where the file has codes) once to memory. Decoding is not in it, so no reader re
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -26,11 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import benchmarks.movielens_throughput as films
-import benchmarks.transform_throughput as ads
 from benchmarks.support.harness import machine
 from benchmarks.support.ours import RowGroups
-from benchmarks.support.search_log import generate
+from benchmarks.support.read_files import parse_options, write_files
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node
@@ -171,20 +168,12 @@ def report(work: str, source: Path, components: Mapping[str, Node], folder: Path
 
 def main() -> int:
     """Measure both files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--log", type=Path)
-    options = parser.parse_args()
+    options = parse_options(__doc__)
     keep_freed_memory()
     print(machine())
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        source = folder / "ads.parquet"
-        generate(source, options.rows)
-        report("ads", source, ads.components(), folder)
-        source = folder / "films.parquet"
-        films.from_log(options.log, source) if options.log else films.generate(source, options.rows)
-        report("films", source, films.components(), folder)
+        for work, source, components in write_files(Path(name), options.rows, options.log):
+            report(work, source, components, Path(name))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warehouse.scenes import FREE_READS
+from tests.warehouse.scenes import FREE_READS, Clock
 from warehouse import WarehouseConfig
 
 
@@ -31,3 +31,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def config(url: str, tmp_path: Path) -> WarehouseConfig:
     return WarehouseConfig(str(tmp_path / "home"), url, rates=FREE_READS)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

@@ -28,11 +28,6 @@ BACKOFF_SECS = 100.0
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
     with Warehouse.open(replace(config, max_attempts=2, retry_backoff_secs=BACKOFF_SECS), clock) as opened:
         register_table(opened, "log", str(write_log(tmp_path / "log")))

@@ -28,11 +28,6 @@ MAX_LOSSES = 3
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
     with Warehouse.open(replace(config, max_losses=MAX_LOSSES), clock) as opened:
         register_table(opened, "log", str(write_log(tmp_path / "log", hours=2)))

@@ -60,11 +60,6 @@ DROPPED = TaskQuery(states=(TaskState.DROPPED,))
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
     """Three inputs over three hours, for two models of two clients; nothing is computed yet."""
     with Warehouse.open(replace(config, retry_backoff_secs=100.0), clock) as opened:

@@ -53,11 +53,6 @@ BROKEN = Failure("raised", "ValueError: no")
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
     """Three inputs over two hours: ``query``, ``query`` with ``title``, and ``title``."""
     with Warehouse.open(config, clock) as opened:

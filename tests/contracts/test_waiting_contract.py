@@ -120,11 +120,6 @@ def check(warehouse: Warehouse, now: float) -> None:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
     with Warehouse.open(config, clock) as opened:
         register_table(opened, "log", str(write_log(tmp_path / "log", hours=4)))

@@ -1,10 +1,27 @@
-"""Units of computation as SQL: fragments of the current version of a table, merged or by themselves."""
+"""Rows of ``fragments`` as SQL: their places, and the units of computation, of the current version of a table."""
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select
 
 from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+
+#: The table and the partition of a fragment.
+Place = tuple[str, str]
+
+
+def fragment_places(connection: Connection, rows: Collection[int]) -> dict[int, Place]:
+    """The places of the fragments in these rows; of a merged one that of its first member."""
+    of = schema.fragments.c
+    found: dict[int, Place] = {}
+    for chunk in chunks(sorted(rows)):
+        query = select(of.id, of.table_name, of.partition).where(one_of(connection, of.id, chunk))
+        for row, table, partition in connection.execute(query):
+            found[row] = table, partition
+    return found
 
 
 def is_unit(fragment: ColumnElement[int]) -> ColumnElement[bool]:

@@ -16,11 +16,10 @@ from sqlalchemy import Connection, delete, exists, func, select
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import update_rows
 from warehouse.catalog.catalog import chunks, insert_numbered, one_of
+from warehouse.catalog.fragment_rows import Place, fragment_places
 from warehouse.scheduling.task_states import MemoState, TaskState
 
 _OF = schema.tasks.c
-#: The table and the partition of a fragment.
-Place = tuple[str, str]
 
 
 def new_tasks(connection: Connection, places: Mapping[int, Place], now: float) -> dict[int, int]:
@@ -39,14 +38,12 @@ def new_tasks(connection: Connection, places: Mapping[int, Place], now: float) -
 
 def queue_again(connection: Connection, keys: Collection[str], now: float) -> None:
     """Make these memos pending, in a new task for each fragment."""
-    of, placed = schema.memos.c, schema.fragments.c
+    of = schema.memos.c
     fragments: dict[str, int] = {}
-    places: dict[int, Place] = {}
-    query = select(of.memo_key, of.fragment, placed.table_name, placed.partition)
-    query = query.join(schema.fragments, placed.id == of.fragment)
+    query = select(of.memo_key, of.fragment)
     for chunk in chunks(sorted(keys)):
-        for key, fragment, *place in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
-            fragments[key], places[fragment] = fragment, tuple(place)
+        fragments.update(tuple(row) for row in connection.execute(query.where(one_of(connection, of.memo_key, chunk))))
+    places = fragment_places(connection, set(fragments.values()))
     made = new_tasks(connection, places, now)
     rows = ({"memo_key": key, "task": made[fragment]} for key, fragment in fragments.items())
     update_rows(connection, schema.memos, "memo_key", rows, state=MemoState.PENDING)
@@ -103,7 +100,7 @@ def move_memos(connection: Connection, fragments: Mapping[str, int]) -> None:
     for key, fragment in fragments.items():
         by_fragment[fragment].append(key)
     moved = {task: fragments[key] for key, task in split(connection, by_fragment.values()).items()}
-    places = _places(connection, set(moved.values()))
+    places = fragment_places(connection, set(moved.values()))
     update_rows(connection, schema.tasks, "id", (
         {"id": task, "fragment": fragment, "table_name": places[fragment][0], "partition": places[fragment][1]}
         for task, fragment in moved.items()
@@ -138,14 +135,3 @@ def _copy(connection: Connection, tasks: Sequence[int]) -> tuple[int, ...]:
         for row in connection.execute(select(schema.tasks).where(one_of(connection, _OF.id, chunk))).mappings():
             stored[row["id"]] = {name: value for name, value in row.items() if name != "id"}
     return insert_numbered(connection, schema.tasks, [stored[task] for task in tasks])
-
-
-def _places(connection: Connection, fragments: Collection[int]) -> dict[int, Place]:
-    """The places of these rows of ``fragments``."""
-    of = schema.fragments.c
-    found: dict[int, Place] = {}
-    for chunk in chunks(sorted(fragments)):
-        query = select(of.id, of.table_name, of.partition).where(one_of(connection, of.id, chunk))
-        for row, table, partition in connection.execute(query):
-            found[row] = table, partition
-    return found

@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import one_of
+from warehouse.catalog.fragment_rows import Place
 from warehouse.catalog.task_rows import computes, is_current, leasable, waits_for
 from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
@@ -36,8 +37,6 @@ from warehouse.scheduling.fair_shares import (
 )
 from warehouse.scheduling.task_states import MemoState, TaskState
 
-#: A table and a partition of it.
-Place = tuple[str, str]
 #: If models wait for more memos than this, partitions are checked one by one: a lease needs only a few of them.
 _FEW_MEMOS = 20_000
 _OF = schema.tasks.c
@@ -159,9 +158,8 @@ def waiting_priorities(connection: Connection, table: str) -> dict[str, dict[str
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for fingerprint, client, priority in connection.execute(query):
         found[fingerprint][client] = priority
-    alike: dict[
-        frozenset[tuple[str, int]], dict[str, int]
-    ] = {}  # one mapping for all components that the same ones wait for
+    # One mapping for all components that the same clients wait for with the same priorities.
+    alike: dict[frozenset[tuple[str, int]], dict[str, int]] = {}
     return {name: alike.setdefault(frozenset(waiting.items()), waiting) for name, waiting in found.items()}
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered, one_of
+from warehouse.catalog.fragment_rows import fragment_places
 from warehouse.tables.manifests import added_columns, fragment_of, fragments_by_row
 from warehouse.tables.table import Fragment, merge_fragments
 
@@ -98,11 +99,11 @@ def write_merges(connection: Connection, table: str, groups: Sequence[Sequence[i
     Former merges of these fragments are removed.
     """
     fragments = fragments_by_row(connection, {row for group in groups for row in group})
-    partitions = _partitions(connection, [group[0] for group in groups])
+    places = fragment_places(connection, [group[0] for group in groups])
     merged = insert_numbered(
         connection,
         schema.fragments,
-        [_merged_row(table, partitions[group[0]], group, [fragments[row] for row in group]) for group in groups],
+        [_merged_row(table, places[group[0]][1], group, [fragments[row] for row in group]) for group in groups],
     )
     of = schema.merged_fragments
     for chunk in chunks(sorted(fragments)):
@@ -118,15 +119,6 @@ def write_merges(connection: Connection, table: str, groups: Sequence[Sequence[i
     if rows:
         connection.execute(insert(of), rows)
     return merged
-
-
-def _partitions(connection: Connection, fragments: Collection[int]) -> dict[int, str]:
-    of = schema.fragments.c
-    query = select(of.id, of.partition)
-    found: dict[int, str] = {}
-    for chunk in chunks(sorted(fragments)):
-        found.update(tuple(row) for row in connection.execute(query.where(one_of(connection, of.id, chunk))))
-    return found
 
 
 def _merged_row(table: str, partition: str, group: Sequence[int], members: Sequence[Fragment]) -> dict[str, object]:

@@ -94,7 +94,7 @@ while Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[0] != 
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 with processes.child(limits) as child:
     assert parent(child.pid) != server and answers(child)
-assert not Path(f"/proc/{server}").exists(), "nobody has waited for it"
+assert not Path(f"/proc/{server}").exists(), "the killed server must be waited for"
 """
     run(program)
 
