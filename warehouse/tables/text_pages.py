@@ -31,6 +31,9 @@ _PAGES = 64
 #: Plain pages are held until all are measured, so each must be little more than its texts: a text has 4 bytes of length and at
 #: most 2 of level, a page some more.
 _BYTES_PER_TEXT, _BYTES_PER_PAGE = 8, 64
+#: A code has at most 5 bytes (a run of one) and 2 of level. Larger pages are padded: what they need would be in no proportion to
+#: their rows, and the allocator may keep a hole for each.
+_BYTES_PER_CODE = 8
 _UNCOMPRESSED = "UNCOMPRESSED"
 _DICTIONARY_ENCODINGS = (kernels.PLAIN_DICTIONARY, kernels.RLE_DICTIONARY)
 _SNAPPY_SIZE_BYTES = 5
@@ -187,7 +190,7 @@ def _decode(content: Array, chunk: _Chunk) -> pa.Array | None:
     if count <= 0:
         return None
     rows = table[:count].tolist()
-    if sum(row[kernels.BYTES] for row in rows) > chunk.plain_size:
+    if sum(row[kernels.BYTES] for row in rows) > chunk.plain_size or any(_is_padded(row) for row in rows):
         return None
     pages = _Pages(content, chunk.codec)
     dictionary = None
@@ -199,6 +202,14 @@ def _decode(content: Array, chunk: _Chunk) -> pa.Array | None:
     if not chunk.coded:
         return _texts(rows, pages, dictionary, chunk)
     return None if dictionary is None else _coded(rows, pages, dictionary, chunk)
+
+
+def _is_padded(row: Sequence[int]) -> bool:
+    return (
+        row[kernels.KIND] != kernels.DICTIONARY_PAGE
+        and row[kernels.ENCODING] in _DICTIONARY_ENCODINGS
+        and row[kernels.BYTES] > _BYTES_PER_CODE * row[kernels.VALUES] + _BYTES_PER_PAGE
+    )
 
 
 class _Pages:
