@@ -1,7 +1,7 @@
 """Which reader serves which unit. Pure.
 
 Hosts consume their units in order, so units are requested in order and the lowest number has precedence. A unit is served by one
-reader, or by two if the first is a straggler. Assignments are not logged: they decide on no weight, and a controller or a host that starts
+reader, or by two if the first is a straggler; if both are, a third replaces the first. Assignments are not logged: they decide on no weight, and a controller or a host that starts
 again assigns what it needs again; readers are stateless and hosts ignore units that they have.
 """
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from transforms.errors import InputError
 
+#: The most readers that serve one unit.
+MOST_SERVICES = 2
 #: The number of measured durations that decide what a straggler is.
 _REMEMBERED = 64
 
@@ -115,7 +117,9 @@ def request_units(held: Assignments, host: str, wanted: Sequence[tuple[int, int]
 def assign_units(
     held: Assignments, readers: Sequence[str], now_secs: float, settings: AssignmentSettings
 ) -> tuple[Assignments, tuple[Change, ...]]:
-    """Give waiting units, lowest number first, to the least loaded readers; then stragglers to idle ones.
+    """Give waiting units and stragglers, lowest number first, to the least loaded readers.
+
+    A straggler has precedence over later units: its host waits for it before it needs them.
 
     ``readers``: those that can take work. Units of other readers are assigned again.
     """
@@ -131,31 +135,42 @@ def assign_units(
         if reader is None:
             return False
         loads[reader] += 1
-        units[unit.number] = replace(unit, services=(*unit.services, Service(reader, now_secs)))
+        kept = unit.services
+        if len(kept) == MOST_SERVICES:  # all are late: the oldest is replaced
+            oldest, *rest = sorted(kept, key=lambda one: one.since_secs)
+            loads[oldest.reader] -= 1
+            kept = tuple(rest)
+            told.append(RevokeUnit(unit.number, oldest.reader))
+        units[unit.number] = replace(unit, services=(*kept, Service(reader, now_secs)))
         told.append(AssignUnit(unit.number, reader, unit.host))
         return True
 
-    for number in sorted(units):
-        if not units[number].services and not give(units[number]):
+    late = _affordable(held, stragglers(held, now_secs, settings), settings)
+    waiting = [unit for unit in units.values() if not unit.services]
+    for unit in sorted([*waiting, *late], key=lambda one: one.number):
+        if not give(unit) and not unit.services:
             break
-    else:
-        budget = max(1, int(len(units) * settings.most_speculated)) - sum(len(u.services) > 1 for u in units.values())
-        for unit in stragglers(replace(held, units=units), now_secs, settings)[: max(0, budget)]:
-            if not give(unit):
-                break
     return replace(held, units=units), tuple(told)
 
 
+def _affordable(held: Assignments, late: list[FlyingUnit], settings: AssignmentSettings) -> list[FlyingUnit]:
+    """The stragglers that may be given to another reader now, lowest number first."""
+    speculated = sum(len(unit.services) > 1 for unit in held.units.values())
+    budget = max(1, int(len(held.units) * settings.most_speculated)) - speculated
+    first = {unit.number for unit in [one for one in late if len(one.services) == 1][: max(0, budget)]}
+    return [unit for unit in late if len(unit.services) > 1 or unit.number in first]
+
+
 def stragglers(held: Assignments, now_secs: float, settings: AssignmentSettings) -> list[FlyingUnit]:
-    """The units with one service that takes far longer than usual, lowest number first."""
+    """The units all of whose services take far longer than usual, lowest number first."""
     if len(held.secs_per_row) < settings.least_measured:
         return []
     usual = held.usual_secs_per_row
     return [
         unit
         for number, unit in sorted(held.units.items())
-        if len(unit.services) == 1
-        and now_secs - unit.services[0].since_secs
+        if unit.services
+        and now_secs - max(one.since_secs for one in unit.services)
         > max(settings.straggler_secs, settings.straggler_factor * usual * unit.rows)
     ]
 
