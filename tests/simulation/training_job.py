@@ -6,6 +6,7 @@ reordered; commits fail; notices come. :class:`Storage` checks every commit as i
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tests.simulation.event_loop import EventLoop
+from trainer.document_field import DocumentField
 from trainer.scheduling.advance import advance, start_job
+from trainer.scheduling.documents import event_document, read_event
 from trainer.scheduling.events import (
     CommitFailed,
     DataChanged,
@@ -268,7 +271,7 @@ class Controller:
     def __init__(self, sim: Simulation, job: Job) -> None:
         self._sim = sim
         self._first = self.job = job
-        self._log: list[Event] = []
+        self._log: list[str] = []
         self._offset = 1e6
         self._lease = 0
         self.is_up = True
@@ -286,8 +289,8 @@ class Controller:
 
     def _recover(self) -> None:
         replayed = self._first
-        for event in self._log:
-            replayed, _ = advance(replayed, event)
+        for line in self._log:
+            replayed, _ = advance(replayed, read_event(DocumentField(json.loads(line), "log")))
         demand(replayed == self.job, "the replay of the log gives another job")
         self.is_up, self.job = True, replayed
         self.receive(Recovered)
@@ -299,7 +302,7 @@ class Controller:
         event = event_at(self._sim.loop.now + self._offset)
         before = self.job
         self.job, told = advance(before, event)
-        self._log.append(event)
+        self._log.append(json.dumps(event_document(event)))
         self._check(before, event, told)
         if not self._sim.is_quiet and self._sim.draw.random() < 0.002 * bool(self._sim.faults.crashes):
             self.crash(2.0)  # between the log and the instructions

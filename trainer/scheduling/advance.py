@@ -235,8 +235,6 @@ def _part_written(job: Job, event: PartWritten) -> Outcome:
     pending = job.pending
     if pending is None or event.attempt != pending.commit.attempt or event.role.name not in pending.missing:
         return job, ()
-    if pending.incarnations[event.role.name] != event.incarnation:
-        return job, ()
     return take_part(job, event.role.name, event.part)
 
 

@@ -167,7 +167,7 @@ def _text(error: BaseException) -> str:
 def _number(error: BaseException, attribute: str) -> int | None:
     for one in _causes(error):
         value = getattr(one, attribute, None)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return int(value)
     return None
 

@@ -77,11 +77,11 @@ class RandomEvents:
     def _message(self, job: Job) -> tuple[float, Role, int]:
         role = self._draw.choice(ROLES)
         known = job.members[role].incarnation if role in job.members else 1
-        return self._now, role, known if self._draw.random() < 0.95 else known + self._draw.choice([-1, 1])
+        return self._now, role, known if self._draw.random() < 0.95 else max(0, known + self._draw.choice([-1, 1]))
 
     def _attempt(self, job: Job) -> int:
         written = job.pending.commit.attempt if job.pending else job.attempt
-        return self._draw.choice([job.attempt] * 8 + [written] * 4 + [job.attempt - 1, job.attempt + 1, 0])
+        return self._draw.choice([job.attempt] * 8 + [written] * 4 + [max(0, job.attempt - 1), job.attempt + 1, 0])
 
     def tick(self, job: Job) -> Event:
         return Tick(self._now)

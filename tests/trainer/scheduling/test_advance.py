@@ -410,6 +410,47 @@ def test_a_commit_that_is_being_published_needs_no_host() -> None:
     assert (scene.state, scene.job.commit) == (JobState.AWAY, Commit(1, 1, 3))
 
 
+def test_a_host_that_is_replaced_while_its_commit_is_published_restores_it() -> None:
+    scene = Scene(2, stops=(40, 100))
+    scene.drain()
+    scene.write()
+    scene.join(host(1))
+    assert scene.state is JobState.COMMITTING
+    scene.publish()
+    for role in (host(0), host(1)):
+        assert scene.orders(role) == [StartEpoch(2, 1, 40, 100, ("h0", "h1"), None, Commit(1, 1, 40), "plan")]
+
+
+def test_a_host_that_is_replaced_before_its_part_is_written_ends_the_attempt() -> None:
+    scene = Scene(2, stops=(40, 100))
+    scene.drain()
+    scene.do(PartWritten(scene.now, host(0), 1, 1, "part of h0"))
+    scene.join(host(1))
+    assert scene.state is JobState.RESTARTING
+    assert scene.job.pending is None
+
+
+def test_an_epoch_that_ended_early_ends_at_the_same_unit_when_it_is_trained_again() -> None:
+    scene = Scene(2, initial=PhaseSettings(epoch_secs=10.0))
+    scene.pass_secs(10)
+    scene.place(5, 8)
+    scene.do(Failed(scene.now, host(0), 1, 1, RESET))
+    scene.pass_secs(2)
+    assert (scene.state, scene.job.first_unit, scene.job.stop_unit) == (JobState.TRAINING, 0, 8)
+    scene.commit()
+    assert scene.job.stop_unit == 100
+
+
+def test_a_host_at_another_unit_is_not_drained() -> None:
+    scene = Scene(2, stops=(40, 100))
+    scene.do(Drained(scene.now, host(0), 1, 1, 39))
+    assert scene.state is JobState.TRAINING
+    scene.do(Notice(scene.now, 30.0))
+    scene.place(4, 8)
+    scene.do(Drained(scene.now, host(0), 1, 1, 40))
+    assert scene.job.drained == frozenset()
+
+
 def test_a_notice_before_any_unit_is_begun_needs_no_commit() -> None:
     scene = Scene(2)
     scene.do(Notice(scene.now, 30.0))
@@ -492,6 +533,15 @@ def test_a_commit_is_kept_if_a_later_attempt_fails() -> None:
     scene.publish()
     assert scene.state is JobState.TRAINING
     assert (scene.job.epoch, scene.job.first_unit, scene.job.stop_unit) == (1, 40, 80)
+
+
+def test_a_commit_that_fails_under_the_next_epoch_gives_both_up() -> None:
+    scene = Scene(stops=(40, 80, 100), overlap=True)
+    scene.drain()
+    assert (scene.state, scene.job.attempt) == (JobState.TRAINING, 2)
+    scene.do(CommitFailed(scene.now, 1, RESET, host(0), 1))
+    scene.pass_secs(2)
+    assert (scene.job.epoch, scene.job.first_unit, scene.job.stop_unit, scene.job.attempt) == (0, 0, 40, 3)
 
 
 def test_a_lost_part_drops_both_epochs() -> None:
