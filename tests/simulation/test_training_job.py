@@ -104,6 +104,16 @@ def test_a_clock_that_jumps_restarts_nothing_and_ends_no_epoch() -> None:
     assert sim.attempts == len(STOPS)
 
 
+def test_a_hold_stops_all_roles_but_the_controller() -> None:
+    settings = JobSettings(hosts=2)
+    sim = Simulation(2, settings=settings, faults=JobFaults(window_secs=60.0, permanent=2, unready=2), units=300)
+    sim.run()
+    assert any(sim.held_with_roles)
+    assert sim.released_with_roles
+    assert not any(sim.released_with_roles)
+    check(sim)
+
+
 def test_most_preempted_epochs_commit_within_their_grace_period() -> None:
     """A notice of 30 s, units of half a second: the epoch ends early and is committed; none is given up."""
     given_up = notices = 0

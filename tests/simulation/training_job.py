@@ -56,7 +56,7 @@ from trainer.scheduling.orders import (
     WantRoles,
     WritePart,
 )
-from trainer.scheduling.transitions import FINAL, EventKind, JobState
+from trainer.scheduling.transitions import ATTEMPT, FINAL, EventKind, JobState
 
 TRANSIENT = ErrorDocument(("ConnectionError",), "a connection broke")
 PERMANENT = ErrorDocument(("NonFiniteLoss",), "training diverged")
@@ -167,6 +167,10 @@ class Simulation:
         self.trained: dict[tuple[int, int], str] = {}
         self.starts: dict[int, StartEpoch] = {}
         self.hosts_wanted = 0
+        self.held_with_roles: list[bool] = []
+        self.released_with_roles: list[bool] = []
+        self.noticed: set[int] = set()
+        self.lost_secs: list[float] = []
         self.states: list[tuple[float, JobState]] = []
         self.attempts = 0
         self.data = DataRange("plan", units, tuple(stops) or (units,))
@@ -259,6 +263,13 @@ class Simulation:
         finally:
             self.attempts = self.controller.job.attempt
 
+    @property
+    def preempted(self) -> tuple[int, int]:
+        """The attempts that a notice ended, and those of them that were committed or had trained nothing."""
+        kept = {one.commit.attempt for one in self.storage.commits}
+        trained = {attempt for attempt, _ in self.trained}
+        return len(self.noticed), sum(one in kept or one not in trained for one in self.noticed)
+
     def _tick(self) -> None:
         self.controller.receive(Tick)
         if self.controller.job.state not in FINAL:
@@ -317,6 +328,8 @@ class Controller:
     def _check(self, before: Job, event: Event, told: Sequence[Instruction]) -> None:
         job, sim = self.job, self._sim
         sim.moves[before.state, event.kind, job.state] += 1
+        if isinstance(event, Notice) and before.state in ATTEMPT and job.notices != before.notices:
+            sim.noticed.add(job.attempt)
         if job.state is not before.state:
             sim.states.append((sim.loop.now, job.state))
         demand(job.attempt in (before.attempt, before.attempt + 1), f"attempt {job.attempt} after {before.attempt}")
@@ -343,12 +356,14 @@ class Controller:
             elif isinstance(one, WantRoles):
                 sim.hosts_wanted = one.hosts
         if self.job.state is JobState.HELD and self.job.hold is not None:
+            sim.held_with_roles.append(any(one.is_up for one in sim.actors.values()))
             sim.loop.after(sim.draw.uniform(5, 40), partial(self._end_hold, self.job.hold))
 
     def _end_hold(self, hold: object) -> None:
         """A person releases the hold, or the data becomes ready."""
         if self.job.hold is not hold or self.job.state is not JobState.HELD or not self.is_up:
             return
+        self._sim.released_with_roles.append(any(one.is_up for one in self._sim.actors.values()))
         if self.job.hold is not None and self.job.hold.error_class is ErrorClass.DATA_NOT_READY:
             self.receive(lambda at: DataChanged(at, self._sim.data))
         else:
@@ -411,6 +426,9 @@ class Actor:
         self._paused_until = max(self._paused_until, self.sim.loop.now + secs)
 
     def kill(self, restart_secs: float) -> None:
+        job = self.sim.controller.job
+        if self.is_up and job.is_ranked(self.role) and job.state in ATTEMPT:
+            self.sim.lost_secs.append(job.now_secs - job.begun_secs)
         if self.is_up:
             self.is_up = False
             self._life += 1

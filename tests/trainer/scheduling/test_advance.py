@@ -564,6 +564,17 @@ def test_a_recovered_controller_publishes_again_and_loses_no_role() -> None:
     assert set(scene.job.members) == {READER, host(0)}
 
 
+def test_a_recovered_controller_gives_every_role_its_whole_time() -> None:
+    scene = Scene()
+    for _ in range(27):
+        scene.now += 1
+        scene.do(Tick(scene.now))
+    scene.do(Recovered(scene.now))
+    scene.now += 5
+    scene.do(Tick(scene.now))
+    assert set(scene.job.members) == {READER, host(0)}
+
+
 @pytest.mark.parametrize("secs", [1e6, -1e6])
 def test_a_clock_that_jumps_loses_no_role_and_ends_no_epoch(secs: float) -> None:
     scene = Scene(initial=PhaseSettings(epoch_secs=60.0))
