@@ -104,6 +104,27 @@ def test_a_clock_that_jumps_restarts_nothing_and_ends_no_epoch() -> None:
     assert sim.attempts == len(STOPS)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_job_continues_with_other_numbers_of_hosts_and_readers(seed: int) -> None:
+    """Each run is stopped under faults; the storage checks that the next one goes on at the same unit."""
+    sim: Simulation | None = None
+    for hosts, readers in ((2, 1), (3, 4), (1, 2)):
+        sim = Simulation(
+            seed,
+            settings=JobSettings(hosts=hosts, most_restarts=10),
+            faults=JobFaults(window_secs=60.0, kills=2, lost=0.02, repeated=0.05, failed_commits=0.05, crashes=1),
+            units=300,
+            stops=STOPS,
+            readers=readers,
+            stop_secs=70.0 if hosts > 1 else None,
+            resumed=sim,
+        )
+        sim.run()
+    assert sim is not None
+    assert sim.storage.last.next_unit == 300
+    assert len({len(one.hosts) for one in sim.storage.commits}) > 1
+
+
 def test_a_hold_stops_all_roles_but_the_controller() -> None:
     settings = JobSettings(hosts=2)
     sim = Simulation(2, settings=settings, faults=JobFaults(window_secs=60.0, permanent=2, unready=2), units=300)

@@ -39,7 +39,7 @@ from trainer.scheduling.events import (
     Tick,
 )
 from trainer.scheduling.holds import ErrorClass, ErrorDocument
-from trainer.scheduling.job import Job, JobSettings
+from trainer.scheduling.job import Job, JobSettings, resume_job
 from trainer.scheduling.orders import (
     AskPosition,
     Commit,
@@ -122,12 +122,16 @@ class Storage:
     commits: list[Publish] = field(default_factory=list)
     parts: dict[str, Part] = field(default_factory=dict)
 
+    @property
+    def last(self) -> Commit:
+        return self.commits[-1].commit if self.commits else Commit()
+
     def put(self, name: str, part: Part) -> str:
         self.parts[name] = part
         return name
 
     def publish(self, order: Publish) -> None:
-        last = self.commits[-1].commit if self.commits else Commit()
+        last = self.last
         if last == order.commit:
             return
         new = order.commit
@@ -158,11 +162,12 @@ class Simulation:
         grown: Sequence[tuple[float, int]] = (),
         unit_secs: float = 0.5,
         stop_secs: float | None = None,
+        resumed: Simulation | None = None,
     ) -> None:
         self.draw = random.Random(seed)
         self.loop = EventLoop()
         self.settings, self.faults, self.unit_secs = settings, faults, unit_secs
-        self.storage = Storage()
+        self.storage: Storage = resumed.storage if resumed else Storage()
         self.moves: Counter[tuple[JobState, EventKind, JobState]] = Counter()
         self.trained: dict[tuple[int, int], str] = {}
         self.starts: dict[int, StartEpoch] = {}
@@ -174,7 +179,8 @@ class Simulation:
         self.states: list[tuple[float, JobState]] = []
         self.attempts = 0
         self.data = DataRange("plan", units, tuple(stops) or (units,))
-        self.controller = Controller(self, Job(settings))
+        job = resume_job(resumed.controller.job, settings, resumed.storage.last) if resumed else Job(settings)
+        self.controller: Controller = Controller(self, job)
         self.actors: dict[Role, Actor] = {}
         for n in range(settings.hosts + spare_hosts):
             self._add(SimHost(self, Role(RoleKind.HOST, f"h{n}")))
@@ -195,6 +201,7 @@ class Simulation:
 
     def _add(self, actor: Actor) -> None:
         self.actors[actor.role] = actor
+        actor.incarnation = self.controller.job.incarnations.get(actor.role, 0)
         self.loop.after(self.draw.uniform(0.0, 3.0), actor.start)
 
     def _grow(self, more: int) -> None:
@@ -374,7 +381,7 @@ class Controller:
             return
         sim = self._sim
         fails = not sim.is_quiet and sim.draw.random() < sim.faults.failed_commits
-        if fails and (not sim.storage.commits or sim.storage.commits[-1].commit != order.commit):
+        if fails and sim.storage.last != order.commit:
             self.receive(lambda at: CommitFailed(at, order.attempt, TRANSIENT))
             return
         sim.storage.publish(order)

@@ -49,6 +49,7 @@ from trainer.scheduling.events import (
     Lost,
     Notice,
     PartWritten,
+    PlanFailed,
     Position,
     Published,
     Recovered,
@@ -305,6 +306,10 @@ def _data_changed(job: Job, event: DataChanged) -> Outcome:
     return begin(job) if job.state in (JobState.STARTING, JobState.AWAY, JobState.WAITING_FOR_DATA) else (job, ())
 
 
+def _plan_failed(job: Job, event: PlanFailed) -> Outcome:
+    return (job, ()) if classify(event.error) is ErrorClass.TRANSIENT else fail(job, event.error, "the controller")
+
+
 def _released(job: Job, event: Released) -> Outcome:
     return release(job)
 
@@ -334,6 +339,7 @@ _HANDLERS: Mapping[EventKind, Callable[[Job, Any], Outcome]] = {
     EventKind.RESUME: _resume,
     EventKind.NOTICE: _notice,
     EventKind.DATA_CHANGED: _data_changed,
+    EventKind.PLAN_FAILED: _plan_failed,
     EventKind.RELEASED: _released,
     EventKind.STOP_ASKED: _stop_asked,
 }

@@ -187,6 +187,17 @@ class DataChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PlanFailed(Event):
+    """The controller cannot plan the units: the data is not ready, or the options or the data are wrong.
+
+    It matters only while the job waits for data; the controller tries again by itself after a transient error.
+    """
+
+    kind = EventKind.PLAN_FAILED
+    error: ErrorDocument
+
+
+@dataclass(frozen=True, slots=True)
 class Released(Event):
     """A person released the hold."""
 
@@ -235,6 +246,6 @@ EVENT_TYPES: dict[EventKind, type[Event]] = {
     cls.kind: cls
     for cls in (
         Tick, Recovered, Joined, Heartbeat, Left, Failed, Position, Drained, PartWritten, CommitFailed, Published, Notice,
-        DataChanged, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
+        DataChanged, PlanFailed, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
     )
 }  # fmt: skip

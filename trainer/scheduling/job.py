@@ -221,6 +221,24 @@ class Job:
         return role.kind is RoleKind.HOST and role.name in self.hosts
 
 
+def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
+    """A job that ended, and is started again, perhaps with other numbers of hosts and readers.
+
+    Args:
+        job: as its log gives it.
+        settings: the new settings.
+        commit: the newest commit in storage that is intact.
+    """
+    return Job(
+        settings=settings,
+        now_secs=job.now_secs,
+        incarnations=job.incarnations,
+        commit=commit,
+        attempt=max(job.attempt, commit.attempt),
+        phase=job.phase,
+    )
+
+
 def pass_time(job: Job, at_secs: float) -> Job:
     """The job after its clock has gone on to ``at_secs``."""
     if job.clock_secs is None:

@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     RESUME = "resume"
     NOTICE = "notice"
     DATA_CHANGED = "data changed"
+    PLAN_FAILED = "plan failed"
     RELEASED = "released"
     STOP_ASKED = "stop asked"
 
@@ -138,6 +139,7 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     | _move({_S.AWAY}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.WAITING_FOR_DATA}, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
     | _move({_S.HELD}, *_TRAINED, _S.STARTING, stay=True),
+    EventKind.PLAN_FAILED: _move({_S.STARTING, _S.WAITING_FOR_DATA}, _S.HELD, stay=True),
     EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING),
     EventKind.STOP_ASKED: _move({_S.TRAINING}, _S.ENDING, _S.STOPPED)
     | _move(_ENDED_EARLY, _S.STOPPED, stay=True)
@@ -155,6 +157,7 @@ _LATE: Mapping[EventKind, frozenset[JobState]] = {
     EventKind.PUBLISHED: frozenset({_S.WAITING_FOR_DATA, _S.DONE}),
     EventKind.NOTICE: FINAL,
     EventKind.DATA_CHANGED: FINAL,
+    EventKind.PLAN_FAILED: _ALL - {_S.STARTING, _S.WAITING_FOR_DATA},
     EventKind.STOP_ASKED: FINAL,
 }
 

@@ -18,6 +18,7 @@ from trainer.scheduling.events import (
     Left,
     Notice,
     PartWritten,
+    PlanFailed,
     Position,
     Published,
     Recovered,
@@ -28,7 +29,7 @@ from trainer.scheduling.events import (
     Tick,
 )
 from trainer.scheduling.holds import ErrorClass, ErrorDocument
-from trainer.scheduling.job import Job, JobSettings, PhaseSettings
+from trainer.scheduling.job import Job, JobSettings, PhaseSettings, resume_job
 from trainer.scheduling.orders import (
     AskPosition,
     ChangePhase,
@@ -313,6 +314,33 @@ def test_data_that_is_not_ready_lifts_its_hold() -> None:
     assert scene.state is JobState.HELD
     scene.do(DataChanged(scene.now, scene.data))
     assert scene.state is JobState.STARTING
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(NOT_READY, JobState.HELD), (NAN, JobState.HELD), (RESET, JobState.STARTING)]
+)
+def test_a_plan_that_cannot_be_made_holds_a_job_without_data(error: ErrorDocument, state: JobState) -> None:
+    job, _ = advance(Job(), PlanFailed(0.0, error))
+    assert job.state is state
+    job, _ = advance(job, DataChanged(1.0, DataRange("plan", 5, (5,))))
+    assert job.state is (JobState.HELD if error is NAN else JobState.STARTING)
+
+
+def test_a_plan_that_cannot_be_made_does_not_stop_training() -> None:
+    scene = Scene()
+    scene.do(PlanFailed(scene.now, NOT_READY))
+    assert scene.state is JobState.TRAINING
+
+
+def test_a_job_that_was_stopped_is_resumed_with_other_hosts() -> None:
+    scene = Scene(2, stops=(40, 100))
+    scene.commit()
+    scene.do(StopAsked(scene.now, now=True))
+    scene.job = resume_job(scene.job, JobSettings(hosts=1), scene.job.commit)
+    scene.do(DataChanged(scene.now, scene.data))
+    scene.join(READER, host(0))
+    assert scene.orders(host(0)) == [StartEpoch(3, 1, 40, 100, ("h0",), None, Commit(1, 1, 40), "plan")]
+    assert scene.job.incarnations[host(0)] == 2
 
 
 def test_the_root_cause_may_come_after_its_consequences() -> None:

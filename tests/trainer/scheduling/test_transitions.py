@@ -52,7 +52,7 @@ def test_messages_of_roles_are_never_impossible() -> None:
     sent = {
         EventKind.JOINED, EventKind.HEARTBEAT, EventKind.LEFT, EventKind.FAILED, EventKind.POSITION, EventKind.DRAINED,
         EventKind.PART_WRITTEN, EventKind.COMMIT_FAILED, EventKind.PUBLISHED, EventKind.NOTICE, EventKind.DATA_CHANGED,
-        EventKind.STOP_ASKED, EventKind.RECOVERED, EventKind.TICK,
+        EventKind.STOP_ASKED, EventKind.RECOVERED, EventKind.TICK, EventKind.PLAN_FAILED,
     }  # fmt: skip
     assert not {(state, kind) for state, kind in IMPOSSIBLE if kind in sent}
 
