@@ -27,7 +27,7 @@ class BufferSettings:
         least_readers, most_readers: limits of the number of readers.
         shrink_after_secs: how long a smaller number must have been enough.
         shrink_share: the least share of readers that is removed; less is not worth a change.
-        weight: the weight of one measured unit in the means of speeds.
+        weight: the weight of one measured unit, and of one sample of the hosts' speed, in their means.
     """
 
     limit_bytes: int = 256 << 20
@@ -103,9 +103,7 @@ def control_readers(held: BufferControl, sample: BufferSample, settings: BufferS
     """The control after a sample. Deterministic; a clock that was set back discards the wishes of its future."""
     held = replace(
         held,
-        host_rows_per_sec=_mean(
-            held.host_rows_per_sec, sample.consumed_rows, sample.busy_secs, _steps(sample), settings
-        ),
+        host_rows_per_sec=_mean(held.host_rows_per_sec, sample.consumed_rows, sample.busy_secs, 1, settings),
         unit_secs_per_row=_mean(
             held.unit_secs_per_row, sample.served_secs, sample.served_rows, sample.served_units, settings
         ),
@@ -119,14 +117,9 @@ def control_readers(held: BufferControl, sample: BufferSample, settings: BufferS
     return replace(held, readers=readers, wishes=_thinned(wishes))
 
 
-def _steps(sample: BufferSample) -> int:
-    """The consumed rows in units of the served ones, at least one if any; the weight of the measurement."""
-    return 1 if sample.consumed_rows else 0
-
-
 def _mean(before: float, amount: float, per: float, count: int, settings: BufferSettings) -> float:
     """The mean of ``amount / per``, moved by ``count`` measurements."""
-    if per <= 0 or not count:
+    if per <= 0 or not count or not amount:
         return before
     weight = 1.0 if before <= 0 else 1 - (1 - settings.weight) ** count
     return before + weight * (amount / per - before)
@@ -139,7 +132,8 @@ def _wish(held: BufferControl, sample: BufferSample, settings: BufferSettings) -
     flying = held.host_rows_per_sec * secs_per_row * (1 + settings.margin * (1 + lack))
     wanted = math.ceil(min(flying, sample.left_units) / settings.units_per_reader * (1 - 1e-9))
     wanted = min(wanted, held.readers) if sample.fullness >= settings.low else wanted
-    return min(max(wanted, settings.least_readers), settings.most_readers)
+    least = max(settings.least_readers, 1 if sample.left_units else 0)
+    return min(max(wanted, least), settings.most_readers)
 
 
 def _thinned(wishes: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:

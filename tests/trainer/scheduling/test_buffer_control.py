@@ -73,6 +73,16 @@ def test_no_more_readers_than_units_are_left() -> None:
     assert control_readers(BufferControl(), sample(0.0, left=0), SETTINGS).readers == 1
 
 
+def test_there_is_a_reader_while_there_is_work() -> None:
+    settings = BufferSettings(least_readers=0, shrink_after_secs=1.0)
+    nothing = BufferSample(0.0, 0.0, 0, 0.0, 0, 0, 0.0, 0.0, left_units=7)
+    control = control_readers(BufferControl(), nothing, settings)
+    assert control.readers == 1
+    for second in (5.0, 10.0):
+        control = control_readers(control, BufferSample(second, 0.0, 0, 0.0, 0, 0, 0.0, 0.0, left_units=0), settings)
+    assert control.readers == 0
+
+
 def test_a_clock_that_was_set_back_forgets_later_wishes() -> None:
     control = control_readers(BufferControl(), sample(1e9), SETTINGS)
     for second in range(20):

@@ -1,18 +1,21 @@
-"""The state diagram and the state table of docs/training-job.md, drawn from the transitions.
+"""The generated parts of docs/training-job.md: the state diagram, the states, and the classes of errors.
 
-``python -m trainer.scheduling.diagram`` writes both into the page; a test compares them.
+``python -m trainer.scheduling.reference`` writes them into the page; a test compares them.
 """
 
 from __future__ import annotations
 
+import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from trainer.scheduling.holds import CAUSE_RULES, DEFAULT_RULE, TYPE_RULES, HoldRule
 from trainer.scheduling.transitions import ATTEMPT, MEANING, TRANSITIONS, EventKind, JobState
 
-BEGIN = "<!-- drawn by python -m trainer.scheduling.diagram -->"
-END = "<!-- end of drawing -->"
+#: The lines around a generated part.
+_BEGIN = "<!-- {name}: written by python -m trainer.scheduling.reference -->"
+_END = "<!-- end of {name} -->"
 
 _ATTEMPT = tuple(state for state in JobState if state in ATTEMPT)
 _GROUP = "ATTEMPT"
@@ -61,18 +64,48 @@ def state_table() -> str:
     return "\n".join(rows)
 
 
-def drawing() -> str:
-    """The generated part of the page."""
-    return f"{BEGIN}\n```mermaid\n{state_diagram()}\n```\n\n{state_table()}\n{END}"
+def hold_table() -> str:
+    """A Markdown table of the rules that classify errors, in their order."""
+    rows = ["| error | class | reason |", "|---|---|---|"]
+    for rule in (*CAUSE_RULES, *TYPE_RULES, DEFAULT_RULE):
+        rows.append(f"| {_condition(rule)} | {rule.outcome.replace('_', ' ')} | {rule.why} |")
+    return "\n".join(rows)
 
 
-def with_drawing(page: str) -> str:
-    """The page with its generated part replaced."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + drawing() + after
+def _condition(rule: HoldRule) -> str:
+    conditions = [", ".join(f"`{name}`" for name in sorted(rule.types))] if rule.types else []
+    if rule.errnos:
+        conditions.append(", ".join(sorted(errno.errorcode[number] for number in rule.errnos)))
+    if rule.statuses:
+        conditions.append(f"HTTP status {_spans(sorted(rule.statuses))}")
+    if rule.pattern:
+        conditions.append(f"with the text `{rule.pattern}`".replace("|", "\\|"))
+    return " ".join(conditions) or "any other"
+
+
+def _spans(numbers: list[int]) -> str:
+    """Numbers as ranges."""
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
+
+
+_PARTS: Mapping[str, Callable[[], str]] = {
+    "states": lambda: f"```mermaid\n{state_diagram()}\n```\n\n{state_table()}",
+    "errors": hold_table,
+}
+
+
+def with_parts(page: str) -> str:
+    """The page with its generated parts replaced."""
+    for name, part in _PARTS.items():
+        begin, end = _BEGIN.format(name=name), _END.format(name=name)
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}\n{part()}\n{end}{after}"
+    return page
 
 
 if __name__ == "__main__":
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/training-job.md")
-    path.write_text(with_drawing(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
