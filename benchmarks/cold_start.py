@@ -1,8 +1,9 @@
-"""CPU and wall-clock seconds from starting a process to its first result: a transform, the help, a worker.
+"""CPU and wall-clock seconds from starting a process to its first result: a transform, the help, a worker, a worker's child.
 
     python -m benchmarks.cold_start [--rounds R] [--against FOLDER]
 
-Seconds are of whole processes with their children, imports included. The first transform is that of the search log's components
+Seconds are of whole processes with their children, imports included; those of a child are its own, from its fork to its first task
+and without its end. The first transform is that of the search log's components
 (transform_throughput.py) over 1,000 rows; the worker's task is the same. Kernels are cached in a separate folder, which is empty
 for the first process. ``--against`` measures another checkout in turns. Bytecode is written and used, as in an installation.
 """
@@ -59,6 +60,24 @@ with Warehouse.open(WarehouseConfig(sys.argv[2])) as warehouse:
     submit_model(warehouse, model)
 """
 )
+CHILDREN = """
+import sys, time
+from pathlib import Path
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.processes import child_processes
+from pipelines.worker.job_committer import group_by_fragment
+from warehouse import Warehouse, WarehouseConfig
+from warehouse.queue.lease import lease_tasks
+with Warehouse.open(WarehouseConfig(sys.argv[1])) as warehouse:
+    ((work, _),) = group_by_fragment(lease_tasks(warehouse, "benchmark", limit=1_000)).values()
+    limits, request = IsolationLimits().on_this_machine(1), {"do": "memoize", "home": warehouse.storage.home}
+    for number in range(2):
+        begun = time.perf_counter()
+        with child_processes().child(limits, fresh=True) as child:
+            child.ask(request, work.to_json(), limits)
+            nanoseconds = Path(f"/proc/{child.pid}/schedstat").read_text().split()[0]
+            print(int(nanoseconds) / 1e9, time.perf_counter() - begun)
+"""
 #: A worker's parts that no work on this project's own code changes.
 FLOORS = {
     "python alone": "pass",
@@ -86,6 +105,9 @@ class Tree:
 
     def run(self, *arguments: str) -> Cost:
         """Run a new Python process on the packages of the checkout."""
+        return self._output_and_cost(*arguments)[1]
+
+    def _output_and_cost(self, *arguments: str) -> tuple[str, Cost]:
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         environment = {**os.environ, "PYTHONPATH": str(self.root), "NUMBA_CACHE_DIR": str(self.folder / "kernels")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -95,12 +117,13 @@ class Tree:
         if done.returncode:
             raise SystemExit(f"{arguments[:2]} of {self.root} failed:\n{done.stderr}")
         wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-        return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+        return done.stdout, Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
 
     def costs(self, log: Path) -> dict[str, Cost]:
         """The cost of each kind of process, with compiled kernels."""
-        idle, busy = self.folder / "idle", self.folder / "busy"
-        self.run("-c", SUBMIT, str(log), str(busy))
+        idle, busy, leased = self.folder / "idle", self.folder / "busy", self.folder / "leased"
+        for home in (busy, leased):
+            self.run("-c", SUBMIT, str(log), str(home))
         work = ("-m", "headrace", "work", "--until-idle", "--home")
         found = {
             "headrace --help": self.run("-m", "headrace", "--help"),
@@ -109,7 +132,11 @@ class Tree:
             "worker, until it asks an empty queue": self.run(*work, str(idle)),
             "worker, its first task done": self.run(*work, str(busy)),
         }
-        shutil.rmtree(busy)
+        if Path("/proc/self/schedstat").exists():
+            second = self._output_and_cost("-c", CHILDREN, str(leased))[0].splitlines()[1]
+            found["a further child, its first task done"] = Cost(*map(float, second.split()))
+        for home in (busy, leased):
+            shutil.rmtree(home)
         return found
 
 

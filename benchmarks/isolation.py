@@ -44,7 +44,7 @@ sys.path.insert(0, sys.argv[1])
 home, work = sys.argv[2], open(sys.argv[3]).read()
 if sys.argv[4] == "isolated":
     from pipelines.isolation.processes import child_processes
-    child_processes().prepare()
+    child_processes().expect_work()
     import pipelines.memoize.pipeline
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated

@@ -70,7 +70,9 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
     gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
-    sys.exit(run(arguments))
+    status = run(arguments)
+    gc.freeze()  # an ending interpreter looks through all objects several times, up to a quarter of a second
+    sys.exit(status)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -149,7 +149,7 @@ def _config(
 
     limits = IsolationLimits(memory_bytes, stall_secs)
     if runner == "DirectRunner":
-        child_processes().prepare()  # they start while this process opens the catalog and loads Beam
+        child_processes().prepare_at_start()  # before this process has a thread or a connection
         if not beam_options:
             keep_beam_light()
 

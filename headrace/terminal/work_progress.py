@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.terminal.output import say
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pipelines.worker.progress import WorkProgress
 
 #: The time between two lines without a terminal.
@@ -21,13 +21,13 @@ _LINE_SECS = 30.0
 @contextmanager
 def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[WorkProgress], None]]:
     """A function that shows a worker's progress. ``clock``: monotonic seconds."""
+    if not sys.stderr.isatty():
+        yield _lines(clock)
+        return
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True, markup=False, soft_wrap=True)
-    if not console.is_terminal:
-        yield _lines(console, clock)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn
 
     with Progress(
         TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}", markup=False), console=console
@@ -41,13 +41,13 @@ def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Calla
         yield show
 
 
-def _lines(console: Console, clock: Callable[[], float]) -> Callable[[WorkProgress], None]:
+def _lines(clock: Callable[[], float]) -> Callable[[WorkProgress], None]:
     shown_at = [clock()]
 
     def show(done: WorkProgress) -> None:
         if clock() - shown_at[0] >= _LINE_SECS:
             shown_at[0] = clock()
-            console.print(f"memoizing: {progress_text(done)}")
+            say(f"memoizing: {progress_text(done)}")
 
     return show
 

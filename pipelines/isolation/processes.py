@@ -10,10 +10,9 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,7 +21,8 @@ from pipelines.fragments.progress_cell import Position, ProgressCell, new_cell_f
 from pipelines.isolation.answer import LINES, Answer
 from pipelines.isolation.bisection import ProcessFailureKind
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
+from pipelines.isolation.server import ANSWER, END, FORK, IMPORT, REQUEST, UNKNOWN_STATUS
+from pipelines.isolation.server_process import ServerProcess, fork_or_start, start_interpreter
 from pipelines.isolation.watch import StallClock, memory_of
 
 #: The period of measurements of a child; the shorter one above half of its memory limit.
@@ -34,10 +34,6 @@ _WEIGH_SECS = 0.5
 _SERVER_SECS = 120.0
 _SERVER_TRIES = 3
 _READ_BYTES = 1 << 20
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from pipelines.isolation.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +82,10 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 class _Server:
     """The server of children, seen from its parent. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[socket.socket], ServerProcess] = start_interpreter) -> None:
         ours, theirs = _socket_pair()
-        paths = json.dumps([os.path.abspath(path) for path in sys.path])
-        command = [sys.executable, "-c", _START, paths, str(theirs.fileno()), str(os.getpid())]
         try:
-            # A session of its own: Ctrl-C in the terminal is handled by the parent.
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()],
-                                             start_new_session=True)  # fmt: skip
+            self._process = start(theirs)
         except OSError:
             ours.close()
             raise
@@ -121,6 +113,11 @@ class _Server:
             return self._ask(REQUEST.pack(END, pid), [])
         except _ServerGone:
             return UNKNOWN_STATUS  # it ended with its server
+
+    def expect_work(self) -> None:
+        """Let the server import what children need, while the caller does other work."""
+        with self._lock, contextlib.suppress(OSError):  # the next request finds that it is gone
+            self._control.sendall(REQUEST.pack(IMPORT, 0))
 
     def _ask(self, message: bytes, fds: list[int]) -> int:
         with self._lock:
@@ -264,11 +261,22 @@ class ChildProcesses:
             return (*servers, *(child.pid for child in self._idle))
 
     def prepare(self) -> None:
-        """Start the server if there is none: its imports then run while the caller does other work.
+        """Start the server if there is none.
 
         Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
         self._start_server()
+
+    def prepare_at_start(self) -> None:
+        """As :meth:`prepare`, for a process that just began: the server is a fork of it, if that is safe.
+
+        What a child and a worker without a task have in common is imported here first, and not again in the server.
+        """
+        self._start_server(fork_or_start)
+
+    def expect_work(self) -> None:
+        """As :meth:`prepare`, when fragments follow soon: the server imports what children need, while the caller does other work."""
+        self._start_server().expect_work()
 
     def shut_down(self) -> None:
         """End every child, and start no more: this process ends.
@@ -278,12 +286,12 @@ class ChildProcesses:
         self._shutting_down = True
         self.close()
 
-    def _start_server(self) -> _Server:
+    def _start_server(self, start: Callable[[socket.socket], ServerProcess] = start_interpreter) -> _Server:
         with self._lock:
             if self._shutting_down:
                 raise ShuttingDown
             try:
-                self._server = self._server or _Server()
+                self._server = self._server or _Server(start)
             except OSError as error:
                 raise _refusal(error) from error
             return self._server

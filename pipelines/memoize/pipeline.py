@@ -54,7 +54,7 @@ class MemoizeFragments(BundleThreads):
 
     def setup(self) -> None:
         """Start the child processes' server, and resolve the limits for this machine."""
-        child_processes().prepare()
+        child_processes().expect_work()
         # A runner with its own threads computes about one fragment per processor at once.
         self._resolved = self._limits.on_this_machine(max(self._threads, os.cpu_count() or 1))
         self._known_culprits = KnownCulprits()

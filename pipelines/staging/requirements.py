@@ -11,15 +11,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING
 
 from transforms.errors import InputError
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 #: The extras of Headrace that workers need; ``beam`` comes with the image.
 EXTRAS = ("gcs",)
-BEAM = Requirement("apache-beam")
+BEAM = "apache-beam"
 #: Platforms of wheels that Dataflow's machines accept.
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
@@ -29,10 +30,13 @@ def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
 
     Raises :class:`InputError` with the packages that are not installed here.
     """
+    from packaging.requirements import Requirement  # 30 ms, which a worker on one machine does not need
+    from packaging.utils import canonicalize_name
+
     required = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
     direct = {canonicalize_name(wanted.name) for wanted in required}
     needed = resolve_closure(required)
-    pinned = sorted(needed.keys() - (resolve_closure([BEAM]).keys() - direct))
+    pinned = sorted(needed.keys() - (resolve_closure([Requirement(BEAM)]).keys() - direct))
     absent = [name for name in pinned if not needed[name]]
     if absent:
         raise InputError("packages of remote workers must be installed here, since their versions are pinned",
@@ -64,6 +68,8 @@ def download_wheels(requirements: Path, folder: Path) -> tuple[Path, ...]:
 
 def resolve_closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
     """``wanted`` and all their requirements: the installed version by canonical name, empty if not installed."""
+    from packaging.utils import canonicalize_name
+
     found: dict[str, str] = {}
     met: set[tuple[str, str]] = set()
     waiting = list(wanted)
@@ -79,6 +85,8 @@ def resolve_closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
 
 
 def _requirements_of(name: str, extra: str) -> Iterator[Requirement]:
+    from packaging.requirements import Requirement
+
     for text in distribution(name).requires or ():
         wanted = Requirement(text)
         if _applies(wanted, (extra,)):

@@ -33,10 +33,20 @@ class WorkProgress:
 OnWork = Callable[[WorkProgress], None]
 
 
+#: After this time the measured pace counts as much as the estimated one.
+_TRUSTED_SECS = 10.0
+
+
+def _pace(ran_secs: float, done_secs: float) -> float:
+    """Seconds per estimated core second: between 1, as estimated, and as measured, the closer the longer it was measured."""
+    return (ran_secs / done_secs) ** (ran_secs / (ran_secs + _TRUSTED_SECS))
+
+
 class WorkMeter:
     """Measures the progress of a worker. Times are monotonic seconds of the caller's clock.
 
-    The remaining time is estimated from the tasks' core seconds and from the rate at which finished ones were computed.
+    The remaining time is the estimated core seconds of the open tasks, times the measured seconds per estimated second of finished
+    ones. The latter is dominated at first by the start of the job, so it counts by the time over which it was measured.
     """
 
     def __init__(self) -> None:
@@ -91,5 +101,5 @@ class WorkMeter:
         secs_per_task = self._leased_secs / self._leased_tasks if self._leased_tasks else 0.0
         rest_secs = self._open_secs + self._queued * secs_per_task
         total = self.progress.tasks_done + self._open_tasks + self._queued
-        left = rest_secs * ran_secs / self._done_secs if self._done_secs > 0 else None
+        left = rest_secs * _pace(ran_secs, self._done_secs) if self._done_secs > 0 else None
         self.progress = replace(self.progress, tasks_total=total, left_secs=left)

@@ -193,6 +193,8 @@ class _Worker:
 
     def run(self) -> None:
         """Compute the leased tasks and commit their memos. Tasks that are still open at the end are released."""
+        if self._config.runner == "DirectRunner":
+            child_processes().expect_work()
         from pipelines.memoize.pipeline import run_memoize  # Beam, which a worker without a task does not need
 
         tasks = self.leased

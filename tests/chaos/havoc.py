@@ -135,22 +135,24 @@ class Havoc:
         self.begin(self._draw.choice(list(CHORES)))
         _wait(lambda: len(self.chores) > count)
         time.sleep(self._draw.uniform(0, 0.6))
-        self._signal(list(self.chores)[-1], signal.SIGKILL)
+        for chore in list(self.chores)[count:][-1:]:  # none, if the nursery is late
+            self._signal(chore, signal.SIGKILL)
 
     def kill_worker(self) -> None:
-        self._signal(self._worker(), signal.SIGKILL)
+        for worker in self._one_worker():
+            self._signal(worker, signal.SIGKILL)
 
     def kill_child(self) -> None:
         """A process that a worker started; the worker itself where it has none just now."""
-        worker = self._worker()
-        self._signal(self._draw.choice(sorted(descendants(worker)) or [worker]), signal.SIGKILL)
+        for worker in self._one_worker():
+            self._signal(self._draw.choice(sorted(descendants(worker)) or [worker]), signal.SIGKILL)
 
     def pause_worker(self) -> None:
         """For longer than its lease lasts: it comes back late."""
-        worker = self._worker()
-        self._signal(worker, signal.SIGSTOP)
-        time.sleep(LEASE_SECS * 1.5)
-        self._signal(worker, signal.SIGCONT)
+        for worker in self._one_worker():
+            self._signal(worker, signal.SIGSTOP)
+            time.sleep(LEASE_SECS * 1.5)
+            self._signal(worker, signal.SIGCONT)
 
     def refuse_writes(self) -> None:
         """The folder of the memos is not there, and nothing can be put in its place."""
@@ -177,12 +179,20 @@ class Havoc:
         new.write_text(str(float(self._clock_file.read_text()) + secs))
         new.rename(self._clock_file)
 
-    def _worker(self) -> int:
-        _wait(lambda: bool(self._alive()))
-        return self._draw.choice(self._alive())
+    def _one_worker(self) -> list[int]:
+        """One of those alive; none if they are all between their end and their restart, for longer than is waited for."""
+        alive: list[int] = []
+
+        def is_any_alive() -> bool:
+            alive[:] = self._alive()
+            return bool(alive)
+
+        _wait(is_any_alive)
+        return [self._draw.choice(alive)] if alive else []
 
     def _alive(self) -> list[int]:
-        self.workers = {pid for pid in self.workers if Path(f"/proc/{pid}/stat").exists() and _state(pid) != "Z"}
+        # Another thread adds workers meanwhile: none that it adds is forgotten.
+        self.workers.difference_update([pid for pid in tuple(self.workers) if _state(pid) == "Z"])
         return sorted(self.workers)
 
     def _signal(self, pid: int, number: int) -> None:

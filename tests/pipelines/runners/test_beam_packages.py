@@ -43,7 +43,7 @@ IDLE = """
 import sys
 from headrace.cli.main import run
 assert run(["work", "--until-idle", "--home", sys.argv[1], "--json"]) == 0
-heavy = ("apache_beam", "numba", "pandas", "scipy", "alembic.command")
+heavy = ("apache_beam", "numba", "pandas", "scipy", "packaging.requirements", "alembic.command")
 print("loaded:", *(name for name in heavy if name in sys.modules))
 """
 
@@ -58,7 +58,7 @@ def test_a_worker_without_a_task_loads_no_beam(tmp_path):
 
 def test_a_server_of_children_loads_no_compiler():
     program = (
-        "import sys\nfrom pipelines.isolation.server import _import_child\n_import_child()\n"
+        "import sys\nfrom pipelines.isolation.server import import_child\nimport_child()\n"
         "heavy = ('apache_beam', 'sqlalchemy', 'scipy.linalg', 'numba.np.linalg', 'tensorflow')\n"
         "print(*(name for name in heavy if name in sys.modules))"
     )
