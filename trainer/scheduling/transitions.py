@@ -132,8 +132,7 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     EventKind.RESUME: _move({_S.RESTARTING}, *_TRAINED, _S.TRAINING, _S.STARTING, _S.AWAY),
     EventKind.NOTICE: _move({_S.TRAINING}, _S.ENDING, stay=True)
     | _stay({_S.ENDING, _S.DRAINING, _S.COMMITTING, _S.RESTARTING, _S.HELD, _S.WAITING_FOR_DATA})
-    | _move({_S.STARTING}, _S.AWAY, _S.TRAINING, stay=True)
-    | _stay({_S.AWAY}),
+    | _move(_WAITS, _S.AWAY, _S.TRAINING, stay=True),
     EventKind.DATA_CHANGED: _stay(ATTEMPT | {_S.RESTARTING})
     | _move({_S.STARTING}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.AWAY}, *_TRAINED, _S.TRAINING, stay=True)

@@ -355,9 +355,7 @@ def _stretches(
             for first, run in trained.of(fragment):
                 relabelled = run.passes > 0 and run.label_version < version
                 if relabelled if mode is UnitMode.RELABELLED else run.passes <= pass_number:
-                    # A run of a later pass keeps its number, so that the account counts passes and not versions.
-                    own = pass_number if mode is UnitMode.NEW else run.passes - 1
-                    yield number, first, run.stop_row - first, int(mode), own, version
+                    yield number, first, run.stop_row - first, int(mode), pass_number, version
 
 
 def extend_plan(

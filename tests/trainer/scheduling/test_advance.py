@@ -502,13 +502,29 @@ def test_an_overlapping_epoch_without_units_needs_no_commit(stops: bool, state: 
 
 
 def test_a_second_notice_may_leave_enough_hosts() -> None:
+    """The pending commit of an attempt that was given up needs a host that leaves too: it is dropped."""
+    scene = Scene(2, goes_on=True)
+    scene.join(host(2))
+    scene.do(Notice(scene.now, 5.0, host(0)))
+    scene.place(3, 4)
+    scene.drain()
+    scene.do(PartWritten(scene.now, host(0), 1, 1, "part of h0"))
+    scene.pass_secs(4)
+    assert scene.state is JobState.AWAY
+    assert scene.job.pending is not None
+    scene.do(Notice(scene.now, 30.0, host(1)))
+    assert (scene.state, scene.job.hosts, scene.job.pending) == (JobState.TRAINING, ("h2",), None)
+    assert (scene.job.first_unit, scene.job.stop_unit) == (0, 4)
+
+
+def test_the_whole_job_waits_for_all_hosts() -> None:
     scene = Scene(2, goes_on=True)
     scene.do(Notice(scene.now, 30.0))
     scene.place(0, 0)
     scene.join(host(0), READER)
     assert scene.state is JobState.AWAY
-    scene.do(Notice(scene.now, 30.0, host(1)))
-    assert scene.state is JobState.AWAY, "the whole job is away, so it waits for all hosts"
+    scene.join(host(1))
+    assert scene.state is JobState.TRAINING
 
 
 def test_a_notice_for_a_reader_lets_the_attempt_go_on() -> None:

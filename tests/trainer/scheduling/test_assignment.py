@@ -94,6 +94,12 @@ def test_a_straggler_has_precedence_over_later_units() -> None:
     assert [one.unit for one in told] == [1, 2, 3]
 
 
+def test_a_clock_that_was_set_back_measures_nothing() -> None:
+    held, _ = assign_units(requested(1), ["a"], 100.0, SETTINGS)
+    held, _ = receive_unit(held, 1, "a", 50.0)
+    assert held == Assignments()
+
+
 def test_a_request_twice_is_one() -> None:
     held, _ = assign_units(requested(1), ["a"], 0.0, SETTINGS)
     assert request_units(held, "h0", [(1, 100)]) is held

@@ -73,6 +73,7 @@ def test_the_stream_of_events_does_not_depend_on_hosts(
     before = [units_of(rank, hosts, 0, cut) for rank in range(hosts)]
     after = [units_of(rank, others, cut, plan.stop_unit) for rank in range(others)]
     assert all(number % hosts == rank for rank, own in enumerate(before) for number in own)
+    assert all(number % others == rank for rank, own in enumerate(after) for number in own)
     merged = sorted(n for own in before for n in own) + sorted(n for own in after for n in own)
     assert merged == list(range(plan.stop_unit))
 
@@ -138,6 +139,25 @@ def test_a_plan_grows_without_changing_its_units() -> None:
     assert units(grown)[: plan.stop_unit] == units(plan)
     assert [one.fragment for one in units(grown)[plan.stop_unit :]] == ["p1#0"] * 3
     assert grown.digest != plan.digest == plan_units(fragments_of([7, 3]), unit_rows=2).digest
+
+
+def test_a_changed_label_does_not_count_as_a_pass() -> None:
+    fragments = fragments_of([4])
+    trained = NOTHING_TRAINED.after(plan_units(fragments, unit_rows=4, passes=2), 0, 2)
+    now = [replace(one, label_version=1) for one in fragments]
+    plan = plan_units(now, unit_rows=4, passes=2, trained=trained)
+    assert [(one.mode, one.label_version) for one in units(plan)] == [(UnitMode.RELABELLED, 1)]
+    trained = trained.after(plan, 0, 1)
+    assert trained.runs == {"p0#0": (TrainedRun(4, 2, 1),)}
+    assert plan_units(now, unit_rows=4, passes=2, trained=trained).stop_unit == 0
+
+
+def test_epochs_end_at_partitions_of_a_grown_plan() -> None:
+    one = plan_units([PlannedFragment("a#0", "a", 4)], unit_rows=2)
+    grown = extend_plan(
+        one, [PlannedFragment("a#0", "a", 4), PlannedFragment("b#0", "b", 4), PlannedFragment("c#0", "c", 4)]
+    )
+    assert stops_by_events(grown, 1, whole_partitions=True) == (2, 4, 6)
 
 
 def test_epochs_end_after_so_many_events() -> None:
