@@ -52,14 +52,14 @@ def check(sim: Simulation) -> None:
 
 
 def test_jobs_under_faults_train_every_unit_once() -> None:
-    for seed in range(scaled(20)):
+    for seed in range(scaled(12)):
         check(random_run(seed))
 
 
 @pytest.mark.slow
 def test_many_jobs_under_faults_train_every_unit_once() -> None:
     reached: set[JobState] = set()
-    for seed in range(1000, 1400):
+    for seed in range(1000, 1200):
         sim = random_run(seed)
         check(sim)
         reached |= {state for _, state in sim.states}
@@ -89,7 +89,7 @@ def test_an_overlapped_commit_shortens_the_job() -> None:
 def test_faults_do_not_change_where_epochs_end(overlap: bool) -> None:
     """Without wall time and notices, epochs are the same however often processes are lost: so are batches, and weights."""
     faults = replace(HEAVY, role_notices=0, job_notices=0, kills=25)
-    for seed in range(scaled(10)):
+    for seed in range(scaled(6)):
         settings = JobSettings(hosts=1 + seed % 3, overlap=overlap, most_restarts=10)
         sim = Simulation(seed, settings=settings, faults=faults, units=300, stops=STOPS)
         sim.run()

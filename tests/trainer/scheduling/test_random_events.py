@@ -20,6 +20,8 @@ from trainer.scheduling.transitions import ATTEMPT, FINAL, TRANSITIONS, EventKin
 #: Moves that random events rarely make.
 RARE = {
     (JobState.AWAY, EventKind.NOTICE, JobState.TRAINING),
+    (JobState.AWAY, EventKind.PUBLISHED, JobState.WAITING_FOR_DATA),
+    (JobState.STARTING, EventKind.LEFT, JobState.TRAINING),
     (JobState.DRAINING, EventKind.DRAINED, JobState.AWAY),
     (JobState.DRAINING, EventKind.DRAINED, JobState.STOPPED),
     (JobState.ENDING, EventKind.COMMIT_FAILED, JobState.STOPPED),
