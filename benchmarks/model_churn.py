@@ -321,11 +321,11 @@ class Year:
 
     def _count_bytes(self) -> None:
         """The bytes of ready memos, by partition, after some were dropped."""
-        of, tasks = schema.memos.c, schema.tasks.c
-        query = select(tasks.partition, func.sum(of.size_bytes)).join(schema.memos, of.memo_key == tasks.memo_key)
-        query = query.where(of.state == MemoState.READY, tasks.partition.in_(sorted(self.kept_bytes)))
+        of, fragments = schema.memos.c, schema.fragments.c
+        query = select(fragments.partition, func.sum(of.size_bytes)).join(schema.memos, of.fragment == fragments.id)
+        query = query.where(of.state == MemoState.READY, fragments.partition.in_(sorted(self.kept_bytes)))
         with self.warehouse.catalog.read() as connection:
-            rows = connection.execute(query.group_by(tasks.partition)).all()
+            rows = connection.execute(query.group_by(fragments.partition)).all()
         self.kept_bytes = Counter({partition: int(size) for partition, size in rows})
 
     def _ready_memos(self) -> int:

@@ -11,15 +11,10 @@ Row = Sequence[Any]
 
 
 class Loader(Protocol):
-    """One open load. ``key_order``: an ORDER BY clause that makes inserting many rows with a ``memo_key`` cheap, or ""."""
-
-    key_order: str
+    """One open load."""
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Append rows."""
-
-    def run(self, statement: str) -> None:
-        """Run a statement that both databases understand."""
 
 
 def loading(url: str) -> AbstractContextManager[Loader]:
@@ -48,17 +43,12 @@ def _loading_sqlite(path: str) -> Iterator[Loader]:
 
 
 class _SqliteLoader:
-    key_order = "ORDER BY memos.memo_key"  # the one index that cannot be dropped grows at its end
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         names, places = ", ".join(f'"{name}"' for name in columns), ", ".join("?" * len(columns))
         self._connection.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({places})', rows)
-
-    def run(self, statement: str) -> None:
-        self._connection.execute(statement)
 
 
 @contextmanager
@@ -77,8 +67,6 @@ def _loading_postgresql(url: str) -> Iterator[Loader]:
 
 
 class _PostgresLoader:
-    key_order = ""
-
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._loaded: set[str] = set()
@@ -92,9 +80,6 @@ class _PostgresLoader:
             with cursor.copy(f'COPY "{table}" ({names}) FROM STDIN') as copy:
                 for row in rows:
                     copy.write_row(row)
-
-    def run(self, statement: str) -> None:
-        self._connection.execute(statement)
 
 
 _PG_CONSTRAINTS = """

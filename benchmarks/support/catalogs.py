@@ -175,8 +175,8 @@ class _Filling:
             (place.table, _path(place), place.partition, 10**9, BEGAN_AT * 10**9) for place in self.places
         ))  # fmt: skip
         self.loader.load(
-            "fragments", ("id", "fragment_id", "table_name", "path", "row_groups", "rows", "size_bytes", "digests"),
-            ((place.row, place.fragment_id, place.table, _path(place), "[0]", _ROWS, 10**9, json.dumps(place.digests))
+            "fragments", ("id", "fragment_id", "table_name", "partition", "path", "row_groups", "rows", "size_bytes", "digests"),
+            ((place.row, place.fragment_id, place.table, place.partition, _path(place), "[0]", _ROWS, 10**9, json.dumps(place.digests))
              for place in self.places),
         )  # fmt: skip
         self.loader.load(
@@ -311,50 +311,25 @@ class _Filling:
              "changed_at", "queued_by", "cause_code", "cause"),
             (row for file in self._files() for row in _ready(file)),
         )  # fmt: skip
-        self.loader.run(f"""
-            INSERT INTO tasks (memo_key, table_name, partition, state, worker, lease, lease_until, fence, attempts,
-                               not_before, created_at, changed_at)
-            SELECT memos.memo_key, fragments.table_name, manifests.partition, 'DONE', 'worker', NULL, NULL, 1, 1,
-                   memos.created_at, memos.created_at, memos.changed_at
-            FROM memos JOIN fragments ON fragments.id = memos.fragment JOIN manifests ON manifests.id = fragments.id
-            {self.loader.key_order}
-        """)
         waiting = [
             (memo_key(known.fingerprint, place.digests, known.columns), known.fingerprint, place)
             for known in map(self.known.__getitem__, self.size.waiting_inputs)
             for place in self.events
         ]
         queued_by, now = self.size.sets + 2, float(BEGAN_AT)
-        self.loader.load(
-            "memos",
-            (
-                "memo_key",
-                "fingerprint",
-                "fragment",
-                "state",
-                "created_at",
-                "changed_at",
-                "queued_by",
-                "cause_code",
-                "cause",
-            ),
-            ((key, name, place.row, "PENDING", now, now, queued_by, *_NEVER) for key, name, place in waiting),
-        )
+        # One task per fragment, with the number of its row.
         self.loader.load(
             "tasks",
-            (
-                "memo_key",
-                "table_name",
-                "partition",
-                "state",
-                "fence",
-                "attempts",
-                "not_before",
-                "created_at",
-                "changed_at",
-            ),
-            ((key, place.table, place.partition, "QUEUED", 0, 0, now, now, now) for key, _, place in waiting),
-        )
+            ("id", "fragment", "table_name", "partition", "state", "fence", "attempts", "not_before", "created_at",
+             "changed_at"),
+            ((place.row, place.row, place.table, place.partition, "QUEUED", 0, 0, now, now, now) for place in self.events),
+        )  # fmt: skip
+        self.loader.load(
+            "memos",
+            ("memo_key", "fingerprint", "fragment", "state", "task", "created_at", "changed_at", "queued_by", "cause_code",
+             "cause"),
+            ((key, name, place.row, "PENDING", place.row, now, now, queued_by, *_NEVER) for key, name, place in waiting),
+        )  # fmt: skip
         self.loader.load("waits", ("fingerprint", "table_name", "model"), (
             (name, EVENTS, queued_by) for name in sorted({name for _, name, _ in waiting})
         ))  # fmt: skip

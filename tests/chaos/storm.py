@@ -34,7 +34,7 @@ from warehouse import (
     verify_warehouse,
 )
 from warehouse.catalog import schema
-from warehouse.catalog.task_rows import wanted
+from warehouse.catalog.task_rows import computes, wanted
 from warehouse.files.digests import column_digest
 from warehouse.files.memo_file import read_memo_file
 from warehouse.scheduling.task_states import MemoState, TaskState
@@ -145,7 +145,7 @@ def _finish(root: Path, url: str, warehouse: Warehouse, outcome: Outcome) -> Non
 
 
 def _count_unready(connection: Connection) -> int:
-    unready = select(func.count()).select_from(schema.tasks).where(schema.tasks.c.state != TaskState.DONE, wanted())
+    unready = select(func.count()).select_from(schema.tasks).join(schema.memos, computes()).where(wanted())
     return int(connection.execute(unready).scalar_one())
 
 

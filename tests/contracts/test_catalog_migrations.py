@@ -108,7 +108,7 @@ def test_migrated_is_fresh(empty_url: str, fresh: dict[str, Any], revision: str,
         assert structure(connection) == fresh
 
 
-@pytest.mark.parametrize("revision", ["0001", "0015", "r0001"])
+@pytest.mark.parametrize("revision", ["0001", "0015", "r0001", "r0002"])
 def test_a_catalog_of_before_the_first_release_is_refused(empty_url: str, revision: str, tmp_path: Any) -> None:
     (tmp_path / "home").mkdir(exist_ok=True)
     with connected(empty_url) as connection:

@@ -20,8 +20,8 @@ _A, _B = "a" * 64, "b" * 64
 ROWS: list[tuple[Table, dict[str, Any]]] = [
     (schema.tables, {"name": "t", "root": "/", "columns": [], "version": 1, "registered_at": 0.0}),
     (schema.files, {"table_name": "t", "path": "p", "partition": "h", "size_bytes": 0, "mtime_ns": -1}),
-    (schema.fragments, {"id": 1, "fragment_id": _A, "table_name": "t", "path": "p", "row_groups": [0], "rows": 0,
-                        "size_bytes": 0, "digests": {}}),
+    (schema.fragments, {"id": 1, "fragment_id": _A, "table_name": "t", "partition": "h", "path": "p", "row_groups": [0],
+                        "rows": 0, "size_bytes": 0, "digests": {}}),
     (schema.manifests, {"id": 1, "table_name": "t", "partition": "h", "version": 1, "table_version": 1, "start_at": 0.0,
                         "end_at": 1.0, "current": True}),
     (schema.manifests, {"id": 2, "table_name": "t", "partition": "h", "version": 2, "table_version": 2, "start_at": 0.0,
@@ -49,9 +49,10 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
          "cause": ""}  # fmt: skip
 _STORED = {"file": 1, "rows": 0, "size_bytes": 0, "secs": 0.0}
-_TASK = {"table_name": "t", "partition": "h", "fence": 1, "attempts": 1, "losses": 1, "not_before": 0.0, "created_at": 0.0,
+_TASK = {"fragment": 1, "table_name": "t", "partition": "h", "fence": 1, "attempts": 1, "losses": 1, "not_before": 0.0, "created_at": 0.0,
          "changed_at": 0.0}  # fmt: skip
 _LEASE = {"worker": "w", "lease": "f" * 32, "lease_until": 1.0}
+#: The row of each task, but for a done one, which has none, with its memo.
 TASKS: dict[TaskState, tuple[MemoState, dict[str, Any], dict[str, Any]]] = {
     TaskState.QUEUED: (MemoState.PENDING, {}, {}),
     TaskState.LEASED: (MemoState.PENDING, _LEASE, {}),
@@ -90,13 +91,16 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_memos_file", schema.memos, {"state": "READY"}, {"file": None}),
     ("ck_memos_file", schema.memos, {"state": "READY"}, {"state": "FAILED"}),
     *(("ck_memos_size", schema.memos, {"state": "READY"}, {name: None}) for name in ("rows", "size_bytes", "secs")),
-    ("ck_memos_eviction", schema.memos, {"state": "PENDING"}, {"state": "EVICTED", "evicted_at": 1.0}),
-    ("ck_memos_eviction", schema.memos, {"state": "PENDING"}, {"state": "EVICTED", "evicted_why": "old"}),
+    *(("ck_memos_task", schema.memos, {"state": state}, {"task": None}) for state in ("PENDING", "FAILED", "DROPPED")),
+    ("ck_memos_task", schema.memos, {"state": "READY"}, {"task": 1}),
+    ("ck_memos_task", schema.memos, {"state": "PENDING"}, {"state": "EVICTED", "evicted_at": 1.0, "evicted_why": "old"}),
+    ("ck_memos_eviction", schema.memos, {"state": "PENDING"}, {"state": "EVICTED", "task": None, "evicted_at": 1.0}),
+    ("ck_memos_eviction", schema.memos, {"state": "PENDING"}, {"state": "EVICTED", "task": None, "evicted_why": "old"}),
     ("ck_memos_not_negative", schema.memos, {"state": "READY"}, {"rows": -1}),
     ("ck_memos_not_negative", schema.memos, {"state": "READY"}, {"size_bytes": -1}),
-    ("ck_tasks_state", schema.tasks, {"state": "DONE"}, {"state": "READY"}),
+    ("ck_tasks_state", schema.tasks, {"state": "QUEUED"}, {"state": "DONE"}),
     *(("ck_tasks_lease_until", schema.tasks, {"state": state}, {"lease_until": 1.0})
-      for state in TaskState if state is not TaskState.LEASED),
+      for state in TaskState if state not in (TaskState.LEASED, TaskState.DONE)),
     ("ck_tasks_lease_until", schema.tasks, {"state": "LEASED"}, {"lease_until": None}),
     ("ck_tasks_lease_until", schema.tasks, {"state": "LEASED"}, {"state": "QUEUED"}),
     ("ck_tasks_lease", schema.tasks, {"state": "LEASED"}, {"worker": None}),
@@ -129,8 +133,10 @@ def _write_rows(connection: Connection) -> None:
         connection.execute(insert(table).values(**row))
     for number, (state, (memo_state, of_task, of_memo)) in enumerate(TASKS.items(), 1):
         key = f"{number:064}"
-        connection.execute(insert(schema.memos).values(memo_key=key, state=memo_state, **_MEMO, **of_memo))
-        connection.execute(insert(schema.tasks).values(id=number, memo_key=key, state=state, **_TASK, **of_task))
+        task = None if state is TaskState.DONE else number
+        if task is not None:
+            connection.execute(insert(schema.tasks).values(id=task, state=state, **_TASK, **of_task))
+        connection.execute(insert(schema.memos).values(memo_key=key, state=memo_state, task=task, **_MEMO, **of_memo))
         if state is TaskState.FAILED:
             connection.execute(insert(schema.failures).values(
                 task=number, attempt=1, failed_at=0.0, kind="raised", operator="", exception="", error="", document={}))  # fmt: skip
@@ -164,7 +170,7 @@ def test_every_rule_is_broken_once() -> None:
 
 def test_the_values_are_those_of_the_code() -> None:
     stated = {
-        "ck_tasks_state": list(TaskState),
+        "ck_tasks_state": [state for state in TaskState if state is not TaskState.DONE],
         "ck_memos_state": [state for state in MemoState if state is not MemoState.RUNNING],
         "ck_changes_kind": list(get_args(TableChangeKind)),
     }

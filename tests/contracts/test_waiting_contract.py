@@ -61,9 +61,9 @@ def each_task(connection: Connection) -> list[Waited]:
         schema.tasks.c, schema.waits.c, schema.models.c, schema.memos.c, schema.fragments.c
     )  # fmt: skip
     query = (
-        select(tasks.memo_key, models.client, models.priority, tasks.state, memos.changed_at, fragments.rows,
+        select(memos.memo_key, models.client, models.priority, tasks.state, tasks.created_at, fragments.rows,
                memos.fingerprint, tasks.not_before)
-        .join(schema.memos, memos.memo_key == tasks.memo_key)
+        .join(schema.memos, memos.task == tasks.id)
         .join(schema.waits, and_(waits.fingerprint == memos.fingerprint, waits.table_name == tasks.table_name))
         .join(schema.models, models.id == waits.model)
         .join(schema.fragments, fragments.id == memos.fragment)
@@ -95,7 +95,7 @@ def check(warehouse: Warehouse, now: float) -> None:
         tasks, memos = schema.tasks.c, schema.memos.c
         fragments = connection.execute(
             select(func.count(memos.fragment.distinct()))
-            .join(schema.tasks, tasks.memo_key == memos.memo_key)
+            .join(schema.tasks, tasks.id == memos.task)
             .where(tasks.state.in_(OPEN), memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
         ).scalar_one()
     assert queued_tasks(warehouse) == len({one.key for one in rows if one.state == TaskState.QUEUED})
@@ -171,8 +171,8 @@ def scramble(warehouse: Warehouse, draws: random.Random) -> None:
         if dead:
             rows = [{"fingerprint": name, "table_name": "log", "model": dead[0]} for name in names[::2]]
             connection.execute(insert(schema.waits), rows)
-        memos = schema.memos.c
-        connection.execute(update(schema.memos).values(changed_at=memos.changed_at - memos.fragment % 7))
+        tasks = schema.tasks.c
+        connection.execute(update(schema.tasks).values(created_at=tasks.created_at - tasks.id % 7))
         connection.execute(
             update(schema.fragments).values(rows=case((fragments.id % 2 == 0, draws.randrange(9)), else_=31))
         )
@@ -200,9 +200,14 @@ def test_sqlite_uses_its_indexes(warehouse: Warehouse) -> None:
             [row[3] for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, values)]
             for statement, values in asked
         ]
-    waiters, work, _, depths, _, wanted, _, leased, fragments = plans
-    assert not any("TEMP B-TREE" in step for step in (*waiters, *work))
-    for plan in (work, depths, wanted):
-        assert "SCAN memos USING COVERING INDEX ix_memos_pending" in plan
-    assert "SEARCH tasks USING INDEX ix_tasks_state_table_name_partition (state=?)" in leased
-    assert any("memos USING COVERING INDEX ix_memos_pending" in step for step in fragments)
+    waiters, open_tasks, work, *others, fragments = plans
+    assert not any("TEMP B-TREE" in step for step in waiters)
+    by_state = "SEARCH tasks USING INDEX ix_tasks_state_table_name_partition (state=?)"
+    of_component = "SEARCH memos USING COVERING INDEX ix_memos_fingerprint_state (fingerprint=? AND state=?)"
+    for plan in (open_tasks, fragments):
+        assert by_state in plan
+    assert of_component in work
+    assert sum(of_component in plan for plan in others) == 2, "of the open and of the wanted ones"
+    assert sum(by_state in plan for plan in others) == 3, "and of the leased ones"
+    assert not any(step.startswith("SCAN memos") for plan in plans for step in plan)
+    assert "SEARCH memos USING INDEX ix_memos_task (task=?)" in fragments

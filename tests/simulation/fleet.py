@@ -70,7 +70,7 @@ class SimWorker:
     stop_requested: bool = False
     queue_was_empty: bool = False
     leased: tuple[Grant, ...] = ()
-    open: dict[int, Grant] = field(default_factory=dict)
+    open: dict[str, Grant] = field(default_factory=dict)
     pending: int = 0
     job: int = 0
     until: float | None = None
@@ -105,7 +105,7 @@ class Fleet:
         self._loop, self._queue, self._referee = loop, queue, referee
         self._config, self._faults, self._draw = config, faults, draw
         self._catalog_retry = catalog_backoff(config.catalog_retry_secs)
-        self._raised: defaultdict[int, int] = defaultdict(int)
+        self._raised: defaultdict[str, int] = defaultdict(int)
         self._begun = loop.now
         self.workers: list[SimWorker] = []
         self.counts = FleetCounts()
@@ -227,7 +227,7 @@ class Fleet:
         groups: defaultdict[int, list[Grant]] = defaultdict(list)
         for grant in worker.leased:
             groups[grant.task.fragment].append(grant)
-        worker.open = {grant.task.task_id: grant for grant in worker.leased}
+        worker.open = {grant.task.memo_key: grant for grant in worker.leased}
         worker.leased, worker.pending, worker.job = (), len(groups), self.counts.jobs
         free = [self._config.job_start_secs] * self._config.threads
         for grants in groups.values():
@@ -246,16 +246,16 @@ class Fleet:
 
     def _report(self, worker: SimWorker, grants: list[Grant]) -> None:
         """Commit the memos of a fragment, and report failed attempts."""
-        raising = {one.task.task_id for one in grants if self._raised[one.task.task_id] < one.task.raises}
-        good = [one for one in grants if one.task.task_id not in raising]
+        raising = {one.task.memo_key for one in grants if self._raised[one.task.memo_key] < one.task.raises}
+        good = [one for one in grants if one.task.memo_key not in raising]
         held = self._queue.commit((one, one.task.true_secs * worker.slowdown) for one in good)
         self._referee.committed(good, held)
         self.counts.commits += len(held)
         self.counts.fenced += len(good) - len(held)
         for grant in grants:
-            del worker.open[grant.task.task_id]
-            if grant.task.task_id in raising:
-                self._raised[grant.task.task_id] += 1
+            del worker.open[grant.task.memo_key]
+            if grant.task.memo_key in raising:
+                self._raised[grant.task.memo_key] += 1
                 state = self._queue.fail(self._clock(worker), grant, self._draw.random())
                 self._referee.failed(grant, state)
                 self.counts.failures += state is not None

@@ -65,8 +65,8 @@ class MemoryQueue:
         self.clients = tuple(clients)
         self.lease_secs, self.limits = lease_secs, limits
         self._retry_backoff_secs, self._floor_share, self._watchers = retry_backoff_secs, floor_share, watchers
-        self.tasks: dict[int, SimTask] = {}
-        self.statuses: dict[int, TaskStatus] = {}
+        self.tasks: dict[str, SimTask] = {}
+        self.statuses: dict[str, TaskStatus] = {}
         self.unfinished = 0
         self._ready = ReadyTasks()
         self._due = DueTasks(self.statuses.__getitem__, lease_secs)
@@ -74,17 +74,17 @@ class MemoryQueue:
     def add(self, *tasks: SimTask) -> None:
         """Queue new tasks."""
         for task in tasks:
-            self.tasks[task.task_id] = task
+            self.tasks[task.memo_key] = task
             self._set(task, TaskStatus())
 
-    def reestimate(self, task_id: int, secs: float, memo_bytes: float) -> None:
+    def reestimate(self, key: str, secs: float, memo_bytes: float) -> None:
         """Change the estimated costs of a task."""
-        task = replace(self.tasks[task_id], secs=secs, memo_bytes=memo_bytes)
-        was_ready = self.tasks[task_id] in self._ready
+        task = replace(self.tasks[key], secs=secs, memo_bytes=memo_bytes)
+        was_ready = self.tasks[key] in self._ready
         if was_ready:
-            self._ready.remove(self.tasks[task_id])
+            self._ready.remove(self.tasks[key])
             self._ready.add(task)
-        self.tasks[task_id] = task
+        self.tasks[key] = task
 
     def lease(self, now: float, name: str, budget: BatchBudget) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.lease_tasks`."""
@@ -102,8 +102,8 @@ class MemoryQueue:
 
         with self._ready.places(client) as places:
             taken = fill_batch_from(places, leasable, candidates, budget)
-        payers = {task.task_id: task.priorities for task in taken}
-        secs = charge_by_client({task.task_id: task.secs for task in taken}, payers)
+        payers = {task.memo_key: task.priorities for task in taken}
+        secs = charge_by_client({task.memo_key: task.secs for task in taken}, payers)
         share = charged_shares(self.clients, waiting, secs, self._floor_share)
         self.clients = update_clients(self.clients, waiting, client, secs, self._floor_share)
         return tuple(
@@ -118,9 +118,9 @@ class MemoryQueue:
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.commit.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
         listed = list(done)
-        took = {grant.task.task_id: secs for grant, secs in listed}
+        took = {grant.task.memo_key: secs for grant, secs in listed}
         held = self._change_held((grant for grant, _ in listed), commit_change())
-        self._correct_charges((grant.charge, took[grant.task.task_id]) for grant in held)
+        self._correct_charges((grant.charge, took[grant.task.memo_key]) for grant in held)
         return held
 
     def _correct_charges(self, done: Iterable[tuple[Charge, float]]) -> None:
@@ -137,25 +137,27 @@ class MemoryQueue:
         change = failure_change(grant.attempt, grant.losses, self.limits, now, self._retry_backoff_secs, draw)
         return change.state if self._change_held([grant], change) else None
 
-    def requeue(self, task_id: int, priorities: Mapping[str, int] | None = None) -> None:
+    def requeue(self, key: str, priorities: Mapping[str, int] | None = None) -> None:
         """Queue a finished task again, for the same or other clients."""
         if priorities is not None:
-            self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
-        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], requeue_change()))
+            self.tasks[key] = replace(self.tasks[key], priorities=priorities)
+        before = self.statuses[key]
+        after = apply_change(before, requeue_change())
+        self._set(self.tasks[key], TaskStatus() if before.state is TaskState.DONE else after)  # a done task is deleted
 
-    def wait(self, task_id: int, priorities: Mapping[str, int]) -> None:
+    def wait(self, key: str, priorities: Mapping[str, int]) -> None:
         """Change the clients that wait for a task: a model was submitted, or retired."""
-        self._ready.remove(self.tasks[task_id])
-        self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
-        self._due.watch(task_id)
+        self._ready.remove(self.tasks[key])
+        self.tasks[key] = replace(self.tasks[key], priorities=priorities)
+        self._due.watch(key)
 
-    def drop(self, task_id: int) -> None:
+    def drop(self, key: str) -> None:
         """Drop a task; its lease ends."""
-        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], drop_change()))
+        self._set(self.tasks[key], apply_change(self.statuses[key], drop_change()))
 
     def _bring_up_to(self, now: float) -> None:
-        for task_id, leasable in self._due.turned(now):
-            task, status = self.tasks[task_id], self.statuses[task_id]
+        for key, leasable in self._due.turned(now):
+            task, status = self.tasks[key], self.statuses[key]
             if not leasable:
                 self._ready.remove(task)
             elif is_given_up(status, now, self.limits, self.lease_secs):
@@ -166,7 +168,7 @@ class MemoryQueue:
                 self._ready.add(task)
 
     def _candidate(self, task: SimTask, budget: BatchBudget) -> BatchCandidate:
-        status = self.statuses[task.task_id]
+        status = self.statuses[task.memo_key]
         losses = status.losses + (status.state is TaskState.LEASED)
         if not losses:
             return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes)
@@ -174,25 +176,25 @@ class MemoryQueue:
         return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
 
     def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
-        before = self.statuses[task.task_id]
+        before = self.statuses[task.memo_key]
         change = lease_change(now, self.lease_secs, expired=before.state is TaskState.LEASED)
         status = apply_change(before, change, name)
         self._set(task, status)
         return Grant(task, status.fence, name, client, status.attempts, status.losses, charge)
 
     def _change_held(self, grants: Iterable[Grant], change: TaskChange) -> tuple[Grant, ...]:
-        held = tuple(one for one in grants if holds(self.statuses[one.task.task_id], one.fence, one.lease))
+        held = tuple(one for one in grants if holds(self.statuses[one.task.memo_key], one.fence, one.lease))
         for grant in held:
-            task_id = grant.task.task_id
-            self._set(self.tasks[task_id], apply_change(self.statuses[task_id], change))
+            key = grant.task.memo_key
+            self._set(self.tasks[key], apply_change(self.statuses[key], change))
         return held
 
     def _set(self, task: SimTask, status: TaskStatus) -> None:
-        before = self.statuses.get(task.task_id)
-        self.statuses[task.task_id] = status
+        before = self.statuses.get(task.memo_key)
+        self.statuses[task.memo_key] = status
         self.unfinished += _is_open(status) - _is_open(before)
         self._ready.remove(task)
-        self._due.watch(task.task_id)
+        self._due.watch(task.memo_key)
         for watcher in self._watchers:
             watcher(task, before, status)
 

@@ -17,7 +17,7 @@ class ReadyTasks:
     """A set of tasks; adding or removing one takes logarithmic time per waiting client."""
 
     def __init__(self) -> None:
-        self._tasks: defaultdict[Place, dict[int, SimTask]] = defaultdict(dict)
+        self._tasks: defaultdict[Place, dict[str, SimTask]] = defaultdict(dict)
         self._waiting: defaultdict[str, int] = defaultdict(int)
         # The number of tasks by priority, of a client in a partition.
         self._priorities: defaultdict[tuple[str, Place], dict[int, int]] = defaultdict(dict)
@@ -25,13 +25,13 @@ class ReadyTasks:
         self._ranks: defaultdict[str, list[_Rank]] = defaultdict(list)
 
     def __contains__(self, task: SimTask) -> bool:
-        return task.task_id in self._tasks[task.place]
+        return task.memo_key in self._tasks[task.place]
 
     def add(self, task: SimTask) -> None:
         """Add a task. A task without waiting clients is ignored: it is never leased."""
         if not task.priorities:
             return
-        self._tasks[task.place][task.task_id] = task
+        self._tasks[task.place][task.memo_key] = task
         for client, priority in task.priorities.items():
             self._waiting[client] += 1
             counts = self._priorities[client, task.place]
@@ -41,7 +41,7 @@ class ReadyTasks:
 
     def remove(self, task: SimTask) -> None:
         """Remove a task, if it is in the set."""
-        if self._tasks[task.place].pop(task.task_id, None) is None:
+        if self._tasks[task.place].pop(task.memo_key, None) is None:
             return
         for client, priority in task.priorities.items():
             self._waiting[client] -= 1

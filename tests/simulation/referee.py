@@ -47,14 +47,14 @@ class Ending:
 class Referee:
     """Records all requests of workers and the queue's answers; ``statuses`` are those of the queue, to compare."""
 
-    def __init__(self, statuses: Mapping[int, TaskStatus], limits: AttemptLimits, lease_secs: float) -> None:
+    def __init__(self, statuses: Mapping[str, TaskStatus], limits: AttemptLimits, lease_secs: float) -> None:
         self._statuses, self._limits, self._lease_secs = statuses, limits, lease_secs
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def granted(self, grants: Sequence[Grant], clock: float) -> None:
         """The queue leased these tasks to a worker whose clock is ``clock``."""
         for grant in grants:
-            entry = self._entries.setdefault(grant.task.task_id, _Entry())
+            entry = self._entries.setdefault(grant.task.memo_key, _Entry())
             self._demand(not entry.commits and not entry.quarantined, grant, "leased though it is finished")
             if entry.until is not None:
                 void = entry.until > clock + STUCK_LEASES * self._lease_secs
@@ -94,21 +94,21 @@ class Referee:
             self._demand(entry.failures == entry.attempts - entry.losses, grant, "its failures are counted wrongly")
             self._compare(grant, entry)
 
-    def requeued(self, task_id: int) -> None:
-        """A finished task was queued again: its counts are 0, its fencing token continues."""
-        entry = self._entries.setdefault(task_id, _Entry())
-        self._entries[task_id] = _Entry(fence=entry.fence)
+    def requeued(self, key: str) -> None:
+        """A finished task was queued again: its counts are 0, and its fencing token continues unless it was done."""
+        entry = self._entries.setdefault(key, _Entry())
+        self._entries[key] = _Entry(fence=0 if entry.commits else entry.fence)
 
-    def dropped(self, task_id: int) -> None:
+    def dropped(self, key: str) -> None:
         """A task was dropped."""
-        self._entries.setdefault(task_id, _Entry()).until = None
+        self._entries.setdefault(key, _Entry()).until = None
 
-    def expired(self, task_id: int, clock: float) -> None:
+    def expired(self, key: str, clock: float) -> None:
         """The queue ended the expired lease of a task that no client waits for."""
-        entry = self._entries[task_id]
+        entry = self._entries[key]
         lost = entry.until is not None and not clock <= entry.until <= clock + STUCK_LEASES * self._lease_secs
         if not lost:
-            raise InvariantViolation(f"expired before its time: task {task_id}")
+            raise InvariantViolation(f"expired before its time: task {key}")
         entry.until = None
         entry.losses += 1
 
@@ -116,7 +116,7 @@ class Referee:
         """Count the finished tasks. Raises :class:`InvariantViolation` if one is unfinished or wrongly finished."""
         counts = {"done": 0, "raised": 0, "lost": 0, "faultless": 0}
         for task in tasks:
-            entry, status = self._entries.get(task.task_id, _Entry()), self._statuses[task.task_id]
+            entry, status = self._entries.get(task.memo_key, _Entry()), self._statuses[task.memo_key]
             if status.state is TaskState.DONE:
                 self._demand(entry.commits == 1, task, "done without a commit")
                 self._demand(task.raises < self._limits.max_attempts and not task.kills, task, "done, and cannot be")
@@ -135,13 +135,13 @@ class Referee:
 
     def _judged(self, asked: Sequence[Grant], answered: Sequence[Grant]) -> list[tuple[Grant, _Entry]]:
         """The accepted grants, which must be exactly those with a valid lease; the lease ends, except at a heartbeat."""
-        valid = {(grant.task.task_id, grant.fence, grant.lease) for grant in answered}
+        valid = {(grant.task.memo_key, grant.fence, grant.lease) for grant in answered}
         found = []
         for grant in asked:
-            entry = self._entries[grant.task.task_id]
+            entry = self._entries[grant.task.memo_key]
             mine = entry.until is not None and (entry.fence, entry.lease) == (grant.fence, grant.lease)
             mine = mine and not self._given_up(grant.task, entry)
-            accepted = (grant.task.task_id, grant.fence, grant.lease) in valid
+            accepted = (grant.task.memo_key, grant.fence, grant.lease) in valid
             self._demand(
                 accepted == mine,
                 grant,
@@ -154,11 +154,11 @@ class Referee:
 
     def _given_up(self, task: SimTask, entry: _Entry) -> bool:
         """Whether the queue quarantined the task because its last worker was lost too."""
-        status = self._statuses[task.task_id]
+        status = self._statuses[task.memo_key]
         return status.state is TaskState.FAILED and entry.losses + 1 >= self._limits.max_losses
 
     def _compare(self, grant: Grant, entry: _Entry) -> None:
-        status = self._statuses[grant.task.task_id]
+        status = self._statuses[grant.task.memo_key]
         counts = (status.fence, status.attempts, status.losses)
         self._demand(counts == (entry.fence, entry.attempts, entry.losses), grant, f"the queue counts {counts}")
 

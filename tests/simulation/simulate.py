@@ -42,13 +42,13 @@ def make_tasks(
     to half.
     """
     made = []
-    for task_id in range(1, tasks + 1):
-        fragment = (task_id - 1) // fragment_tasks
+    for number in range(1, tasks + 1):
+        fragment = (number - 1) // fragment_tasks
         waiting = draw.sample(clients, 2 if len(clients) > 1 and draw.random() < 0.2 else 1)
         secs = draw.lognormvariate(0.43, 0.7)
         made.append(
             SimTask(
-                task_id, ("log", f"hour={fragment // partition_fragments:07d}"), fragment,
+                f"{number:07d}", ("log", f"hour={fragment // partition_fragments:07d}"), fragment,
                 {client: draw.randint(0, 3) for client in waiting}, secs * draw.uniform(0.5, 1.5), secs,
                 {"query": 2e8, "title": 1e8}, 4e7,
             )

@@ -110,14 +110,14 @@ def arrivals(config: SurgeConfig, draw: random.Random) -> list[tuple[float, tupl
         while (moment := moment + draw.expovariate(config.rate(hour) / fragment_secs)) < (hour + 1) * HOUR_SECS:
             fragment, client = len(made), draw.choice(config.deadlines)[0]
             first = fragment * config.fragment_tasks + 1
-            made.append((moment, tuple(_task(first + n, fragment, client, config, draw)
+            made.append((moment, tuple(_task(f"{first + n:07d}", fragment, client, config, draw)
                                        for n in range(config.fragment_tasks))))  # fmt: skip
     return made
 
 
-def _task(task_id: int, fragment: int, client: str, config: SurgeConfig, draw: random.Random) -> SimTask:
+def _task(key: str, fragment: int, client: str, config: SurgeConfig, draw: random.Random) -> SimTask:
     secs = config.task_secs * draw.lognormvariate(-0.125, 0.5)
-    return SimTask(task_id, ("log", f"part={fragment:07d}"), fragment, {client: 0}, secs * draw.uniform(0.5, 1.5), secs,
+    return SimTask(key, ("log", f"part={fragment:07d}"), fragment, {client: 0}, secs * draw.uniform(0.5, 1.5), secs,
                    {"query": 1e8}, 2e7)  # fmt: skip
 
 

@@ -18,7 +18,7 @@ _OPEN = (TaskState.QUEUED, TaskState.LEASED)
 class _Sums:
     states: Counter[TaskState] = field(default_factory=Counter)
     secs: float = 0.0
-    since: list[tuple[float, int]] = field(default_factory=list)
+    since: list[tuple[float, str]] = field(default_factory=list)
 
 
 class Tally:
@@ -29,7 +29,7 @@ class Tally:
     ) -> None:
         self._clock, self._deadlines, self._weights = clock, deadlines, weights
         self._sums = {client: _Sums() for client in deadlines}
-        self._wanted: dict[int, float] = {}
+        self._wanted: dict[str, float] = {}
         self._fragments: Counter[int] = Counter()
         self.waits: defaultdict[str, list[float]] = defaultdict(list)
         self.finished_at = clock()
@@ -39,7 +39,7 @@ class Tally:
         was_open, is_open = before is not None and before.state in _OPEN, after.state in _OPEN
         now = self._clock()
         if is_open and not was_open:
-            self._wanted[task.task_id] = now
+            self._wanted[task.memo_key] = now
         for client in task.priorities:
             sums = self._sums[client]
             if before is not None:
@@ -47,13 +47,13 @@ class Tally:
             sums.states[after.state] += 1
             sums.secs += (is_open - was_open) * task.secs / len(task.priorities)
             if is_open and not was_open:
-                heapq.heappush(sums.since, (now, task.task_id))
+                heapq.heappush(sums.since, (now, task.memo_key))
             if after.state is TaskState.DONE:
-                self.waits[client].append(now - self._wanted[task.task_id])
+                self.waits[client].append(now - self._wanted[task.memo_key])
         self._fragments[task.fragment] += is_open - was_open
         if was_open and not is_open:
             self.finished_at = now
-            del self._wanted[task.task_id]
+            del self._wanted[task.memo_key]
             if not self._fragments[task.fragment]:
                 del self._fragments[task.fragment]
 

@@ -73,6 +73,7 @@ class TwinQueues(RuleBasedStateMachine):
         self.twin = twin_of(self.warehouse)
         self.referee = Referee(self.twin.statuses, config.limits, LEASE_SECS)
         self.names = itertools.count()
+        self.grants: dict[str, Grant] = {}
 
     @rule(target=leases, limit=st.integers(1, 6), batch_bytes=st.sampled_from([1.0, 500.0, 2e3, 1e9]))
     def lease(self, limit: int, batch_bytes: float) -> object:
@@ -82,16 +83,17 @@ class TwinQueues(RuleBasedStateMachine):
         real = lease_tasks(self.warehouse, "w", limit=limit, batch_bytes=batch_bytes, lease=lambda: name)
         twin = self.twin.lease(self.clock.now, name, BatchBudget(batch_bytes, limit))
         assert [
-            (one.task_id, one.fence, one.lease, one.client, one.priority, one.attempt, one.losses) for one in real
+            (one.memo_key, one.fence, one.lease, one.client, one.priority, one.attempt, one.losses) for one in real
         ] == [
-            (one.task.task_id, one.fence, one.lease, one.client, max(one.task.priorities.values()), one.attempt,
+            (one.task.memo_key, one.fence, one.lease, one.client, max(one.task.priorities.values()), one.attempt,
              one.losses)
             for one in twin
         ]  # fmt: skip
-        for task_id, status in self.twin.statuses.items():
-            if before[task_id].state is TaskState.LEASED and status.state is TaskState.QUEUED:
-                self.referee.expired(task_id, self.clock.now)
+        for key, status in self.twin.statuses.items():
+            if before[key].state is TaskState.LEASED and status.state is TaskState.QUEUED:
+                self.referee.expired(key, self.clock.now)
         self.referee.granted(twin, self.clock.now)
+        self.grants.update((grant.task.memo_key, grant) for grant in twin)
         return multiple(*zip(real, twin, strict=True))
 
     @rule(held=st.lists(consumes(leases), min_size=1, max_size=3))
@@ -109,13 +111,28 @@ class TwinQueues(RuleBasedStateMachine):
         assert state == self.twin.fail(self.clock.now, grant, draw)
         self.referee.failed(grant, state)
 
-    @rule(held=st.lists(leases, min_size=1, max_size=3, unique_by=lambda one: one[0].task_id))
+    @rule(held=st.lists(leases, min_size=1, max_size=3, unique_by=lambda one: one[0].memo_key))
     def beat(self, held: list[Held]) -> None:
+        """A lease is renewed for all memos of a task; in memory, each has a task of its own."""
+        given = {(task.memo_key, task.fence, task.lease) for task, _ in held}
         grants = [grant for _, grant in held]
-        kept = {(task.task_id, task.fence) for task in heartbeat(self.warehouse, [task for task, _ in held])}
+        kept = heartbeat(self.warehouse, [task for task, _ in held])
+        listed = {(task.memo_key, task.fence, task.lease) for task in kept}
+        for key in self._together([task.memo_key for task in kept]):
+            grant = self.grants[key]
+            if (key, grant.fence, grant.lease) not in given:
+                grants.append(grant)
+                listed.add((key, grant.fence, grant.lease))
         beaten = self.twin.beat(self.clock.now, grants)
-        assert kept == {(grant.task.task_id, grant.fence) for grant in beaten}
+        assert listed == {(grant.task.memo_key, grant.fence, grant.lease) for grant in beaten}
         self.referee.beaten(grants, beaten, self.clock.now)
+
+    def _together(self, keys: list[str]) -> list[str]:
+        """The memos of the tasks that have these memos."""
+        memos = schema.memos.c
+        with self.warehouse.catalog.read() as connection:
+            tasks = select(memos.task).where(memos.memo_key.in_(keys))
+            return list(connection.execute(select(memos.memo_key).where(memos.task.in_(tasks))).scalars())
 
     @rule(held=consumes(leases))
     def release(self, held: Held) -> None:
@@ -128,25 +145,29 @@ class TwinQueues(RuleBasedStateMachine):
     def another_worker_has_another_clock(self, secs: float) -> None:
         self.clock.advance(secs)
 
-    def _in(self, state: TaskState) -> list[int]:
-        return [task_id for task_id, status in self.twin.statuses.items() if status.state is state]
+    def _in(self, state: TaskState) -> list[str]:
+        return [key for key, status in self.twin.statuses.items() if status.state is state]
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         failed = self._in(TaskState.FAILED)
         if failed:
-            task_id = data.draw(st.sampled_from(failed))
-            assert drop_tasks(self.warehouse, TaskQuery(ids=(task_id,)), why="test").tasks == 1
-            self.twin.drop(task_id)
-            self.referee.dropped(task_id)
+            key = data.draw(st.sampled_from(failed))
+            with self.warehouse.catalog.read() as connection:
+                number = connection.execute(
+                    select(schema.memos.c.task).where(schema.memos.c.memo_key == key)
+                ).scalar_one()
+            assert drop_tasks(self.warehouse, TaskQuery(ids=(number,)), why="test").tasks == 1
+            self.twin.drop(key)
+            self.referee.dropped(key)
 
     @rule(state=st.sampled_from([TaskState.FAILED, TaskState.DROPPED]))
     def retry(self, state: TaskState) -> None:
         wanted = self._in(state)
         assert retry_tasks(self.warehouse, TaskQuery(states=(state,))).tasks == len(wanted)
-        for task_id in wanted:
-            self.twin.requeue(task_id)
-            self.referee.requeued(task_id)
+        for key in wanted:
+            self.twin.requeue(key)
+            self.referee.requeued(key)
 
     @rule(which=st.integers(0, 4))
     def evict_and_ask_again(self, which: int) -> None:
@@ -155,11 +176,11 @@ class TwinQueues(RuleBasedStateMachine):
         done = {one for one, status in self.twin.statuses.items() if status.state is TaskState.DONE}
         assert submit_model(self.warehouse, self.two).unchanged
         with self.warehouse.catalog.read() as connection:
-            waits, tasks = waiting(connection), connection.execute(select(schema.tasks)).all()
-        for row in tasks:
-            if row.id in done and row.state == TaskState.QUEUED:
-                self.twin.requeue(row.id, waits[row.memo_key])
-                self.referee.requeued(row.id)
+            waits = waiting(connection)
+        for key, status in statuses(self.warehouse).items():
+            if key in done and status.state is TaskState.QUEUED:
+                self.twin.requeue(key, waits[key])
+                self.referee.requeued(key)
         self._wait_alike()
 
     @rule(which=st.sampled_from(["one", "two", "three"]))
@@ -175,16 +196,17 @@ class TwinQueues(RuleBasedStateMachine):
 
     def _wait_alike(self) -> None:
         with self.warehouse.catalog.read() as connection:
-            waits, tasks = waiting(connection), connection.execute(select(schema.tasks)).all()
-        for row in tasks:
-            if row.state in (TaskState.QUEUED, TaskState.LEASED):
-                self.twin.wait(row.id, waits.get(row.memo_key, {}))
+            waits = waiting(connection)
+        for key, status in statuses(self.warehouse).items():
+            if status.state in (TaskState.QUEUED, TaskState.LEASED):
+                self.twin.wait(key, waits.get(key, {}))
 
     @invariant()
     def they_say_the_same(self) -> None:
         if not hasattr(self, "twin"):
             return
-        assert statuses(self.warehouse) == self.twin.statuses
+        unfinished = {key: status for key, status in self.twin.statuses.items() if status.state is not TaskState.DONE}
+        assert statuses(self.warehouse) == unfinished
         with self.warehouse.catalog.read() as connection:
             real = read_shares(connection)
         assert [(one.name, one.served) for one in real] == [(one.name, one.served) for one in self.twin.clients]

@@ -92,7 +92,7 @@ def test_a_task_that_kills_its_workers_fails_no_other_task() -> None:
 
 def test_clients_get_their_shares_while_all_wait() -> None:
     tasks = tuple(
-        SimTask(n, ("log", f"{client}{n}"), n, {client: 0}, raw_bytes={"query": 1e8})
+        SimTask(f"{n:07d}", ("log", f"{client}{n}"), n, {client: 0}, raw_bytes={"query": 1e8})
         for n, client in enumerate(("ads", "feed", "search") * 400)
     )
     shares = [ClientShare("ads", 6.0), ClientShare("feed", 3.0), ClientShare("search", 0.01)]
@@ -112,7 +112,7 @@ def test_shares_are_of_measured_time_not_of_estimates() -> None:
     """One client's tasks take four times as long as is thought, the other's as long."""
     true_secs = {"ads": 4.0, "feed": 1.0}
     tasks = tuple(
-        SimTask(n, ("log", f"{client}{n}"), n, {client: 0}, 1.0, true_secs[client], raw_bytes={"query": 1e8})
+        SimTask(f"{n:07d}", ("log", f"{client}{n}"), n, {client: 0}, 1.0, true_secs[client], raw_bytes={"query": 1e8})
         for n, client in enumerate(("ads", "feed") * 400)
     )
     queue = MemoryQueue([ClientShare("ads"), ClientShare("feed")])
@@ -131,9 +131,9 @@ class _Unfenced(MemoryQueue):
     """A queue that forgets to look at fences."""
 
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
-        listed = tuple(one for one, _ in done if self.statuses[one.task.task_id].state is TaskState.LEASED)
+        listed = tuple(one for one, _ in done if self.statuses[one.task.memo_key].state is TaskState.LEASED)
         for grant in listed:
-            self._set(grant.task, apply_change(self.statuses[grant.task.task_id], commit_change()))
+            self._set(grant.task, apply_change(self.statuses[grant.task.memo_key], commit_change()))
         return listed
 
 
@@ -142,10 +142,10 @@ class _Hasty(MemoryQueue):
 
     def _bring_up_to(self, now: float) -> None:
         super()._bring_up_to(now)
-        for task_id, status in self.statuses.items():
+        for key, status in self.statuses.items():
             if status.state is TaskState.LEASED and is_leasable(status, now + 50):
-                self._ready.remove(self.tasks[task_id])
-                self._ready.add(self.tasks[task_id])
+                self._ready.remove(self.tasks[key])
+                self._ready.add(self.tasks[key])
 
 
 class _Forgetful(MemoryQueue):
@@ -153,7 +153,7 @@ class _Forgetful(MemoryQueue):
 
     def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
         grant = super()._grant(task, client, name, now, charge)
-        self.statuses[task.task_id] = replace(self.statuses[task.task_id], losses=0)
+        self.statuses[task.memo_key] = replace(self.statuses[task.memo_key], losses=0)
         return grant
 
 

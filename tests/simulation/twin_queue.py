@@ -19,14 +19,14 @@ from warehouse.scheduling.task_states import TaskStatus
 
 
 def task_rows(connection: Connection) -> list[Any]:
+    """The memos that are not ready, with their tasks."""
     tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
     query = (
-        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.losses,
-               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
-        .select_from(tasks)
-        .join(memos, memos.c.memo_key == tasks.c.memo_key)
-        .join(fragments, fragments.c.id == memos.c.fragment)
-        .order_by(tasks.c.id)
+        select(fragments, memos.c.memo_key, tasks.c.state, tasks.c.losses, memos.c.fingerprint)
+        .select_from(memos)
+        .join(tasks, tasks.c.id == memos.c.task)
+        .join(fragments, fragments.c.id == tasks.c.fragment)
+        .order_by(memos.c.memo_key)
     )  # fmt: skip
     return list(connection.execute(query))
 
@@ -35,7 +35,7 @@ def waiting(connection: Connection) -> dict[str, dict[str, int]]:
     """The clients that wait for each memo, with their highest priorities."""
     waits, models, tasks = schema.waits, schema.models, schema.tasks
     query = (
-        select(tasks.c.memo_key, models.c.client, models.c.priority)
+        select(schema.memos.c.memo_key, models.c.client, models.c.priority)
         .select_from(tasks)
         .join(schema.memos, computes())
         .join(waits, waits_for())
@@ -52,7 +52,7 @@ def sim_tasks(connection: Connection, warehouse: Warehouse) -> tuple[SimTask, ..
     candidates, waits = loader.candidates(rows), waiting(connection)
     secs = loader.secs(rows)
     return tuple(
-        SimTask(row.task_id, (row.task_table, row.partition), row.id, waits.get(row.memo_key, {}), secs[row.memo_key],
+        SimTask(row.memo_key, (row.table_name, row.partition), row.id, waits.get(row.memo_key, {}), secs[row.memo_key],
                 raw_bytes=one.raw_bytes, memo_bytes=one.memo_bytes)
         for row, one in zip(rows, candidates, strict=True)
     )  # fmt: skip
@@ -73,9 +73,11 @@ def learn(queue: MemoryQueue, warehouse: Warehouse) -> None:
     """Update the costs of tasks by the catalog's measurements."""
     with warehouse.catalog.read() as connection:
         for task in sim_tasks(connection, warehouse):
-            queue.reestimate(task.task_id, secs=task.secs, memo_bytes=task.memo_bytes)
+            queue.reestimate(task.memo_key, secs=task.secs, memo_bytes=task.memo_bytes)
 
 
-def statuses(warehouse: Warehouse) -> dict[int, TaskStatus]:
+def statuses(warehouse: Warehouse) -> dict[str, TaskStatus]:
+    """The status of each memo that is not ready: that of its task."""
+    query = select(schema.tasks, schema.memos.c.memo_key).join(schema.memos, computes())
     with warehouse.catalog.read() as connection:
-        return {row.id: task_status(row) for row in connection.execute(select(schema.tasks))}
+        return {row.memo_key: task_status(row) for row in connection.execute(query)}

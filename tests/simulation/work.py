@@ -13,10 +13,10 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SimTask:
-    """A component over a fragment.
+    """A component over a fragment: a memo, which has a task of its own here.
 
     Attributes:
-        task_id: Its number.
+        memo_key: Its memo's key, or any name.
         place: Its partition.
         fragment: Its fragment.
         priorities: The clients that wait for it, with the highest priority of their models.
@@ -28,7 +28,7 @@ class SimTask:
         kills: It ends the process that computes it.
     """
 
-    task_id: int
+    memo_key: str
     place: Place
     fragment: int
     priorities: Mapping[str, int]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from sqlalchemy import func, select
 
 import transforms.expressions.expression as hr
 from transforms.execution.plan import compile_plan
@@ -29,6 +31,7 @@ from warehouse import (
     run_eviction,
     write_memo_file,
 )
+from warehouse.catalog import schema
 from warehouse.files.column_files import NewFile
 from warehouse.planning.rates import Rates
 from warehouse.solution.parts import SolutionFragment
@@ -121,6 +124,11 @@ def pretended(path: str = "memos/x", size_bytes: int = 1) -> MemoWritten:
     return MemoWritten(NewFile(path, "0" * 64, 3, size_bytes), 3, size_bytes, 0.1)
 
 
+def pretended_by(task: LeasedTask) -> MemoWritten:
+    """A memo that nobody wrote, in a file with the name of the task's lease, by which a repeated commit is recognized."""
+    return pretended(f"memos/{task.table}/{task.partition}/fragment-{task.lease}-keys.memo")
+
+
 def read_of(solution: ReadSolution, fragment: SolutionFragment, name: str) -> tuple[str, str]:
     """How a solution obtains an input over a fragment, and the file that it loads, empty where it loads none."""
     plan = solution.plans[fragment.plan]
@@ -158,6 +166,34 @@ def work_together(warehouse: Warehouse, worker: str = "worker", most: int = 10**
         written = [MemoWritten(entered, entered.rows, file.columns[task.fingerprint].size_bytes, 0.1) for task in mine]
         done += sum(commit_memos(warehouse, zip(mine, written, strict=True)))
     return done
+
+
+def states(warehouse: Warehouse, keys: Collection[str] | None = None) -> list[tuple[str, str, int, bool]]:
+    """For every memo, or those of ``keys``, its task's state (DONE without a task), its own, the losses, and whether it is leased."""
+    tasks, memos = schema.tasks.c, schema.memos.c
+    query = select(
+        memos.memo_key,
+        func.coalesce(tasks.state, "DONE"),
+        memos.state,
+        func.coalesce(tasks.losses, 0),
+        tasks.lease_until,
+    )
+    query = query.outerjoin(schema.tasks, tasks.id == memos.task).order_by(memos.fragment, memos.memo_key)
+    with warehouse.catalog.read() as connection:
+        rows = connection.execute(query).all()
+    return [
+        (task, memo, losses, until is not None)
+        for key, task, memo, losses, until in rows
+        if keys is None or key in keys
+    ]
+
+
+def task_of(warehouse: Warehouse, task: LeasedTask) -> int | None:
+    """The number of the task that has the memo now."""
+    memos = schema.memos.c
+    with warehouse.catalog.read() as connection:
+        found = connection.execute(select(memos.task).where(memos.memo_key == task.memo_key)).scalar_one()
+    return None if found is None else int(found)
 
 
 def start(code: str, *args: object) -> subprocess.Popen[str]:

@@ -207,6 +207,7 @@ def _write_fragments(connection: Connection) -> dict[tuple[str, int], int]:
     for table in TABLES:
         for hour in range(HOURS):
             made = insert(schema.fragments).values(fragment_id=f"{table}{hour}", table_name=table, path=f"{hour}",
+                                                   partition=partition(hour),
                                                    row_groups=[0], rows=10, size_bytes=1, digests={})  # fmt: skip
             row = found[table, hour] = connection.execute(made.returning(schema.fragments.c.id)).scalar_one()
             manifest = insert(schema.manifests).values(
@@ -235,6 +236,11 @@ def _write_models(connection: Connection, small: SmallCatalog) -> None:
                 model=number, submitted_at=at, unchanged=False, hits=0, shared=0, queued=0, failed=0))  # fmt: skip
 
 
+_TASKS = {
+    MemoState.PENDING: {"state": "QUEUED"},
+    MemoState.FAILED: {"state": "FAILED", "error": "no"},
+    MemoState.DROPPED: {"state": "DROPPED"},
+}
 _LEASED = {"state": "LEASED", "worker": "w", "lease": "f" * 32, "lease_until": 1.0}
 
 
@@ -245,15 +251,18 @@ def _write_memos(connection: Connection, small: SmallCatalog, fragments: dict[tu
     for memo in small.memos:
         stored, evicted = memo.state is MemoState.READY, memo.state is MemoState.EVICTED
         running = memo.state is MemoState.RUNNING
+        task = None
+        if memo.state not in (MemoState.READY, MemoState.EVICTED):
+            made = insert(schema.tasks).values(
+                fragment=fragments[memo.table, memo.hour], table_name=memo.table, partition=partition(memo.hour), fence=1,
+                attempts=1, not_before=0.0, created_at=0.0, changed_at=0.0, **(_LEASED if running else _TASKS[memo.state]))  # fmt: skip
+            task = connection.execute(made.returning(schema.tasks.c.id)).scalar_one()
         connection.execute(insert(schema.memos).values(
-            memo_key=memo.key, fingerprint=FINGERPRINTS[memo.component], fragment=fragments[memo.table, memo.hour],
+            task=task, memo_key=memo.key, fingerprint=FINGERPRINTS[memo.component], fragment=fragments[memo.table, memo.hour],
             state=MemoState.PENDING if running else memo.state, file=files[file_of(memo)] if stored else None, rows=10, size_bytes=memo.size_bytes,
             secs=memo.secs, created_at=memo.created_at, changed_at=memo.changed_at, queued_by=1,
             cause_code="never_seen", cause="new", evicted_at=0.0 if evicted else None,
             evicted_why="asked for" if evicted else None))  # fmt: skip
-        connection.execute(insert(schema.tasks).values(
-            memo_key=memo.key, table_name=memo.table, partition=partition(memo.hour), fence=1, attempts=1, not_before=0.0,
-            created_at=0.0, changed_at=0.0, **(_LEASED if running else {"state": "DONE"})))  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
     for memo in ready:
         place = (files[file_of(memo)], f"{memo.table}{memo.hour}")

@@ -64,6 +64,23 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, An
         connection.exec_driver_sql(_inserted(table, columns, absent=absent), _tuples(table, columns, rows))
 
 
+def insert_alike(
+    connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], /, **alike: Any
+) -> None:
+    """Insert rows of plain texts and numbers; ``alike`` are the values that all of them get."""
+    alike = _as_texts(alike)
+    fixed, names = tuple(alike.values()), (*alike, *columns)
+    listed = [(*fixed, *row) for row in rows]
+    if not listed:
+        return
+    if connection.dialect.name == "postgresql":
+        values = zip(names, zip(*listed, strict=True), strict=True)
+        arrays = tuple(_array(table.c[name], column) for name, column in values)
+        connection.exec_driver_sql(_unnested(table, names, absent=False), arrays)
+    else:
+        connection.exec_driver_sql(_inserted(table, names, absent=False), listed)
+
+
 def update_rows(
     connection: Connection, table: Table, key: str, rows: Iterable[Mapping[str, Any]], **alike: Any
 ) -> None:
@@ -74,15 +91,60 @@ def update_rows(
     listed = list(rows)
     if not listed:
         return
-    columns = (key, *(name for name in listed[0] if name != key))
-    alike = {name: str(value) if isinstance(value, str) else value for name, value in alike.items()}  # not a StrEnum
+    columns = (*(name for name in listed[0] if name != key), key)
     if connection.dialect.name == "postgresql":
-        arrays = tuple(_array(table.c[name], [row[name] for row in listed]) for name in columns)
-        connection.exec_driver_sql(_joined(table, columns, tuple(alike)), (*alike.values(), *arrays))
+        update_alike(connection, table, columns, [tuple(row[name] for name in columns) for row in listed], **alike)
+    else:
+        update_alike(connection, table, columns, _tuples(table, columns, listed), **alike)
+
+
+def update_alike(
+    connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], /, **alike: Any
+) -> None:
+    """Update the rows with these values of the last of ``columns``, each once, to those of the other columns.
+
+    The values are plain texts and numbers; ``alike`` are those that all rows get.
+    """
+    columns, alike = tuple(columns), _as_texts(alike)
+    if connection.dialect.name == "postgresql":
+        listed = list(rows)
+        if not listed:
+            return
+        values = zip(columns, zip(*listed, strict=True), strict=True)
+        arrays = [_array(table.c[name], column) for name, column in values]
+        statement = _joined(table, (columns[-1], *columns[:-1]), tuple(alike))
+        connection.exec_driver_sql(statement, (*alike.values(), arrays[-1], *arrays[:-1]))
     else:
         fixed = tuple(alike.values())
-        values = [(*fixed, *row[1:], row[0]) for row in _tuples(table, columns, listed)]
-        connection.exec_driver_sql(_updated(table, columns, tuple(alike)), values)
+        if bound := [(*fixed, *row) for row in rows]:
+            connection.exec_driver_sql(_updated(table, columns, tuple(alike)), bound)
+
+
+def add_to_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, float | str | int]]) -> None:
+    """Add numbers to columns of rows, given with their primary keys, and insert the rows that are missing.
+
+    A row has the keys, the numbers ``new_*`` and the factors ``keep_*``, by which the old numbers are multiplied first.
+    """
+    if not rows:
+        return
+    keys = tuple(column.name for column in table.primary_key)
+    sums = tuple(column.name for column in table.columns if column.name not in keys)
+    names = (*keys, *(f"new_{name}" for name in sums), *(f"keep_{name}" for name in sums))
+    connection.exec_driver_sql(_added(table, keys, sums, connection.dialect.name), list(map(itemgetter(*names), rows)))
+
+
+@lru_cache(maxsize=16)
+def _added(table: Table, keys: tuple[str, ...], sums: tuple[str, ...], dialect: str) -> str:
+    place = "%s" if dialect == "postgresql" else "?"
+    names, places = ", ".join(f'"{name}"' for name in (*keys, *sums)), ", ".join([place] * (len(keys) + len(sums)))
+    held = ", ".join(f'"{name}"' for name in keys)
+    values = ", ".join(f'"{name}" = "{table.name}"."{name}" * {place} + excluded."{name}"' for name in sums)
+    return f'INSERT INTO "{table.name}" ({names}) VALUES ({places}) ON CONFLICT ({held}) DO UPDATE SET {values}'
+
+
+def _as_texts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with a StrEnum as its text, which takes the drivers less time."""
+    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def _tuples(table: Table, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -114,9 +176,9 @@ def _inserted(table: Table, columns: tuple[str, ...], *, absent: bool) -> str:
 
 @lru_cache(maxsize=256)
 def _updated(table: Table, columns: tuple[str, ...], alike: tuple[str, ...]) -> str:
-    """An UPDATE of the row with the first of ``columns``; the parameters are those of ``alike``, the others, and the first."""
-    values = ", ".join(f'"{name}" = ?' for name in (*alike, *columns[1:]))
-    return f'UPDATE "{table.name}" SET {values} WHERE "{columns[0]}" = ?'
+    """An UPDATE of the row with the last of ``columns``; the parameters are those of ``alike``, then of ``columns``."""
+    values = ", ".join(f'"{name}" = ?' for name in (*alike, *columns[:-1]))
+    return f'UPDATE "{table.name}" SET {values} WHERE "{columns[-1]}" = ?'
 
 
 @lru_cache(maxsize=256)

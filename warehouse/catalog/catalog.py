@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
+from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, func, insert, select
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import DBAPIError
 
 from transforms.errors import HeadraceError, InputError, StorageError
-from warehouse.catalog.bulk import insert_absent, one_of
+from warehouse.catalog.bulk import insert_absent, insert_rows, one_of
 from warehouse.catalog.driver_errors import explain
 from warehouse.catalog.migrate import current_revision, migrate
 from warehouse.catalog.migrations import HEAD
@@ -362,5 +362,11 @@ def insert_numbered(connection: Connection, table: Table, rows: Sequence[Mapping
     """Insert the rows and return their new ids, in the same order."""
     if not rows:
         return ()
+    of = table.c.id
+    if connection.dialect.name == "sqlite":
+        # Ids increase and no other process writes meanwhile. RETURNING would take one statement per row.
+        last = connection.execute(select(func.max(of))).scalar() or 0
+        insert_rows(connection, table, rows)
+        return tuple(connection.execute(select(of).where(of > last).order_by(of)).scalars())
     statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)
     return tuple(connection.execute(statement, rows).scalars())

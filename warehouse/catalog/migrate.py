@@ -11,7 +11,7 @@ from warehouse.errors import CatalogVersionError
 
 FOLDER = Path(__file__).with_name("migrations")
 #: The revisions before the first release; no migration starts from them.
-_UNRELEASED = frozenset((*(f"{number:04}" for number in range(1, 16)), "r0001"))
+_UNRELEASED = frozenset((*(f"{number:04}" for number in range(1, 16)), "r0001", "r0002"))
 
 
 def migrate(connection: Connection, where: str) -> None:

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
-    ColumnElement,
     Float,
     ForeignKey,
     Index,
@@ -23,7 +22,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    literal_column,
     text,
 )
 from sqlalchemy.types import TypeEngine
@@ -98,6 +96,7 @@ fragments = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("fragment_id", _HASH, nullable=False, index=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("partition", _NAME, nullable=False),  # of a merged fragment: that of its first member
     Column("path", Text, nullable=False),
     Column("row_groups", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
@@ -310,47 +309,14 @@ coverage = Table(
     Index("ix_coverage_column_set_content", "column_set", "content"),
 )
 
-_STORED = text("file IS NOT NULL")
-_PENDING = text("state = 'PENDING'")
-
-#: A memo is READY exactly while it has a file; its size is known then. An evicted memo records when and why. A memo is PENDING
-#: while its task is queued or leased: a lease changes tasks only. ``changed_at`` of a pending memo is when it was queued.
-memos = Table(
-    "memos",
-    metadata,
-    Column("memo_key", _HASH, primary_key=True),
-    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
-    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
-    Column("state", _string(16), nullable=False),
-    Column("file", ForeignKey("memo_files.id")),
-    Column("rows", BigInteger),
-    Column("size_bytes", BigInteger),
-    Column("secs", Float),
-    Column("created_at", Float, nullable=False),
-    Column("changed_at", Float, nullable=False),
-    Column("queued_by", ForeignKey("models.id"), nullable=False),
-    Column("cause_code", _string(32), nullable=False),  # cause of the miss that queued it
-    Column("cause", Text, nullable=False),
-    Column("evicted_at", Float),
-    Column("evicted_why", Text),
-    # Covering indexes for sums over the memos of a component and of a file.
-    Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
-    Index("ix_memos_file_state", "file", "state", "size_bytes", sqlite_where=_STORED, postgresql_where=_STORED),
-    # For warehouse.queue.waiting, which scans it in order; without the state, SQLite would read the rows as well.
-    Index("ix_memos_pending", "fingerprint", "fragment", "changed_at", "state", sqlite_where=_PENDING, postgresql_where=_PENDING),
-    _one_of("state", "PENDING", "READY", "FAILED", "DROPPED", "EVICTED"),
-    _check("file", "(state = 'READY') = (file IS NOT NULL)"),
-    _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
-    _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
-    _not_negative("rows", "size_bytes"),
-)  # fmt: skip
-
-#: Tasks, at most one per memo, with the states and counts of :mod:`warehouse.scheduling.task_states`.
+#: Unfinished tasks: one row for the memos over one fragment that are leased together. A memo refers to its row, which is the
+#: only record of which memos share it. States and counts are those of :mod:`warehouse.scheduling.task_states`, the same for
+#: all of them; a row without memos is deleted. Table and partition are those of the fragment.
 tasks = Table(
     "tasks",
     metadata,
     Column("id", _ROW_ID, primary_key=True),
-    Column("memo_key", ForeignKey("memos.memo_key"), nullable=False, unique=True),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("partition", _NAME, nullable=False),
     Column("state", _string(16), nullable=False),
@@ -365,22 +331,53 @@ tasks = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
-    _one_of("state", "QUEUED", "LEASED", "DONE", "FAILED", "DROPPED"),
+    _one_of("state", "QUEUED", "LEASED", "FAILED", "DROPPED"),
     _check("lease_until", "(state = 'LEASED') = (lease_until IS NOT NULL)"),
     _check("lease", "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)"),
     _check("error", "state <> 'FAILED' OR error IS NOT NULL"),
     _check("losses", "losses <= attempts"),
     _not_negative("fence", "attempts", "losses", "not_before"),
-    sqlite_autoincrement=True,  # a fencing token belongs to one task: an id is never reused
+    sqlite_autoincrement=True,  # an id is never reused: it is a task's number for users
 )
 
+_STORED = text("file IS NOT NULL")
+_UNREADY = text("task IS NOT NULL")
 
-def is_pending() -> ColumnElement[bool]:
-    """The condition that a memo is queued or being computed, written as in ``ix_memos_pending``."""
-    return memos.c.state == literal_column("'PENDING'")
+#: A memo is READY exactly while it has a file; its size is known then. It has a task exactly while it is PENDING, FAILED or
+#: DROPPED. An evicted memo records when and why. A memo is PENDING while its task is queued or leased: a lease changes tasks
+#: only. ``changed_at`` of a pending memo is when it was queued.
+memos = Table(
+    "memos",
+    metadata,
+    Column("memo_key", _HASH, primary_key=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+    Column("state", _string(16), nullable=False),
+    Column("task", ForeignKey("tasks.id")),
+    Column("file", ForeignKey("memo_files.id")),
+    Column("rows", BigInteger),
+    Column("size_bytes", BigInteger),
+    Column("secs", Float),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Column("queued_by", ForeignKey("models.id"), nullable=False),
+    Column("cause_code", _string(32), nullable=False),  # cause of the miss that queued it
+    Column("cause", Text, nullable=False),
+    Column("evicted_at", Float),
+    Column("evicted_why", Text),
+    # Covering indexes for sums over the memos of a component, for its pending ones by task, and for sums over those of a file.
+    Index("ix_memos_fingerprint_state", "fingerprint", "state", "task", "size_bytes", "secs", "rows"),
+    Index("ix_memos_file_state", "file", "state", "size_bytes", sqlite_where=_STORED, postgresql_where=_STORED),
+    Index("ix_memos_task", "task", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    _one_of("state", "PENDING", "READY", "FAILED", "DROPPED", "EVICTED"),
+    _check("file", "(state = 'READY') = (file IS NOT NULL)"),
+    _check("task", "(state IN ('READY', 'EVICTED')) = (task IS NULL)"),
+    _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
+    _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
+    _not_negative("rows", "size_bytes"),
+)  # fmt: skip
 
-
-#: The last failed attempt of a task that is not done. Every FAILED task has one.
+#: The last failed attempt of a task, which has one memo then. Every FAILED task has one.
 failures = Table(
     "failures",
     metadata,

@@ -11,7 +11,6 @@ from warehouse.catalog.fragment_rows import is_unit
 from warehouse.scheduling.task_states import (
     MOST_BACKOFF_SECS,
     STUCK_LEASES,
-    MemoState,
     TaskChange,
     TaskEvent,
     TaskState,
@@ -45,7 +44,7 @@ def task_status(row: Any) -> TaskStatus:
 def allows(event: TaskEvent) -> ColumnElement[bool]:
     """The condition that a task's state allows ``event``, the compare of a compare-and-swap.
 
-    The tasks are given by id or memo. An expression is in no index: SQLite would otherwise scan all tasks in these states.
+    The tasks are given by id. An expression is in no index: SQLite would otherwise scan all tasks in these states.
     """
     return (_OF.state + "").in_(sources(event))
 
@@ -63,28 +62,28 @@ def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
 
 
 def computes() -> ColumnElement[bool]:
-    """The condition that a memo is computed by a task, both of which a query joins."""
-    return schema.memos.c.memo_key == _OF.memo_key
+    """The condition that a memo is one of a task's, both of which a query joins."""
+    return schema.memos.c.task == _OF.id
 
 
 def is_running() -> ColumnElement[bool]:
-    """The condition that a memo is RUNNING: it is pending, and its task, which a query joins, is leased."""
-    return and_(schema.memos.c.state == MemoState.PENDING, _OF.state == TaskState.LEASED)
+    """The condition that a memo is RUNNING: its task, which a query joins, is leased."""
+    return _OF.state == TaskState.LEASED
 
 
 def waits_for() -> ColumnElement[bool]:
-    """The condition that a row of ``waits`` is one for the task and its memo, both of which a query joins."""
+    """The condition that a row of ``waits`` is one for a memo and its task, both of which a query joins."""
     return and_(schema.waits.c.fingerprint == schema.memos.c.fingerprint, schema.waits.c.table_name == _OF.table_name)
 
 
 def is_current() -> ColumnElement[bool]:
-    """The condition that the data of a memo was not replaced: its fragment is a unit of a table's current version."""
-    return is_unit(schema.memos.c.fragment)
+    """The condition that the data of a task was not replaced: its fragment is a unit of a table's current version."""
+    return is_unit(_OF.fragment)
 
 
 def wanted(*where: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition that a live model, for which ``where`` holds, waits for the task."""
-    waits, memos, models = schema.waits, schema.memos, schema.models
-    joined = memos.join(waits, waits_for()).join(models, models.c.id == waits.c.model)
-    mine = (computes(), models.c.live.is_(True), is_current())
-    return exists().select_from(joined).where(*mine, *where).correlate(schema.tasks)
+    """The condition that a live model, for which ``where`` holds, waits for a memo of a task; a query joins both."""
+    waits, models = schema.waits, schema.models
+    joined = waits.join(models, models.c.id == waits.c.model)
+    mine = exists().select_from(joined).where(waits_for(), models.c.live.is_(True), *where)
+    return and_(is_current(), mine.correlate(schema.tasks, schema.memos))

@@ -241,7 +241,8 @@ def _commit(
             if placed.partition in partitions:
                 partitions[placed.partition].append(Entry.of(placed))
         for one, (_, found) in zip(new, placed_files, strict=True):
-            partitions[one.partition] += map(Entry, write_fragments(connection, table.name, found))
+            rows = write_fragments(connection, table.name, ((one.partition, fragment) for fragment in found))
+            partitions[one.partition] += map(Entry, rows)
         write_manifests(connection, table.name, table.version + 1, partitions)
         connection.execute(
             insert(schema.files),

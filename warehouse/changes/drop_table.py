@@ -14,6 +14,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from transforms.errors import Busy
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import computes
 from warehouse.memos.memos import current_copies, evict_memos, move_to_copies
 from warehouse.reading.pins import read_live_pins
 from warehouse.scheduling.task_states import MemoState, TaskState
@@ -118,7 +119,8 @@ def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
     current = current_fragments(connection, table.name)
     models, tasks = schema.models.c, schema.tasks.c
     live = select(models.name).where(models.table_name == table.name, models.live.is_(True)).order_by(models.name)
-    counted = select(tasks.state, func.count()).where(tasks.table_name == table.name).group_by(tasks.state)
+    counted = select(tasks.state, func.count()).join(schema.memos, computes())
+    counted = counted.where(tasks.table_name == table.name).group_by(tasks.state)
     counts = {row[0]: int(row[1]) for row in connection.execute(counted)}
     keys = _ready_memos(connection, table.name)
     shared = sum(len(_copies(connection, chunk, table.name)) for chunk in chunks(keys, _AT_ONCE))

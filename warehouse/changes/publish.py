@@ -89,7 +89,7 @@ def commit_replacements(
         require_files(warehouse.storage, written, table.name)
         change = begin_version(connection, warehouse, table, note, added)
         fresh = [one for one in replacements if one.changes_content]
-        rows = write_fragments(connection, table.name, (one.fragment for one in fresh))
+        rows = write_fragments(connection, table.name, ((one.placed.partition, one.fragment) for one in fresh))
         row_of = {one.placed.row: row for one, row in zip(fresh, rows, strict=True)}
         entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
                                          one.fragment.deleted_rows) for one in replacements}  # fmt: skip

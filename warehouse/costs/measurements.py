@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, update
+from sqlalchemy import Connection
 
 from transforms.execution.operator_costs import OperatorWork, cost_name, sum_operator_work
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import insert_absent
+from warehouse.catalog.bulk import add_to_rows
 
 HALF_LIFE_ROWS = 5_000_000.0
 
@@ -76,11 +76,11 @@ def record_measurements(
             sums["rows"] += memo.rows
             sums["secs"] += memo.secs
             sums["stored_bytes"] += memo.size_bytes
-    _write(connection, schema.operator_costs, [
+    add_to_rows(connection, schema.operator_costs, [
         {"operator": operator, "version": version, **_with_decay(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
         for (operator, version), sums in sorted(operators.items())
     ])  # fmt: skip
-    _write(connection, schema.component_costs, [
+    add_to_rows(connection, schema.component_costs, [
         {"fingerprint": fingerprint, **_with_decay(sums, {"rows": "secs stored_bytes"})}
         for fingerprint, sums in sorted(components.items())
     ])  # fmt: skip
@@ -95,21 +95,3 @@ def _with_decay(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[
             values[f"new_{name}"] = sums.get(name, 0.0)
             values[f"keep_{name}"] = factor
     return values
-
-
-def _write(connection: Connection, table: Table, additions: list[dict[str, Any]]) -> None:
-    if not additions:
-        return
-    keys = [column.name for column in table.primary_key]
-    sums = [column for column in table.columns if column.name not in keys]
-    insert_absent(connection, table, (
-        {**{key: row[key] for key in keys}, **{column.name: 0.0 for column in sums}} for row in additions
-    ))  # fmt: skip
-    statement = update(table).values(
-        {column: column * bindparam(f"keep_{column.name}") + bindparam(f"new_{column.name}") for column in sums}
-    )
-    for key in keys:
-        statement = statement.where(table.c[key] == bindparam(f"of_{key}"))
-    connection.execute(statement, [
-        {f"of_{name}" if name in keys else name: value for name, value in row.items()} for row in additions
-    ])  # fmt: skip

@@ -22,11 +22,11 @@ _ROWS = 10_000
 
 def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[ReadyMemo]:
     """The ready memos of these components that fulfil the request, by component. Reads lazily."""
-    of, tasks = schema.memos.c, schema.tasks.c
-    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes, of.secs,
+    of, fragments = schema.memos.c, schema.fragments.c
+    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, fragments.table_name, fragments.partition, of.rows, of.size_bytes, of.secs,
                of.created_at, of.changed_at, of.fragment)  # fmt: skip
     for chunk in chunks(fingerprints, _COMPONENTS):
-        query = select(*columns).join(schema.tasks, tasks.memo_key == of.memo_key)
+        query = select(*columns).join(schema.fragments, fragments.id == of.fragment)
         query = query.where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
         for row in connection.execute(query, execution_options={"yield_per": _ROWS}):
             yield ReadyMemo(*row)
@@ -34,7 +34,7 @@ def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: 
 
 def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
     """The number of :func:`ready_memos`."""
-    of, placed = schema.memos.c, schema.memos.join(schema.tasks, schema.tasks.c.memo_key == schema.memos.c.memo_key)
+    of, placed = schema.memos.c, schema.memos.join(schema.fragments, schema.fragments.c.id == schema.memos.c.fragment)
     counted = select(func.count()).select_from(placed).where(*_ready(request))
     return sum(
         connection.execute(counted.where(of.fingerprint.in_(chunk))).scalar_one()
@@ -43,19 +43,19 @@ def count_ready(connection: Connection, request: EvictionRequest, fingerprints: 
 
 
 def _ready(request: EvictionRequest) -> list[Any]:
-    """Conditions on a memo and its task, which has the table and the partition."""
-    of, tasks, manifests = schema.memos.c, schema.tasks.c, schema.manifests.c
+    """Conditions on a memo and its fragment, which has the table and the partition."""
+    of, fragments, manifests = schema.memos.c, schema.fragments.c, schema.manifests.c
     where = [of.state == MemoState.READY]
     if request.written_before is not None:
         where.append(of.changed_at < request.written_before)
     if request.written_after is not None:
         where.append(of.changed_at >= request.written_after)
     if request.query.table is not None:
-        where.append(tasks.table_name == request.query.table)
+        where.append(fragments.table_name == request.query.table)
     starts = [] if request.start is None else [manifests.start_at >= request.start.timestamp()]
     starts += [] if request.end is None else [manifests.start_at < request.end.timestamp()]
     if starts:
-        same = (manifests.table_name == tasks.table_name, manifests.partition == tasks.partition)
+        same = (manifests.table_name == fragments.table_name, manifests.partition == fragments.partition)
         where.append(exists().where(*same, *starts))
         where.append(of.fragment.not_in(merged_with_partition(~and_(*starts))))
     return where

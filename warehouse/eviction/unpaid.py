@@ -91,21 +91,21 @@ def _roots(connection: Connection, fingerprints: Collection[str]) -> list[Node]:
 
 def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[str]) -> list[ReadyMemo]:
     """The ready memos of these components that belong to the adaptive policy over a table."""
-    of, tasks, models, inputs = schema.memos.c, schema.tasks.c, schema.models.c, schema.model_inputs.c
+    of, fragments, models, inputs = schema.memos.c, schema.fragments.c, schema.models.c, schema.model_inputs.c
     kept = (
         select(inputs.fingerprint)
         .join(schema.models, models.id == inputs.model)
         .where(models.live.is_(True), models.policy == KeepAll.name, models.table_name == table)
     )
-    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes,
+    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, fragments.table_name, fragments.partition, of.rows, of.size_bytes,
                                 of.secs, of.created_at, of.changed_at, of.fragment)  # fmt: skip
     found: list[ReadyMemo] = []
     for chunk in chunks(fingerprints):
         query = (
             select(*columns)
-            .join(schema.tasks, tasks.memo_key == of.memo_key)
+            .join(schema.fragments, fragments.id == of.fragment)
             .join(schema.models, models.id == of.queued_by)
-            .where(of.state == MemoState.READY, tasks.table_name == table, models.policy == Adaptive.name)
+            .where(of.state == MemoState.READY, fragments.table_name == table, models.policy == Adaptive.name)
             .where(of.fingerprint.in_(chunk), of.fingerprint.not_in(kept))
             .order_by(of.fingerprint, of.memo_key)
         )

@@ -168,8 +168,8 @@ def _quarantined(connection: Connection, table: str) -> set[int]:
     """The fragments with a quarantined or dropped task that a model waits for: it stays a task of few events."""
     tasks = schema.tasks.c
     query = (
-        select(schema.memos.c.fragment)
-        .join(schema.tasks, computes())
+        select(tasks.fragment)
+        .join(schema.memos, computes())
         .where(tasks.table_name == table, tasks.state.in_((TaskState.FAILED, TaskState.DROPPED)))
         .where(select(schema.waits.c.model).where(waits_for()).exists())
     )
@@ -305,10 +305,11 @@ def _components(connection: Connection, live: frozenset[str], rows: Sequence[int
 
 def _memos(connection: Connection, keys: Iterable[str]) -> dict[str, _Part]:
     of, tasks, waits, models = schema.memos.c, schema.tasks.c, schema.waits.c, schema.models.c
+    fragments = schema.fragments.c
     awaited = (
         select(waits.model)
         .join(schema.models, models.id == waits.model)
-        .where(waits_for(), models.live.is_(True))
+        .where(waits.fingerprint == of.fingerprint, waits.table_name == fragments.table_name, models.live.is_(True))
         .exists()
     )
     query = select(
@@ -324,7 +325,8 @@ def _memos(connection: Connection, keys: Iterable[str]) -> dict[str, _Part]:
         of.evicted_at,
         of.evicted_why,
         tasks.state.label("task_state"),
-    ).outerjoin(schema.tasks, computes())
+    )
+    query = query.join(schema.fragments, fragments.id == of.fragment).outerjoin(schema.tasks, computes())
     return {
         row.memo_key: _Part(row.memo_key, known_state(row.state, row.task_state), bool(row.awaited), row.file, row.size_bytes or 0, row.secs or 0.0,
                             row.queued_by, row.cause_code, row.cause, row.evicted_at, row.evicted_why or "")
@@ -484,7 +486,6 @@ def _enter_memos(
     insert_absent(connection, schema.memos, [
         _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
     ])  # fmt: skip
-    _enter_tasks(connection, group, [key_of[name] for name in entered], now)
     places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     for name in entered:
         own = content_of(group.whole, group.columns[name])
@@ -499,7 +500,7 @@ def _enter_memos(
 
 def _move_replaced(connection: Connection, group: _Group, fragment: int, memos: Mapping[str, str]) -> None:
     """Let these memos (key to component) be of the merged fragment where their own fragment was replaced."""
-    of, first = schema.memos.c, group.units[0]
+    of = schema.memos.c
     query = select(of.memo_key).where(~is_unit(of.fragment))
     replaced = [
         key
@@ -507,7 +508,7 @@ def _move_replaced(connection: Connection, group: _Group, fragment: int, memos: 
         for key in connection.execute(query.where(one_of(connection, of.memo_key, chunk))).scalars()
     ]
     move_to_copies(connection, {
-        key: [CurrentCopy(fragment, group.table, first.partition, content_of(group.whole, group.columns[memos[key]]))]
+        key: [CurrentCopy(fragment, group.table, content_of(group.whole, group.columns[memos[key]]))]
         for key in replaced
     })  # fmt: skip
 
@@ -525,15 +526,6 @@ def _enter_tombstones(connection: Connection, group: _Group, fragment: int, now:
         key = keys.key(name, group.columns[name])
         rows.append({**_row_of_parts(parts, key, name, fragment, now), **evicted})
     insert_absent(connection, schema.memos, rows)
-    _enter_tasks(connection, group, [row["memo_key"] for row in rows], now)
-
-
-def _enter_tasks(connection: Connection, group: _Group, keys: Iterable[str], now: float) -> None:
-    insert_absent(connection, schema.tasks, [
-        {"memo_key": key, "table_name": group.table, "partition": group.units[0].partition,
-         "state": TaskState.DONE, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
-        for key in keys
-    ])  # fmt: skip
 
 
 def _memo_row(

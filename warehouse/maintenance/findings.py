@@ -17,6 +17,7 @@ FindingKind = Literal[
     "artifact",
     "overlay",
     "lease",
+    "task",
 ]
 
 
@@ -73,11 +74,18 @@ class BadLease:
 
 
 @dataclass(frozen=True, slots=True)
+class BadTask:
+    """A task that contradicts its memos or its fragment: the repair queues what does not fit, and deletes it if it is empty."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """A finding with its repair; None if there is no automatic one."""
 
     finding: Finding
-    repair: BadMemo | BadFragment | BadFile | BadLease | None = None
+    repair: BadMemo | BadFragment | BadFile | BadLease | BadTask | None = None
 
 
 REPAIR = "headrace verify --repair"

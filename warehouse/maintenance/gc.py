@@ -112,8 +112,8 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     with warehouse.catalog.read() as connection:
         lost = frozenset[int]()
         if dry_run:
-            lost = find_lost(connection, now, warehouse.config.limits, warehouse.config.lease_secs).ids
-            expired = len(lost)
+            ended = find_lost(connection, now, warehouse.config.limits, warehouse.config.lease_secs)
+            lost, expired = ended.ids, len(ended.all)
         leased = _leases(connection, without=lost)
         plan = _plan_memos(connection, warehouse, home, leased, before_ns, now)
         plan.needs_lock += _unreferenced_files(connection, warehouse.storage, leftovers)

@@ -19,7 +19,7 @@ from warehouse.catalog.catalog import chunks
 from warehouse.errors import ArtifactDamaged, MemoDamaged
 from warehouse.files.artifacts import artifact_path, read_artifact
 from warehouse.files.memo_file import read_memo_file
-from warehouse.maintenance.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, Finding, Problem
+from warehouse.maintenance.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, BadTask, Finding, Problem
 from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.recompute import recompute_sample
 from warehouse.maintenance.unreferenced_files import list_relative
@@ -28,14 +28,13 @@ from warehouse.maintenance.verify_catalog import (
     CatalogMemo,
     Contents,
     check_file,
-    check_leases,
     list_files,
     load_files,
     rebuild_file,
     repair_fragment,
-    repair_lease,
 )
 from warehouse.maintenance.verify_overlays import check_overlay, load_overlays
+from warehouse.maintenance.verify_tasks import check_leases, check_tasks, repair_lease, repair_task
 from warehouse.memos.memos import mark_damaged
 from warehouse.scheduling.task_states import MemoState
 from warehouse.storage.layout import MEMOS
@@ -103,7 +102,8 @@ def verify_warehouse(
     random = Random(seed)
     with warehouse.catalog.read() as connection:
         ids, live = list_files(connection)
-        problems = check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
+        problems = check_tasks(connection)
+        problems += check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
     chosen = set(ids if sample == 1 else random.sample(live, round(sample * len(live))))
     # One listing instead of a request per file; a file that is not in it may have been written since.
     listed = set() if sample == 1 else {file.path for file in list_relative(warehouse.storage, MEMOS)}
@@ -220,6 +220,8 @@ def _repaired(warehouse: Warehouse, problem: Problem) -> Finding:
         rebuild_file(warehouse, repair.file)
     elif isinstance(repair, BadLease):
         repair_lease(warehouse, repair.task)
+    elif isinstance(repair, BadTask):
+        repair_task(warehouse, repair.task)
     else:
         return problem.finding
     return replace(problem.finding, repaired=True)

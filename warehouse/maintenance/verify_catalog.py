@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from sqlalchemy import Connection, delete, or_, select, update
 
@@ -16,7 +15,6 @@ from warehouse.maintenance.findings import (
     REPAIR,
     BadFile,
     BadFragment,
-    BadLease,
     BadMemo,
     Finding,
     FindingKind,
@@ -24,7 +22,6 @@ from warehouse.maintenance.findings import (
 )
 from warehouse.memos.coverage import add_coverage, count_live_bytes, members_of
 from warehouse.memos.memos import evict_memos
-from warehouse.queue.lost_leases import expire_task, find_uncollected
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import all_tables, fragments_by_row
 from warehouse.tables.table import Fragment, content_of, memo_key
@@ -201,23 +198,6 @@ def _is_of_any(memo: CatalogMemo, content: str, fragments: Collection[Fragment])
     return any(content_of(one, memo.columns) == content and memo.is_of(one) for one in fragments)
 
 
-def check_leases(connection: Connection, now: float, lease_secs: float) -> list[Problem]:
-    """Expired leases that neither a worker nor garbage collection ended."""
-    return [_of_lease(row, now) for row in find_uncollected(connection, now, lease_secs)]
-
-
-def _of_lease(row: Any, now: float) -> Problem:
-    late_secs = now - row.lease_until
-    ended = (
-        f"its lease ended {late_secs:.0f} s ago" if late_secs > 0 else "its lease is from before the clock was set back"
-    )
-    if row.is_wanted:
-        what, step = f"{ended} and no worker took the task over", "headrace work takes it over, or " + REPAIR
-    else:
-        what, step = f"{ended}, and no live model waits for the task", f"headrace gc --yes ends it, or {REPAIR}"
-    return Problem(Finding("lease", f"task {row.id}, worker {row.worker}", what, step), BadLease(row.id))
-
-
 def rebuild_file(warehouse: Warehouse, file: int) -> None:
     """Rebuild coverage and counts of a file from its memos."""
 
@@ -259,9 +239,3 @@ def _row_of(contents: Contents, memo: CatalogMemo, where: Sequence[str]) -> int 
             if memo.is_of(fragment) and content_of(fragment, memo.columns) == content:
                 return row
     return None
-
-
-def repair_lease(warehouse: Warehouse, task: int) -> None:
-    """End the expired lease of a task, unless a worker renewed or took it meanwhile."""
-    now, lease_secs = warehouse.clock(), warehouse.config.lease_secs
-    warehouse.catalog.run(lambda connection: expire_task(connection, task, now, lease_secs), idempotent=True)

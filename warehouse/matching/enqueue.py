@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence, Set
 from sqlalchemy import Connection, delete, insert, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.bulk import insert_rows, update_rows
-from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.bulk import insert_alike, insert_rows, update_rows
+from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import computes
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
 from warehouse.matching.model_match import Counts, MatchResult
 from warehouse.memos.coverage import add_coverage
-from warehouse.memos.memos import requeue_tasks
 from warehouse.memos.pending_aliases import register_aliases
+from warehouse.memos.task_members import move_memos, new_tasks, queue_again
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, write_components
-from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of
 
@@ -36,7 +36,7 @@ def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is MemoAction.LOAD])
     _register_aliases(connection, found.graph.columns_of, matches)
-    _move_to_current(connection, model.table, matches, found.rows)
+    _move_to_current(connection, matches, found.rows)
     return _waits(connection, model.table, matches)
 
 
@@ -100,28 +100,21 @@ def _write_memos(
     connection: Connection, model: ModelRecord, missing: Sequence[MemoMatch], causes: Mapping[str, Cause], now: float
 ) -> None:
     """Write memos and tasks for missing memos: new rows, or the rows of evicted memos."""
-    new = [one.request for one in missing if one.record is None]
-    insert_absent(connection, schema.memos, (
-        {"memo_key": item.memo_key, "fingerprint": item.fingerprint, "fragment": item.placed.row,
-         "state": MemoState.PENDING, "created_at": now, "changed_at": now,
-         "queued_by": model.id, "cause_code": causes[item.memo_key].code, "cause": causes[item.memo_key].text}
+    # Rows of one fragment are adjacent, as they are leased and committed together.
+    new = sorted((one.request for one in missing if one.record is None), key=lambda item: item.placed.row)
+    tasks = new_tasks(connection, {item.placed.row: (model.table, item.placed.partition) for item in new}, now)
+    insert_alike(connection, schema.memos, ("memo_key", "fingerprint", "fragment", "task", "cause_code", "cause"), (
+        (item.memo_key, item.fingerprint, row := item.placed.row, tasks[row], (cause := causes[item.memo_key]).code, cause.text)
         for item in new
-    ))  # fmt: skip
-    insert_absent(connection, schema.tasks, (
-        {"memo_key": item.memo_key, "table_name": model.table, "partition": item.placed.partition,
-         "state": TaskState.QUEUED, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
-        for item in new
-    ))  # fmt: skip
+    ), state=MemoState.PENDING, created_at=now, changed_at=now, queued_by=model.id)  # fmt: skip
     back = [one.request for one in missing if one.record is not None]
     if back:
         update_rows(connection, schema.memos, "memo_key", (
             {"memo_key": item.memo_key, "fragment": item.placed.row, "cause_code": causes[item.memo_key].code,
              "cause": causes[item.memo_key].text}
             for item in back
-        ), state=MemoState.PENDING, changed_at=now, queued_by=model.id)  # fmt: skip
-        requeue_tasks(connection, [item.memo_key for item in back], now)
-        places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in back)
-        update_rows(connection, schema.tasks, "memo_key", places, table_name=model.table)
+        ), changed_at=now, queued_by=model.id)  # fmt: skip
+        queue_again(connection, [item.memo_key for item in back], now)
 
 
 def replace_waits(connection: Connection, model: int, awaited: set[Wait]) -> None:
@@ -139,8 +132,8 @@ def replace_waits(connection: Connection, model: int, awaited: set[Wait]) -> Non
     ))  # fmt: skip
 
 
-def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoMatch], current: Set[int]) -> None:
-    """Let pending memos of replaced fragments be computed from equal fragments of ``table``."""
+def _move_to_current(connection: Connection, matches: Sequence[MemoMatch], current: Set[int]) -> None:
+    """Let pending memos of replaced fragments be computed from equal fragments of the model's table."""
     moved = [
         one.request
         for one in matches
@@ -151,10 +144,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoM
     still_there = current_fragment_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.request.memo_key for one in matches if one.record and one.record.fragment in still_there}
     moved = list({item.memo_key: item for item in moved if item.memo_key not in kept}.values())
-    rows = ({"memo_key": item.memo_key, "fragment": item.placed.row} for item in moved)
-    update_rows(connection, schema.memos, "memo_key", rows)
-    places = ({"memo_key": item.memo_key, "partition": item.placed.partition} for item in moved)
-    update_rows(connection, schema.tasks, "memo_key", places, table_name=table)
+    move_memos(connection, {item.memo_key: item.placed.row for item in moved})
 
 
 def write_submission(

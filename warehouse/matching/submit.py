@@ -14,7 +14,6 @@ from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.catalog.fragment_rows import unit_rows
-from warehouse.catalog.task_rows import computes, is_current
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
 from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write_submission
@@ -182,33 +181,30 @@ def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
         queued += warehouse.catalog.run(action, idempotent=True)
     if outdated:
         with warehouse.catalog.read() as connection:
-            replaced = _replaced_memos(connection)
-        if replaced:
-            warehouse.catalog.run(partial(_delete_queued, keys=replaced), idempotent=True)
+            replaced = connection.execute(_REPLACED_TASKS.limit(1)).first()
+        if replaced is not None:
+            warehouse.catalog.run(_delete_replaced, idempotent=True)
     return queued
 
 
-def _replaced_memos(connection: Connection) -> list[str]:
-    """The pending memos over replaced data."""
-    memos = schema.memos.c
-    query = select(memos.memo_key).where(schema.is_pending(), *(memos.fragment.not_in(rows) for rows in unit_rows()))
-    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
-    return sorted(connection.execute(query).scalars())
+#: The queued tasks over replaced data.
+_REPLACED_TASKS = select(schema.tasks.c.id).where(
+    schema.tasks.c.state == TaskState.QUEUED, *(schema.tasks.c.fragment.not_in(rows) for rows in unit_rows())
+)
 
 
-def _delete_queued(connection: Connection, keys: Sequence[str]) -> None:
-    """Delete those of these memos over replaced data that are queued, unless a live model is still to be matched with new data.
+def _delete_replaced(connection: Connection) -> None:
+    """Delete the memos of queued tasks over replaced data, unless a live model is still to be matched with new data.
 
     Such a model may move some of them to equal data. Otherwise they are in the way of each lease, which looks for tasks over
     current data. Leased ones stay: their memos may be committed.
     """
     if _outdated(connection, None):
         return
-    memos, tasks = schema.memos.c, schema.tasks.c
-    query = select(memos.memo_key).join(schema.tasks, computes())
-    for chunk in chunks(keys):
-        mine = (one_of(connection, memos.memo_key, chunk), schema.is_pending(), tasks.state == TaskState.QUEUED)
-        delete_memos(connection, connection.execute(query.where(*mine, ~is_current())).scalars().all())
+    of = schema.memos.c
+    for chunk in chunks(connection.execute(_REPLACED_TASKS).scalars().all()):
+        keys = select(of.memo_key).where(one_of(connection, of.task, chunk))
+        delete_memos(connection, connection.execute(keys).scalars().all())
 
 
 def _outdated(connection: Connection, model: str | None) -> list[str]:

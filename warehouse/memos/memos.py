@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.bulk import update_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import add_coverage, remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, known_contents, register_aliases
+from warehouse.memos.task_members import delete_done, move_memos, queue_again, split, tasks_of
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of, is_placed_unit, placed_units
@@ -162,7 +162,7 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     )
     if readers:
         requeue_tasks(connection, [key], now)
-        values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
+        values = {"cause_code": "evicted", "cause": cause}
         connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
         tasks = schema.tasks.c
         place = connection.execute(
@@ -174,16 +174,21 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Queue finished tasks of these memos again with all their attempts, over current data where there is any."""
-    of = schema.tasks.c
+    """Queue these memos again with all their attempts, over current data where there is any.
+
+    Those without a task become pending; the tasks of failed, dropped and queued ones are queued, and leased ones do not change.
+    """
+    of, memos = schema.tasks.c, schema.memos.c
     for chunk in chunks(sorted(set(keys))):
         _move_to_current_copies(connection, chunk)
-        requeued = (one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
-        # Leased tasks and their failures do not change.
-        connection.execute(delete(schema.failures).where(schema.failures.c.task.in_(select(of.id).where(*requeued))))
-        connection.execute(
-            update(schema.tasks).where(*requeued).values(change_values(requeue_change(), now) | {"error": None})
-        )
+        mine = one_of(connection, memos.memo_key, chunk)
+        idle = select(memos.memo_key).where(mine, memos.task.is_(None))
+        queue_again(connection, connection.execute(idle).scalars().all(), now)
+        held = select(memos.memo_key).join(schema.tasks, computes()).where(mine, allows(TaskEvent.REQUEUE))
+        tasks = sorted(set(split(connection, [connection.execute(held).scalars().all()]).values()))
+        connection.execute(delete(schema.failures).where(one_of(connection, schema.failures.c.task, tasks)))
+        values = change_values(requeue_change(), now) | {"error": None}
+        connection.execute(update(schema.tasks).where(one_of(connection, of.id, tasks)).values(values))
 
 
 def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None:
@@ -203,7 +208,6 @@ class CurrentCopy:
 
     fragment: int
     table: str
-    partition: str
     content: str
 
 
@@ -211,23 +215,22 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
     """Current fragments over which memos have these keys.
 
     Candidates in all tables are the fragments with the memo's fragment_id and with contents for which the memo is found, or will
-    be; further ones those of the task's table and partition.
+    be; further ones those of its fragment's table and partition.
     """
-    memos, fragments, tasks = schema.memos.c, schema.fragments.c, schema.tasks.c
-    query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, tasks.table_name, tasks.partition)
+    memos, fragments = schema.memos.c, schema.fragments.c
+    query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, fragments.table_name, fragments.partition)
     query = query.join(schema.fragments, fragments.id == memos.fragment)
-    query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
     wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
     parts, members, manifests = schema.merged_fragments, schema.manifest_fragments.c, schema.manifests.c
     first = and_(parts.c.merged == fragments.id, parts.c.position == 0)
     of_content = (
-        select(schema.fragments, manifests.partition)
+        select(schema.fragments)
         .outerjoin(parts, first)
         .join(schema.manifest_fragments, members.fragment == func.coalesce(parts.c.fragment, fragments.id))
         .join(schema.manifests, manifests.id == members.manifest)
         .where(manifests.current.is_(True), is_unit(fragments.id))
     )
-    of_place = select(schema.fragments, manifests.partition).select_from(placed_units()).where(is_placed_unit())
+    of_place = select(schema.fragments).select_from(placed_units()).where(is_placed_unit())
     found: dict[int, Any] = {}
     contents = known_contents(connection, keys)
     identities = sorted({memo.fragment_id for memo in wanted}.union(*contents.values()))
@@ -254,7 +257,7 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
             fragment = fragments_found[number]
             # A file with and without overlays has one fragment_id, so the columns that the memo reads are compared.
             if fragment.digests.keys() >= read and memo_key(memo.fingerprint, fragment.digests, read) == memo.memo_key:
-                copy = CurrentCopy(number, row.table_name, row.partition, content_of(fragment, read))
+                copy = CurrentCopy(number, row.table_name, content_of(fragment, read))
                 copies[memo.memo_key].append(copy)
     return dict(copies)
 
@@ -262,13 +265,7 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
 def move_to_copies(connection: Connection, found: Mapping[str, Sequence[CurrentCopy]]) -> None:
     """Move memos and their tasks to the first fragments that :func:`current_copies` found; all of these have the memo."""
     of = schema.memos.c
-    update_rows(connection, schema.memos, "memo_key", (
-        {"memo_key": key, "fragment": copies[0].fragment} for key, copies in found.items()
-    ))  # fmt: skip
-    update_rows(connection, schema.tasks, "memo_key", (
-        {"memo_key": key, "table_name": copies[0].table, "partition": copies[0].partition}
-        for key, copies in found.items()
-    ))  # fmt: skip
+    move_memos(connection, {key: copies[0].fragment for key, copies in found.items()})
     places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     awaited: set[tuple[str, str]] = set()
     for chunk in chunks(sorted(found)):
@@ -285,13 +282,12 @@ def move_to_copies(connection: Connection, found: Mapping[str, Sequence[CurrentC
 
 
 def delete_memos(connection: Connection, keys: Sequence[str]) -> None:
-    """Delete the rows of these memos, of their tasks and of what waits for them; coverage does not change."""
-    tasks, failures = schema.tasks.c, schema.failures
+    """Delete the rows of these memos, of tasks without others, and of what waits for them; coverage does not change."""
+    tasks = set(tasks_of(connection, keys).values())
     for chunk in chunks(sorted(keys)):
-        of_task = select(tasks.id).where(one_of(connection, tasks.memo_key, chunk))
-        connection.execute(delete(failures).where(failures.c.task.in_(of_task)))
-        for table in (schema.awaited_contents, schema.tasks, schema.memos):
+        for table in (schema.awaited_contents, schema.memos):
             connection.execute(delete(table).where(one_of(connection, table.c.memo_key, chunk)))
+    delete_done(connection, tasks)
 
 
 def _columns_read(connection: Connection, fingerprints: Iterable[str]) -> dict[str, set[str]]:

@@ -80,7 +80,9 @@ def _queued(connection: Connection, record: ModelRecord) -> tuple[int, int]:
     tasks, waits, others = schema.tasks.c, schema.waits.c, schema.waits.alias().c
     same = (others.fingerprint == waits.fingerprint, others.table_name == waits.table_name)
     shared = exists().where(*same, others.model != record.id)
-    joined = schema.waits.join(schema.memos, schema.memos.c.fingerprint == waits.fingerprint)
+    memos = schema.memos.c
+    pending = and_(memos.fingerprint == waits.fingerprint, memos.state == MemoState.PENDING)
+    joined = schema.waits.join(schema.memos, pending)
     joined = joined.join(schema.tasks, and_(computes(), waits_for()))
     query = (
         select(func.count(), _sum(cast(shared, Integer)))

@@ -14,6 +14,7 @@ from warehouse.catalog.catalog import chunks, one_of, storable
 from warehouse.catalog.task_rows import change_values, wanted
 from warehouse.errors import IllegalTransition
 from warehouse.memos.memos import requeue_tasks
+from warehouse.memos.task_members import split_each
 from warehouse.quarantine.listing import TaskGroup, read_groups
 from warehouse.quarantine.query import PLACED, TaskQuery, check_query, conditions
 from warehouse.scheduling.task_states import (
@@ -77,7 +78,7 @@ def retry_tasks(warehouse: Warehouse, query: TaskQuery, *, dry_run: bool = False
 
     def act(connection: Connection) -> QuarantineChange:
         planned, retried = _plan_retry(connection, query)
-        keys = connection.execute(select(schema.tasks.c.memo_key).select_from(PLACED).where(*retried)).scalars().all()
+        keys = connection.execute(select(schema.memos.c.memo_key).select_from(PLACED).where(*retried)).scalars().all()
         requeue_tasks(connection, keys, now)
         _queue_memos(connection, keys, now)
         return replace(planned, done=True)
@@ -122,7 +123,7 @@ def drop_tasks(
 
     def act(connection: Connection) -> QuarantineChange:
         planned, dropped = _plan_drop(connection, query)
-        keys = connection.execute(select(schema.tasks.c.memo_key).select_from(PLACED).where(*dropped)).scalars().all()
+        keys = connection.execute(select(schema.memos.c.memo_key).select_from(PLACED).where(*dropped)).scalars().all()
         _drop(connection, keys, drop_change(), cause, now)
         return replace(planned, done=True)
 
@@ -181,7 +182,8 @@ def _drop(connection: Connection, keys: Sequence[str], change: TaskChange, cause
     """The waits of the models stay, so that a retry queues the tasks for them again."""
     tasks, memos = schema.tasks, schema.memos
     stands = {"state": MEMO_OF_TASK[change.state], "cause_code": "dropped", "cause": cause, "changed_at": now}
+    own = split_each(connection, keys)
     for chunk in chunks(keys):
-        mine = one_of(connection, tasks.c.memo_key, chunk)
+        mine = one_of(connection, tasks.c.id, [own[key] for key in chunk])
         connection.execute(update(tasks).where(mine).values(**change_values(change, now)))
         connection.execute(update(memos).where(one_of(connection, memos.c.memo_key, chunk)).values(**stands))

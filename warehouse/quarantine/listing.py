@@ -160,7 +160,8 @@ def quarantine_tasks(
               OPERATOR.label("operator"), EXCEPTION.label("exception"), failures.error, failures.failed_at)  # fmt: skip
     with warehouse.catalog.read() as connection:
         check_query(connection, query)
-        found = select(*listed).select_from(PLACED).where(*conditions(connection, query)).order_by(tasks.id)
+        order = (tasks.id, schema.components.c.fingerprint)
+        found = select(*listed).select_from(PLACED).where(*conditions(connection, query)).order_by(*order)
         rows = connection.execute(found.limit(limit).offset(offset)).all()
     return tuple(
         TaskRow(row.id, TaskState(row.state), row.fingerprint, row.expression, row.table_name, row.partition, row.kind,
@@ -245,16 +246,16 @@ def _models_of(connection: Connection, rows: Subquery, fingerprints: Sequence[st
 _WAITING = (schema.models.c.name, schema.models.c.version, schema.models.c.client, schema.models.c.priority)
 
 
-def _waiting(connection: Connection, task: int) -> tuple[Waiting, ...]:
-    """The live models that wait for the task, most urgent first."""
-    models, waits, tasks = schema.models.c, schema.waits.c, schema.tasks.c
+def _waiting(connection: Connection, key: str) -> tuple[Waiting, ...]:
+    """The live models that wait for the memo, most urgent first."""
+    models, waits = schema.models.c, schema.waits.c
     query = (
         select(*_WAITING)
         .select_from(schema.tasks)
         .join(schema.memos, computes())
         .join(schema.waits, waits_for())
         .join(schema.models, waits.model == models.id)
-        .where(models.live.is_(True), tasks.id == task, is_current())
+        .where(models.live.is_(True), schema.memos.c.memo_key == key, is_current())
         .distinct()
         .order_by(models.priority.desc(), models.name)
     )
@@ -265,54 +266,56 @@ def get_task(warehouse: Warehouse, named: str, *, partition: str | None = None) 
     """The task with this number, or else the only one of a component with this fingerprint prefix.
 
     ``partition`` selects one of several. Raises :class:`UnknownTask` for none, and :class:`InputError` with the candidates
-    for several.
+    for several, such as those that a lost worker leased together and that still have one number.
     """
     now = warehouse.clock()
     with warehouse.catalog.read() as connection:
-        task_id = _find(connection, named, partition)
-        return _detail(connection, task_id, now)
+        return _detail(connection, _find(connection, named, partition), now)
 
 
-def _find(connection: Connection, named: str, partition: str | None) -> int:
+def _find(connection: Connection, named: str, partition: str | None) -> str:
+    """The key of the memo."""
     tasks, of = schema.tasks.c, schema.components.c.fingerprint
     here = [] if partition is None else [is_over(partition)]
-    if named.isdecimal() and int(named) < 2**63:
-        found = connection.execute(select(tasks.id).where(tasks.id == int(named), *here)).scalar()
-        if found is not None:
-            return int(found)
-    query = TaskQuery(states=(*OPEN_STATES, TaskState.DROPPED), component=named, partition=partition)
-    listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state).select_from(PLACED)
-    fitting = listed.where(*conditions(connection, query)).order_by(of, tasks.id)
-    rows = connection.execute(fitting.limit(_MOST_CANDIDATES + 1)).all()
+    listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state, schema.memos.c.memo_key)
+    listed = listed.select_from(PLACED).order_by(of, tasks.id).limit(_MOST_CANDIDATES + 1)
+    rows: Sequence[Any] = ()
+    if is_number := named.isdecimal() and int(named) < 2**63:
+        rows = connection.execute(listed.where(tasks.id == int(named), *here)).all()
+    if not rows:
+        is_number = False
+        query = TaskQuery(states=(*OPEN_STATES, TaskState.DROPPED), component=named, partition=partition)
+        rows = connection.execute(listed.where(*conditions(connection, query))).all()
     if not rows:
         raise UnknownTask("no such task", where="quarantine", value=f"{named} over {partition}" if partition else named,
                           allowed="a task's number, or the first digits of the fingerprint of a component that failed",
                           next_step="headrace tasks list --each")  # fmt: skip
     if len(rows) > 1:
-        shown = [f"{number} ({fingerprint[:12]} over {table} {part}, {state.lower()})" for number, fingerprint, table, part, state in rows]  # fmt: skip
+        shown = [f"{number} ({fingerprint[:12]} over {table} {part}, {state.lower()})" for number, fingerprint, table, part, state, _ in rows]  # fmt: skip
         more = ["…"] if len(rows) > _MOST_CANDIDATES else []
         raise InputError("a task must be given unambiguously: several match", where="quarantine", value=named,
                          allowed="one of " + ", ".join([*shown[:_MOST_CANDIDATES], *more]),
-                         next_step="give its number, or --partition")  # fmt: skip
-    return int(rows[0].id)
+                         next_step="give its component's fingerprint, and --partition" if is_number
+                         else "give its number, or --partition")  # fmt: skip
+    return str(rows[0].memo_key)
 
 
-def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
-    tasks, failures, of = schema.tasks.c, schema.failures.c, schema.components.c
+def _detail(connection: Connection, key: str, now: float) -> TaskDetail:
+    failures, of = schema.failures.c, schema.components.c
     row = connection.execute(
         select(schema.tasks, of.fingerprint, of.expression, of.document.label("component"), failures.document,
                failures.worker.label("failed_worker"), failures.failed_at, schema.memos.c.cause,
-               schema.memos.c.changed_at.label("memo_changed_at"), schema.memos.c.fragment)
-        .select_from(PLACED).where(tasks.id == task_id)
+               schema.memos.c.changed_at.label("memo_changed_at"))
+        .select_from(PLACED).where(schema.memos.c.memo_key == key)
     ).one()  # fmt: skip
     stored = fragments_by_row(connection, [row.fragment])
     others = conditions(connection, TaskQuery(component=row.fingerprint))
     alike = connection.execute(
-        select(func.count()).select_from(PLACED).where(*others, tasks.id != task_id)
+        select(func.count()).select_from(PLACED).where(*others, schema.memos.c.memo_key != key)
     ).scalar_one()
     leased = row.state == TaskState.LEASED
     return TaskDetail(
-        task_id=task_id,
+        task_id=row.id,
         state=TaskState(row.state),
         fingerprint=row.fingerprint,
         expression=row.expression,
@@ -320,7 +323,7 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
         table=row.table_name,
         partition=row.partition,
         fragment=stored[row.fragment],
-        models=_waiting(connection, task_id),
+        models=_waiting(connection, key),
         attempts=row.attempts,
         losses=row.losses,
         created_at=row.created_at,

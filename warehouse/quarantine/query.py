@@ -89,7 +89,7 @@ class TaskQuery:
         return ", ".join(given) or EVERYTHING
 
 
-#: A task with its memo, its component and, where there is one, its last failure.
+#: A memo with its task, its component and, where there is one, its last failure.
 PLACED = (
     schema.tasks.join(schema.memos, computes())
     .join(schema.components, schema.components.c.fingerprint == schema.memos.c.fingerprint)
@@ -137,9 +137,7 @@ def is_over(partition: str) -> ColumnElement[bool]:
 
 
 def _is_merged_over(partition: str) -> ColumnElement[bool]:
-    memos = schema.memos.alias()
-    merged = merged_with_partition(schema.manifests.c.partition == partition)
-    return schema.tasks.c.memo_key.in_(select(memos.c.memo_key).where(memos.c.fragment.in_(merged)))
+    return schema.tasks.c.fragment.in_(merged_with_partition(schema.manifests.c.partition == partition))
 
 
 def _quarantined() -> Any:
@@ -163,7 +161,7 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
     if query.ids:
         known = set(connection.execute(select(tasks.id).where(one_of(connection, tasks.id, query.ids))).scalars())
         if unknown := sorted(set(query.ids) - known):
-            raise UnknownTask("no such task", value=listed([str(task) for task in unknown]),
+            raise UnknownTask("no such task, or it is done", value=listed([str(task) for task in unknown]),
                               next_step="headrace tasks list --each shows their numbers")  # fmt: skip
     if query.component is not None:
         of = schema.components.c.fingerprint

@@ -20,8 +20,8 @@ from warehouse.tables.table import ColumnSchema
 class CandidateLoader:
     """Loads candidates from rows of leasable tasks.
 
-    A row has ``id``, ``table_name``, ``rows`` and ``size_bytes`` of the fragment, and ``memo_key``, ``fingerprint``, ``state``
-    and ``losses`` of the task. ``documents``: the components of all candidates, by fingerprint.
+    A row has ``id``, ``table_name``, ``rows`` and ``size_bytes`` of the fragment, ``state`` and ``losses`` of the task, and
+    ``memo_key`` and ``fingerprint`` of the memo. ``documents``: the components of all candidates, by fingerprint.
     """
 
     def __init__(self, connection: Connection, budget: BatchBudget, limits: AttemptLimits) -> None:
@@ -45,21 +45,21 @@ class CandidateLoader:
         return {row.memo_key: self._estimates[row.fingerprint].secs(row.rows) for row in rows}
 
     def _candidate(self, row: Any) -> BatchCandidate:
-        estimate = self._estimates[row.fingerprint]
+        estimate, fragment = self._estimates[row.fingerprint], row.id
+        read = self._read_bytes.get((fragment, estimate.columns))
+        if read is None:
+            read = self._read_bytes[fragment, estimate.columns] = self._read(row, estimate.columns)
+        losses = row.losses + (row.state == TaskState.LEASED)
+        most = batch_limit_after_losses(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf
+        return BatchCandidate(fragment, read, estimate.row_bytes * row.rows, most)
+
+    def _read(self, row: Any, columns: Sequence[str]) -> dict[str, float]:
+        """The bytes of these columns of the fragment."""
         if row.id not in self._column_bytes:
             a_row = raw_bytes_per_row(self._columns(row.table_name), row.rows, row.size_bytes)
             self._column_bytes[row.id] = {name: size * row.rows for name, size in a_row.items()}
-        read = self._read_bytes.get((row.id, estimate.columns))
-        if read is None:
-            raw = self._column_bytes[row.id]
-            read = self._read_bytes[row.id, estimate.columns] = {name: raw.get(name, 0.0) for name in estimate.columns}
-        losses = row.losses + (row.state == TaskState.LEASED)
-        return BatchCandidate(
-            row.id,
-            read,
-            estimate.row_bytes * row.rows,
-            batch_limit_after_losses(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf,
-        )
+        raw = self._column_bytes[row.id]
+        return {name: raw.get(name, 0.0) for name in columns}
 
     def _columns(self, table: str) -> tuple[ColumnSchema, ...]:
         if table not in self._table_columns:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from warehouse.memos.task_members import split_each
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
 from warehouse.queue.fair_queue import correct_charges
-from warehouse.queue.tasks import LeasedTask, held_claims
+from warehouse.queue.tasks import LeasedTask, held_tasks
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.task_states import TaskState, failure_change, untried_change
 from warehouse.warehouse import Warehouse
@@ -50,17 +52,20 @@ def fail_tasks(
     attempts = [(task, attempt(task, failure)) for task, failure in listed]
 
     def fail(connection: Connection) -> tuple[TaskState | None, ...]:
-        held = held_claims(connection, [task for task, _ in listed])
+        held = held_tasks(connection, [task for task, _ in listed])
+        seen = set[str]()
         reported: list[FailedAttempt | None] = []
         took: list[tuple[Charge, float]] = []
-        for task, one in attempts:
-            is_held = task.claim in held
+        for (task, one), number in zip(attempts, held, strict=True):
+            # A repeated report of the same attempt has no effect.
+            is_held = number is not None and task.memo_key not in seen
             reported.append(one if is_held else None)
-            held.discard(task.claim)  # a repeated report of the same attempt has no effect
+            seen.add(task.memo_key)
             took_secs = 0.0 if one.failure.is_untried else secs
             if is_held and took_secs is not None:
                 took.append((task.charge, took_secs))
-        write_failed(connection, [one for one in reported if one is not None], now)
+        own = split_each(connection, [one.memo_key for one in reported if one is not None])
+        write_failed(connection, [replace(one, task_id=own[one.memo_key]) for one in reported if one is not None], now)
         correct_charges(connection, took)
         return tuple(None if one is None else one.change.state for one in reported)
 

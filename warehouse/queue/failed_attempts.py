@@ -18,7 +18,7 @@ from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskChange, TaskEvent
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed attempt with the change of its task: a retry, or quarantine."""
+    """A failed attempt at a memo with the change of its task, which has no other memo: a retry, or quarantine."""
 
     task_id: int
     memo_key: str

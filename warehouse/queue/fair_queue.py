@@ -34,12 +34,12 @@ from warehouse.scheduling.fair_shares import (
     shares,
     update_clients,
 )
-from warehouse.scheduling.task_states import TaskState
+from warehouse.scheduling.task_states import MemoState, TaskState
 
 #: A table and a partition of it.
 Place = tuple[str, str]
-#: If models wait for more tasks than this, partitions are checked one by one: a lease needs only a few of them.
-_FEW_TASKS = 20_000
+#: If models wait for more memos than this, partitions are checked one by one: a lease needs only a few of them.
+_FEW_MEMOS = 20_000
 _OF = schema.tasks.c
 #: Every partition with an unfinished task; read from an index alone.
 _OPEN_PLACES = (
@@ -50,11 +50,12 @@ _OPEN_PLACES = (
 )
 
 
-#: Open memos with their tasks and the waits for them.
+#: Pending memos with the waits for them, and with their tasks.
 _WAITED = schema.waits.join(
     schema.memos,
-    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.is_pending()),
-).join(schema.tasks, and_(computes(), waits_for()))
+    and_(schema.memos.c.fingerprint == schema.waits.c.fingerprint, schema.memos.c.state == MemoState.PENDING),
+)
+_WAITED_TASKS = _WAITED.join(schema.tasks, and_(computes(), waits_for()))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Se
     """The live models that wait for a leasable task; one task per model is enough."""
     waits, models = schema.waits.c, schema.models.c
     mine = (waits.model == models.id, leasable(now, lease_secs), is_current())
-    first = select(literal(1)).select_from(_WAITED).where(*mine).limit(1).correlate(schema.models)
+    first = select(literal(1)).select_from(_WAITED_TASKS).where(*mine).limit(1).correlate(schema.models)
     query = select(models.id, models.client, models.priority)
     return connection.execute(query.where(models.live.is_(True), first.scalar_subquery().is_not(None))).all()
 
@@ -110,12 +111,13 @@ def _places(
     place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
-        mine = select(*place).select_from(_WAITED).where(of_these, can_be_leased, is_current())
-        few = mine.limit(_FEW_TASKS + 1).subquery()
-        counted = select(*few.c, func.count()).group_by(*few.c).order_by(*few.c)
-        found = connection.execute(counted).all()
-        are_few = sum(row[2] for row in found) <= _FEW_TASKS
-        for table, partition, *_ in found if are_few else connection.execute(_OPEN_PLACES).all():
+        waited = select(schema.memos.c.task, waits.table_name).select_from(_WAITED).where(of_these)
+        few = waited.limit(_FEW_MEMOS + 1).subquery()
+        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_MEMOS
+        each = select(few).distinct().subquery()
+        here = and_(tasks.id == each.c.task, tasks.table_name == each.c.table_name)
+        mine = select(*place).join(each, here).where(can_be_leased, is_current()).distinct().order_by(*place)
+        for table, partition in connection.execute(mine if are_few else _OPEN_PLACES).all():
             one = table, partition
             if one not in seen and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
                 seen.add(one)
@@ -157,7 +159,10 @@ def waiting_priorities(connection: Connection, table: str) -> dict[str, dict[str
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for fingerprint, client, priority in connection.execute(query):
         found[fingerprint][client] = priority
-    return dict(found)
+    alike: dict[
+        frozenset[tuple[str, int]], dict[str, int]
+    ] = {}  # one mapping for all components that the same ones wait for
+    return {name: alike.setdefault(frozenset(waiting.items()), waiting) for name, waiting in found.items()}
 
 
 def charge_selection(
@@ -169,7 +174,9 @@ def charge_selection(
     Returns the clients that pay for each memo, with the share by which they were charged.
     """
     clients = schema.clients
-    payers = {row.memo_key: tuple(row.priorities) for row in rows}
+    waiting = {id(row.priorities): row.priorities for row in rows}  # many rows have the same mapping
+    named = {number: tuple(priorities) for number, priorities in waiting.items()}
+    payers = {row.memo_key: named[id(row.priorities)] for row in rows}
     debts = charge_by_client(secs, payers)
     charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
@@ -181,8 +188,8 @@ def charge_selection(
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
-    paying = {named: {client: share[client] for client in named} for named in set(payers.values())}
-    return {key: paying[named] for key, named in payers.items()}
+    paying = {several: {client: share[client] for client in several} for several in set(named.values())}
+    return {key: paying[several] for key, several in payers.items()}
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:

@@ -9,21 +9,22 @@ Every function is one transaction. :mod:`warehouse.scheduling.task_states` decid
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Select, bindparam, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import as_dry_run, chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values, computes, is_current, leasable
+from warehouse.catalog.task_rows import allows, change_values, is_current, leasable
+from warehouse.memos.task_members import split
 from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client, waiting_priorities
 from warehouse.queue.lost_leases import collect_lost
-from warehouse.queue.tasks import LeasedTask, held_claims
+from warehouse.queue.tasks import LeasedTask, held_tasks
 from warehouse.scheduling.batching import BatchBudget, fill_batch_from
-from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
     TaskEvent,
@@ -71,24 +72,25 @@ def lease_tasks(
         loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
         waiting: dict[str, dict[str, dict[str, int]]] = {}
+        sizes, in_place = Counter[int](), _tasks_in_place(now, lease_secs)
 
-        def leasable_in(place: tuple[str, str], most: int) -> list[_LeasableTask]:
+        def leasable_in(place: tuple[str, str], most: int) -> list[_LeasableMemo]:
             table = place[0]
             if table not in waiting:
                 waiting[table] = waiting_priorities(connection, table)
-            found = _leasable_in(connection, place, waiting[table], now, lease_secs)
+            found = _leasable_in(connection, in_place, place, waiting[table], sizes)
             return in_lease_order(selection.client, found)[:most]
 
         rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
             return ()
-        _take(connection, rows, worker, name, now, lease_secs)
+        tasks = _take(connection, rows, sizes, worker, name, now, lease_secs)
         secs = loader.secs(rows)
         payers = charge_selection(connection, selection, rows, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
-            _leased(row, selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
-                    Charge(secs[row.memo_key], payers[row.memo_key]))
+            _leased(row, tasks.get(row.memo_key, row.task_id), selection.client, name, fragments[row.id], loader.documents[row.fingerprint],
+                    secs[row.memo_key], payers[row.memo_key])
             for row in rows
         )  # fmt: skip
 
@@ -96,21 +98,20 @@ def lease_tasks(
     return warehouse.catalog.run(take if keep else as_dry_run(take), idempotent=True)
 
 
-class _LeasableTask(NamedTuple):
-    """A task that can be leased: its fragment, the task, and the highest priority by client that waits for it."""
+class _LeasableMemo(NamedTuple):
+    """A memo that can be leased: its fragment, its task, and the highest priority by client that waits for it."""
 
     id: int
     table_name: str
     rows: int
     size_bytes: int
     task_id: int
-    memo_key: str
     state: str
     fence: int
     attempts: int
     losses: int
-    task_table: str
     partition: str
+    memo_key: str
     fingerprint: str
     priorities: Mapping[str, int]
 
@@ -120,74 +121,113 @@ class _LeasableTask(NamedTuple):
         return self.id
 
 
-_FINGERPRINT = _LeasableTask._fields.index("fingerprint")
+def _tasks_in_place(now: float, lease_secs: float) -> Select[Any]:
+    """The leasable tasks of a partition, with their fragments."""
+    tasks, fragments = schema.tasks.c, schema.fragments.c
+    here = (tasks.table_name == bindparam("table"), tasks.partition == bindparam("partition"))
+    return (
+        select(fragments.id, fragments.table_name, fragments.rows, fragments.size_bytes, tasks.id, tasks.state, tasks.fence,
+               tasks.attempts, tasks.losses, tasks.partition)
+        .join(schema.fragments, fragments.id == tasks.fragment)
+        .where(*here, leasable(now, lease_secs), is_current())
+    )  # fmt: skip
 
 
 def _leasable_in(
     connection: Connection,
+    in_place: Select[Any],
     place: tuple[str, str],
     waiting: Mapping[str, Mapping[str, int]],
+    sizes: Counter[int],
+) -> list[_LeasableMemo]:
+    """Leasable memos of a partition that live models wait for.
+
+    ``waiting``: priorities by component and client. The number of memos of each task, with those that no model waits for,
+    is added to ``sizes``.
+    """
+    memos = schema.memos.c
+    of_task = {
+        row[4]: tuple(row)
+        for row in connection.execute(in_place, dict(zip(("table", "partition"), place, strict=True)))
+    }
+    found = []
+    members = select(memos.task, memos.memo_key, memos.fingerprint)
+    for chunk in chunks(sorted(of_task)):
+        rows = connection.execute(members.where(one_of(connection, memos.task, chunk))).all()
+        sizes.update(row[0] for row in rows)
+        found += [
+            _LeasableMemo._make((*of_task[task], key, fingerprint, priorities))
+            for task, key, fingerprint in rows
+            if (priorities := waiting.get(fingerprint)) is not None
+        ]
+    return found
+
+
+def _take(
+    connection: Connection,
+    rows: Sequence[_LeasableMemo],
+    sizes: Mapping[int, int],
+    worker: str,
+    lease: str,
     now: float,
     lease_secs: float,
-) -> list[_LeasableTask]:
-    """Leasable tasks of a partition that live models wait for; ``waiting``: priorities by component and client."""
-    tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
-    query = (
-        select(fragments.c.id, fragments.c.table_name, fragments.c.rows, fragments.c.size_bytes,
-               tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
-               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
-        .select_from(tasks)
-        .join(memos, computes())
-        .join(fragments, fragments.c.id == memos.c.fragment)
-        .where(tasks.c.table_name == place[0], tasks.c.partition == place[1], leasable(now, lease_secs), is_current())
-    )  # fmt: skip
-    return [
-        _LeasableTask._make((*row, priorities))
-        for row in connection.execute(query)
-        if (priorities := waiting.get(row[_FINGERPRINT])) is not None
-    ]
+) -> dict[str, int]:
+    """Lease the tasks of these memos, of which ``sizes`` are the numbers of memos.
 
-
-def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:
+    A task of which only a part is leased is split. Returns the tasks of such parts, by memo key.
+    """
+    taken = Counter(row.task_id for row in rows)
+    parts = split(connection, [[row.memo_key for row in rows if taken[row.task_id] < sizes[row.task_id]]])
     of = schema.tasks.c
     for expired in (False, True):
         values = change_values(lease_change(now, lease_secs, expired=expired), now)
-        ids = [row.task_id for row in rows if (row.state == TaskState.LEASED) is expired]
-        for chunk in chunks(ids):
+        mine = (row for row in rows if (row.state == TaskState.LEASED) is expired)
+        for chunk in chunks(sorted({parts.get(row.memo_key, row.task_id) for row in mine})):
             connection.execute(
                 update(schema.tasks)
                 .where(one_of(connection, of.id, chunk), allows(TaskEvent.LEASE))
                 .values(worker=worker, lease=lease, **values)
             )
+    return parts
 
 
-def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
-    """The fragments of tasks, by fragment row and task table; each is read once."""
-    places = {(row.id, row.task_table) for row in rows}
-    stored = fragments_by_row(connection, {number for number, _ in places})
-    added = {table: added_columns(connection, table) for table in {table for _, table in places}}
-    return {(number, table): with_absent(stored[number], added[table]) for number, table in places}
+def _fragments_of(connection: Connection, rows: Sequence[_LeasableMemo]) -> dict[int, Fragment]:
+    """The fragments of memos, by row; each is read once."""
+    tables = {row.id: row.table_name for row in rows}
+    stored = fragments_by_row(connection, tables.keys())
+    added = {table: added_columns(connection, table) for table in set(tables.values())}
+    return {number: with_absent(stored[number], added[table]) for number, table in tables.items()}
 
 
 def _leased(
-    row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], charge: Charge
+    row: _LeasableMemo,
+    task: int,
+    client: str,
+    lease: str,
+    fragment: Fragment,
+    component: dict[str, Any],
+    secs: float,
+    payers: Mapping[str, float],
 ) -> LeasedTask:
-    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
-                      row.partition, fragment, client, max(row.priorities.values()), row.attempts + 1,
-                      row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
+    return LeasedTask(task, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.table_name, row.partition,
+                      fragment, client, max(row.priorities.values()), row.attempts + 1,
+                      row.losses + (row.state == TaskState.LEASED), secs, payers)  # fmt: skip
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
-    """Renew the leases for ``lease_secs`` from now; returns the tasks whose leases are still valid."""
+    """Renew the leases for ``lease_secs`` from now; returns the tasks whose leases are still valid.
+
+    A lease is renewed for all memos of a task, also for those that are not given.
+    """
     now, held = warehouse.clock(), tuple(tasks)
     values = change_values(heartbeat_change(now, warehouse.config.lease_secs), now)
 
     def extend(connection: Connection) -> tuple[LeasedTask, ...]:
-        owned = held_claims(connection, held)
+        numbers = held_tasks(connection, held)
         of = schema.tasks.c
-        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+        for chunk in chunks(sorted({number for number in numbers if number is not None})):
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
-        return tuple(task for task in held if task.claim in owned)
+        return tuple(task for task, number in zip(held, numbers, strict=True) if number is not None)
 
     return warehouse.catalog.run(extend, idempotent=True)
 
@@ -210,12 +250,14 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
     change = release_change()
 
     def release(connection: Connection) -> int:
-        owned = held_claims(connection, held)
+        numbers = held_tasks(connection, held)
+        owned = [task for task, number in zip(held, numbers, strict=True) if number is not None]
         of = schema.tasks.c
         values = change_values(change, now)
-        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+        released = split(connection, [list({task.memo_key for task in owned})])
+        for chunk in chunks(sorted(set(released.values()))):
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
-        correct_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
+        correct_charges(connection, ((task.charge, 0.0) for task in owned))
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)

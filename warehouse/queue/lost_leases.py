@@ -7,7 +7,8 @@ changed). Every lease and every garbage collection ends their leases, so that th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,8 @@ from sqlalchemy import Connection, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import allows, change_values, lost, task_status, wanted
+from warehouse.catalog.task_rows import allows, change_values, computes, lost, task_status, wanted
+from warehouse.memos.task_members import count_members, split, split_each
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import (
@@ -27,81 +29,90 @@ from warehouse.scheduling.task_states import (
     quarantine_change,
 )
 
+#: Memos with their tasks, and whether a live model waits for each.
+_EACH = select(schema.tasks, schema.memos.c.memo_key, wanted().label("is_wanted")).join(schema.memos, computes())
+
 #: How long a wanted task may stay with a lost worker while other tasks are served.
 UNCOLLECTED_SECS = 86_400.0
 
 
 @dataclass(frozen=True)
 class LostTasks:
-    """Rows of tasks with an expired lease that no worker takes over.
+    """Memos with an expired lease that no worker takes over: rows of their tasks, with the memo's key.
 
     Attributes:
         given_up: They reached the limit of losses.
         abandoned: No live model waits for them.
+        ids: The tasks that have no other memos.
     """
 
     given_up: Sequence[Any]
     abandoned: Sequence[Any]
+    ids: frozenset[int]
 
     @property
     def all(self) -> Sequence[Any]:
         """Both."""
         return (*self.given_up, *self.abandoned)
 
-    @property
-    def ids(self) -> frozenset[int]:
-        """The tasks' ids."""
-        return frozenset(row.id for row in self.all)
-
 
 def find_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> LostTasks:
-    """The tasks whose leases :func:`collect_lost` ends."""
+    """The memos whose leases :func:`collect_lost` ends."""
     of = schema.tasks.c
-    query = select(schema.tasks, wanted().label("is_wanted"))
-    query = query.where(lost(now, lease_secs), or_(of.losses + 1 >= limits.max_losses, ~wanted()))
+    query = _EACH.where(lost(now, lease_secs), or_(of.losses + 1 >= limits.max_losses, ~wanted()))
     given_up, abandoned = [], []
-    for row in connection.execute(query.order_by(of.id)):
+    for row in connection.execute(query.order_by(of.id, schema.memos.c.memo_key)):
         status = task_status(row)
         if is_given_up(status, now, limits, lease_secs):
             given_up.append(row)
         elif is_abandoned(status, now, lease_secs, is_wanted=bool(row.is_wanted)):
             abandoned.append(row)
-    return LostTasks(given_up, abandoned)
+    ended = Counter(row.id for row in (*given_up, *abandoned))
+    members = count_members(connection, ended)
+    return LostTasks(given_up, abandoned, frozenset(task for task, count in ended.items() if count == members[task]))
 
 
 def collect_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> int:
     """End expired leases that no worker takes over; returns how many. The caller holds the write lock."""
     found = find_lost(connection, now, limits, lease_secs)
+    if not found.all:
+        return 0
+    alone = split_each(connection, [row.memo_key for row in found.given_up])
     write_failed(connection, [
-        FailedAttempt(row.id, row.memo_key, row.attempts, row.worker,
+        FailedAttempt(alone[row.memo_key], row.memo_key, row.attempts, row.worker,
                       Failure("lost", f"{row.losses + 1} workers were lost while they computed it"), quarantine_change())
         for row in found.given_up
     ], now)  # fmt: skip
-    _expire(connection, found.abandoned, now)
+    _expire(connection, set(split(connection, [[row.memo_key for row in found.abandoned]]).values()), now)
     return len(found.all)
 
 
-def find_uncollected(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
-    """Tasks with an expired lease that no live model waits for, or that no worker took over for a day."""
-    query = select(schema.tasks, wanted().label("is_wanted")).where(lost(now, lease_secs)).order_by(schema.tasks.c.id)
+def find_uncollected(connection: Connection, now: float, lease_secs: float) -> list[tuple[Any, bool]]:
+    """Tasks with an expired lease that no live model waits for, or that no worker took over for a day.
+
+    Returns their rows, with whether a live model waits for any memo of the task.
+    """
+    found: dict[int, tuple[Any, bool]] = {}
+    for row in connection.execute(_EACH.where(lost(now, lease_secs)).order_by(schema.tasks.c.id)):
+        found[row.id] = (row, bool(row.is_wanted) or (row.id in found and found[row.id][1]))
     return [
-        row
-        for row in connection.execute(query)
-        if is_abandoned(task_status(row), now, lease_secs, is_wanted=bool(row.is_wanted))
+        (row, is_wanted)
+        for row, is_wanted in found.values()
+        if is_abandoned(task_status(row), now, lease_secs, is_wanted=is_wanted)
         or row.lease_until < now - UNCOLLECTED_SECS
     ]
 
 
 def expire_task(connection: Connection, task: int, now: float, lease_secs: float) -> bool:
     """End the lease of one task if it expired; returns whether it did. The caller holds the write lock."""
-    query = select(schema.tasks).where(schema.tasks.c.id == task, lost(now, lease_secs))
-    rows = connection.execute(query).all()
-    _expire(connection, rows, now)
-    return bool(rows)
+    query = select(schema.tasks.c.id).where(schema.tasks.c.id == task, lost(now, lease_secs))
+    ids = connection.execute(query).scalars().all()
+    _expire(connection, ids, now)
+    return bool(ids)
 
 
-def _expire(connection: Connection, rows: Sequence[Any], now: float) -> None:
+def _expire(connection: Connection, ids: Collection[int], now: float) -> None:
     change, tasks = expire_change(), schema.tasks
-    for chunk in chunks(rows):
-        here = one_of(connection, tasks.c.id, [row.id for row in chunk])
+    for chunk in chunks(sorted(ids)):
+        here = one_of(connection, tasks.c.id, chunk)
         connection.execute(update(tasks).where(here, allows(TaskEvent.EXPIRE)).values(**change_values(change, now)))

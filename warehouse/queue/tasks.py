@@ -1,34 +1,37 @@
-"""Leased tasks, and the claims by which their leases are checked."""
+"""Leased memos, and the claims by which their leases are checked.
+
+A task is leased as a whole or split; a worker gets a :class:`LeasedTask` for each of its memos, computes and commits them one
+by one. The claim is one on the memo: its task must be leased with the same fencing token and name of the lease. So it stays
+valid when other memos of the task are committed, fail, or are moved.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.catalog.task_rows import allows
+from warehouse.catalog.task_rows import allows, computes
 from warehouse.files.column_files import NewFile
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.task_states import TaskEvent
 from warehouse.tables.table import Fragment
 
-#: A claim on a task: its id, fencing token and the name of the lease.
-Claim = tuple[int, int, str]
-
 
 @dataclass(frozen=True)
 class LeasedTask:
-    """A task that a worker holds until its lease expires.
+    """A memo of a task that a worker holds until the lease expires.
 
     Files that are written for it have the lease's name: garbage collection keeps them while a task has that lease.
 
     Attributes:
-        task_id: The task's number.
-        memo_key: The memo that it computes.
+        task_id: The number that the task had when it was leased; other memos may have the same.
+        memo_key: The memo.
         fence: The fencing token of the lease.
         lease: The name of the lease.
         fingerprint: The component's fingerprint.
@@ -61,11 +64,6 @@ class LeasedTask:
     payers: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def claim(self) -> Claim:
-        """The claim that a commit needs."""
-        return self.task_id, self.fence, self.lease
-
-    @property
     def charge(self) -> Charge:
         """The charge of the lease."""
         return Charge(self.work_secs, self.payers)
@@ -88,12 +86,44 @@ class MemoWritten:
     secs: float
 
 
-def held_claims(connection: Connection, tasks: Sequence[LeasedTask]) -> set[Claim]:
-    """The claims that are still valid: the compare of a compare-and-swap under the write lock."""
-    of = schema.tasks.c
-    shown = {task.claim for task in tasks}
-    owned: set[Claim] = set()
+def held_tasks(connection: Connection, tasks: Sequence[LeasedTask]) -> list[int | None]:
+    """For each of ``tasks`` whose claim is valid, the number of the task that the memo has now; None for the others.
+
+    This is the compare of a compare-and-swap under the write lock. A memo that is done or dropped, or whose attempt was
+    reported, is in no leased task with this lease any more.
+    """
+    of, memos = schema.tasks.c, schema.memos.c
+    query = select(of.id, of.fence, of.lease, func.aggregate_strings(memos.memo_key, ","))
+    query = query.join(schema.memos, computes()).where(allows(TaskEvent.COMMIT)).group_by(of.id)
+    leased: dict[int, _Leased] = {}
     for chunk in chunks(sorted({task.task_id for task in tasks})):
-        query = select(of.id, of.fence, of.lease).where(one_of(connection, of.id, chunk), allows(TaskEvent.COMMIT))
-        owned.update(claim for row in connection.execute(query) if (claim := tuple(row)) in shown)
-    return owned
+        leased.update(map(_Leased.of, connection.execute(query.where(one_of(connection, of.id, chunk)))))
+    held = [task.task_id if (row := leased.get(task.task_id)) is not None and row.has(task) else None for task in tasks]
+    # A memo may be in another task now, which was split from the one that was leased.
+    elsewhere: defaultdict[str, list[int]] = defaultdict(list)
+    for position, number in enumerate(held):
+        if number is None:
+            elsewhere[tasks[position].memo_key].append(position)
+    for keys in chunks(sorted(elsewhere)):
+        for number, found in map(_Leased.of, connection.execute(query.where(one_of(connection, memos.memo_key, keys)))):
+            for position in (position for key in found.keys for position in elsewhere[key]):
+                if found.has(tasks[position]):
+                    held[position] = number
+    return held
+
+
+class _Leased(NamedTuple):
+    """The fencing token and the lease of a leased task, with the keys of its memos."""
+
+    fence: int
+    lease: str
+    keys: frozenset[str]
+
+    @classmethod
+    def of(cls, row: Any) -> tuple[int, _Leased]:
+        number, fence, lease, keys = row
+        return number, cls(fence, lease, frozenset(keys.split(",")))
+
+    def has(self, task: LeasedTask) -> bool:
+        """Whether the claim on the memo is valid."""
+        return task.memo_key in self.keys and task.fence == self.fence and task.lease == self.lease

@@ -1,27 +1,34 @@
-"""Count tasks by the models that wait for them, in one pass over the queue.
+"""Count queued and leased memos by the models that wait for them.
 
-Models wait for components, of which there are far fewer than tasks. So the catalog counts by component and table, and this
-module derives models, clients and priorities. A task is queued or leased exactly while its memo is pending, so one scan of an
-index of pending memos, in the order of components, gives all figures but those of leases.
+Models wait for components, of which there are far fewer than memos. So the catalog counts by component and table, and this
+module derives models, clients and priorities. The catalog returns the tasks of each component's pending memos as one text, from
+an index alone; most components have the same tasks, and each such text is summed once. Memory grows with the number of tasks,
+of which there is about one per fragment.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, cast, exists, func, or_, select
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.fragment_rows import unit_rows
 from warehouse.catalog.task_rows import computes, is_current
-from warehouse.scheduling.task_states import TaskState
+from warehouse.scheduling.task_states import MemoState, TaskState
 
 #: Ids of live models that wait for the same tasks.
 Waiters = frozenset[int]
+
+#: Conditions on a task that it is queued or leased, over current data, for many tasks: the units are listed once.
+_IS_OPEN = (
+    schema.tasks.c.state.in_((TaskState.QUEUED, TaskState.LEASED)),
+    or_(*(schema.tasks.c.fragment.in_(rows) for rows in unit_rows())),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +106,53 @@ def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
     )
 
 
+class _OpenTask(NamedTuple):
+    """A queued or leased task over current data."""
+
+    table: str
+    rows: int
+    since: float
+
+
 def _pending(connection: Connection) -> Iterator[tuple[str, str, int, int, float]]:
     """Pending memos over current data by component and table: their number, rows, and when the oldest was queued."""
-    memos, fragments = schema.memos.c, schema.fragments.c
-    sums = (func.count(), func.sum(fragments.rows), func.min(memos.changed_at))
-    query = select(memos.fingerprint, func.min(fragments.table_name), *sums, func.max(fragments.table_name))
-    query = query.join(schema.fragments, fragments.id == memos.fragment).where(schema.is_pending(), _is_current())
-    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
-    # Nearly all components are of one table. A group by table as well would sort all memos.
-    several = []
-    for fingerprint, table, count, rows, since, last in connection.execute(query.group_by(memos.fingerprint)):
-        if table == last:
-            yield fingerprint, table, count, rows, since
-        else:
-            several.append(fingerprint)
-    place = (memos.fingerprint, fragments.table_name)
-    each = select(*place, *sums).join(schema.fragments, fragments.id == memos.fragment).group_by(*place)
-    for chunk in chunks(several):
-        mine = (one_of(connection, memos.fingerprint, chunk), schema.is_pending(), _is_current())
-        for row in connection.execute(each.where(*mine)):
-            yield tuple(row)
+    tasks = _open_tasks(connection)
+    memos, waited = schema.memos.c, select(schema.waits.c.fingerprint).distinct().subquery()
+    listed = (
+        select(func.aggregate_strings(cast(memos.task, Text), ","))
+        .where(memos.fingerprint == waited.c.fingerprint, memos.state == MemoState.PENDING)
+        .scalar_subquery()
+    )
+    known: dict[str, dict[str, tuple[int, int, float]]] = {}
+    for fingerprint, numbers in connection.execute(select(waited.c.fingerprint, listed)):
+        if numbers is None:
+            continue
+        if numbers not in known:
+            known[numbers] = _sum_by_table(tasks[task] for task in map(int, numbers.split(",")) if task in tasks)
+        for table, sums in known[numbers].items():
+            yield fingerprint, table, *sums
+
+
+def _open_tasks(connection: Connection) -> dict[int, _OpenTask]:
+    tasks, fragments = schema.tasks.c, schema.fragments.c
+    query = select(tasks.id, tasks.table_name, fragments.rows, tasks.created_at)
+    query = query.join(schema.fragments, fragments.id == tasks.fragment).where(*_IS_OPEN)
+    return {task: _OpenTask(*rest) for task, *rest in connection.execute(query)}
+
+
+def _sum_by_table(tasks: Iterable[_OpenTask]) -> dict[str, tuple[int, int, float]]:
+    sums: dict[str, tuple[int, int, float]] = {}
+    for table, rows, since in tasks:
+        count, total, oldest = sums.get(table, (0, 0, math.inf))
+        sums[table] = (count + 1, total + rows, min(oldest, since))
+    return sums
 
 
 def count_fragments(connection: Connection) -> int:
     """The number of fragments with a queued or leased task of a component that some model waits for."""
-    memos = schema.memos.c
-    query = select(func.count(memos.fragment.distinct())).where(schema.is_pending(), _is_current())
-    query = query.where(memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
-    query = query.with_hint(schema.memos, "INDEXED BY ix_memos_pending", "sqlite")
+    tasks, memos = schema.tasks.c, schema.memos.c
+    is_waited_for = exists().where(computes(), memos.fingerprint.in_(select(schema.waits.c.fingerprint)))
+    query = select(func.count(tasks.fragment.distinct())).where(*_IS_OPEN, is_waited_for)
     return int(connection.execute(query).scalar_one())
 
 
@@ -150,8 +176,3 @@ def _count(connection: Connection, *where: ColumnElement[bool]) -> dict[Waiters,
         if models := waiters.get((fingerprint, table)):
             found[models] += count
     return dict(found)
-
-
-def _is_current() -> ColumnElement[bool]:
-    """:func:`warehouse.catalog.task_rows.is_current` for many memos: the units are listed once."""
-    return or_(*(schema.memos.c.fragment.in_(rows) for rows in unit_rows()))

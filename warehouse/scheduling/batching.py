@@ -144,9 +144,13 @@ def _fill(candidates: Sequence[BatchCandidate], budget: BatchBudget, started: Ba
 def _running_sizes(members: Sequence[BatchCandidate]) -> list[float]:
     """Bytes read and written by the first one, two, … members of a place, cumulated."""
     read, size, sizes = set[str](), 0.0, []
+    known = set[int]()  # many members have the same mapping of columns
     for member in members:
-        new = [name for name in member.raw_bytes if name not in read]
-        read.update(new)
-        size += sum(member.raw_bytes[name] for name in new) + member.memo_bytes
+        raw_bytes = member.raw_bytes
+        if id(raw_bytes) not in known:
+            known.add(id(raw_bytes))
+            size += sum(one for name, one in raw_bytes.items() if name not in read)
+            read.update(raw_bytes)
+        size += member.memo_bytes
         sizes.append(size)
     return sizes

@@ -132,10 +132,18 @@ def charge_corrections(done: Iterable[tuple[Charge, float]]) -> dict[str, float]
 
     ``done``: charges, with the seconds that the work took.
     """
-    found: defaultdict[str, float] = defaultdict(float)
+    # Most work of a lease has the same mapping of payers.
+    by_payers: dict[int, tuple[Mapping[str, float], list[float]]] = {}
     for charge, took_secs in done:
-        for client, share in charge.payers.items():
-            found[client] += (took_secs - charge.secs) / len(charge.payers) / share
+        payers = charge.payers
+        if (known := by_payers.get(id(payers))) is None:
+            known = by_payers[id(payers)] = payers, []
+        known[1].append(took_secs - charge.secs)
+    found: defaultdict[str, float] = defaultdict(float)
+    for payers, more in by_payers.values():
+        secs = math.fsum(more) / len(payers) if payers else 0.0
+        for client, share in payers.items():
+            found[client] += secs / share
     return {client: secs for client, secs in found.items() if secs}
 
 

@@ -13,8 +13,8 @@ class Waited(Protocol):
     """A leasable task with its fragment and the clients that wait for it."""
 
     @property
-    def task_id(self) -> int:
-        """The task's number, in order of creation."""
+    def memo_key(self) -> str:
+        """The key of the memo."""
         ...
 
     @property
@@ -40,12 +40,14 @@ def in_lease_order(client: str, tasks: Iterable[_W]) -> list[_W]:
     """Tasks of one partition by fragment: most urgent fragments first, in each the client's own tasks first."""
     listed = list(tasks)
     most: dict[int, int] = {}
+    ranks: dict[int, tuple[int, int]] = {}  # many tasks have the same mapping of priorities
     for task in listed:
-        own = task.priorities.get(client, NOT_ITS_OWN)
-        most[task.fragment] = max(own, most.get(task.fragment, NOT_ITS_OWN))
+        priorities = task.priorities
+        if (known := ranks.get(id(priorities))) is None:
+            known = ranks[id(priorities)] = -priorities.get(client, NOT_ITS_OWN), -max(priorities.values())
+        most[task.fragment] = max(-known[0], most.get(task.fragment, NOT_ITS_OWN))
 
-    def rank(task: _W) -> tuple[int, ...]:
-        own = task.priorities.get(client, NOT_ITS_OWN)
-        return -most[task.fragment], task.fragment, -own, -max(task.priorities.values()), task.task_id
+    def rank(task: _W) -> tuple[int, int, tuple[int, int], str]:
+        return -most[task.fragment], task.fragment, ranks[id(task.priorities)], task.memo_key
 
     return sorted(listed, key=rank)

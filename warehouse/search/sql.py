@@ -116,7 +116,7 @@ def _has_memo(state: MemoState) -> Where:
     if stored is not MemoState.PENDING:
         return exists().where(*mine)
     leased = tasks.state == TaskState.LEASED
-    return exists().where(*mine, tasks.memo_key == memos.memo_key, leased if state is MemoState.RUNNING else ~leased)
+    return exists().where(*mine, tasks.id == memos.task, leased if state is MemoState.RUNNING else ~leased)
 
 
 def _is_read_by(query: ComponentQuery) -> Condition:

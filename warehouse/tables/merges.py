@@ -98,10 +98,11 @@ def write_merges(connection: Connection, table: str, groups: Sequence[Sequence[i
     Former merges of these fragments are removed.
     """
     fragments = fragments_by_row(connection, {row for group in groups for row in group})
+    partitions = _partitions(connection, [group[0] for group in groups])
     merged = insert_numbered(
         connection,
         schema.fragments,
-        [_merged_row(table, group, [fragments[row] for row in group]) for group in groups],
+        [_merged_row(table, partitions[group[0]], group, [fragments[row] for row in group]) for group in groups],
     )
     of = schema.merged_fragments
     for chunk in chunks(sorted(fragments)):
@@ -119,11 +120,21 @@ def write_merges(connection: Connection, table: str, groups: Sequence[Sequence[i
     return merged
 
 
-def _merged_row(table: str, group: Sequence[int], members: Sequence[Fragment]) -> dict[str, object]:
+def _partitions(connection: Connection, fragments: Collection[int]) -> dict[int, str]:
+    of = schema.fragments.c
+    query = select(of.id, of.partition)
+    found: dict[int, str] = {}
+    for chunk in chunks(sorted(fragments)):
+        found.update(tuple(row) for row in connection.execute(query.where(one_of(connection, of.id, chunk))))
+    return found
+
+
+def _merged_row(table: str, partition: str, group: Sequence[int], members: Sequence[Fragment]) -> dict[str, object]:
     whole = merge_fragments(members)
     return {
         "fragment_id": whole.fragment_id,
         "table_name": table,
+        "partition": partition,
         "path": whole.path,
         "row_groups": list(whole.row_groups),
         "rows": whole.rows,

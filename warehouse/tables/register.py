@@ -299,7 +299,8 @@ class _Change:
     def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:
         """The entries for manifests, by path: files that were read now, and unchanged files."""
         entries = {path: tuple(map(Entry.of, placed)) for path, placed in self.known.fragments.items()}
-        new = [fragment for fragments in carried.values() for fragment in fragments]
+        partition_of = {path: partition for path, (partition, _) in self._fresh().items()}
+        new = [(partition_of[path], fragment) for path, fragments in carried.items() for fragment in fragments]
         rows = iter(write_fragments(self.connection, self.name, new))
         for path, fragments in carried.items():
             entries[path] = tuple(Entry(next(rows), one.deletions, one.deleted_rows) for one in fragments)

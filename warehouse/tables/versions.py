@@ -54,17 +54,18 @@ def check_version(connection: Connection, table: str, expected: int | None, wher
                           next_step="run the command again")  # fmt: skip
 
 
-def write_fragments(connection: Connection, table: str, fragments: Iterable[Fragment]) -> tuple[int, ...]:
-    """Insert rows of ``fragments`` and return their ids, in order."""
-    return insert_numbered(connection, schema.fragments, [_fragment_row(table, fragment) for fragment in fragments])
+def write_fragments(connection: Connection, table: str, fragments: Iterable[tuple[str, Fragment]]) -> tuple[int, ...]:
+    """Insert rows of ``fragments``, each with its partition, and return their ids, in order."""
+    return insert_numbered(connection, schema.fragments, [_fragment_row(table, *placed) for placed in fragments])
 
 
-def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
+def _fragment_row(table: str, partition: str, fragment: Fragment) -> dict[str, Any]:
     absent = {overlay.column for overlay in fragment.overlays if overlay.is_absent}
     overlays = {overlay.column: overlay.path for overlay in fragment.overlays if not overlay.is_absent}
     return {
         "fragment_id": fragment.fragment_id,
         "table_name": table,
+        "partition": partition,
         "path": fragment.path,
         "row_groups": list(fragment.row_groups),
         "rows": fragment.rows,

@@ -56,7 +56,7 @@ def check(warehouse: Warehouse) -> None:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
         memos = {row.memo_key: row for row in connection.execute(select(schema.memos))}
-        tasks = {row.memo_key: row for row in connection.execute(select(schema.tasks))}
+        tasks = {row.id: row for row in connection.execute(select(schema.tasks))}
         stored = {row.id: row for row in connection.execute(select(schema.memo_files))}
         manifests = connection.execute(select(schema.manifests)).all()
         members = {row.manifest for row in connection.execute(select(schema.manifest_fragments))}
@@ -69,9 +69,11 @@ def check(warehouse: Warehouse) -> None:
     assert len(files) == len(manifests)
     assert bool(tables) == bool(manifests)
     assert models == inputs, "a model without its inputs"
-    assert memos.keys() == tasks.keys()
-    for key, memo in memos.items():
-        assert memo.state == MEMO_OF_TASK[TaskState(tasks[key].state)]
+    assert {memo.task for memo in memos.values()} - {None} == tasks.keys(), "a task without memos"
+    for memo in memos.values():
+        task = tasks.get(memo.task)
+        assert memo.state == MEMO_OF_TASK[TaskState.DONE if task is None else TaskState(task.state)]
+        assert task is None or task.fragment == memo.fragment
         if memo.state == MemoState.READY:
             file = stored[memo.file]
             read = read_memo_file(warehouse.storage, file.path, [memo.fingerprint], file.checksum)

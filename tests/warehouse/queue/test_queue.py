@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from tests.warehouse.scenes import Clock, compute, events, model, pretended, read_of, work, write_partition
+from tests.warehouse import scenes
+from tests.warehouse.scenes import (
+    Clock,
+    compute,
+    events,
+    model,
+    pretended,
+    pretended_by,
+    read_of,
+    work,
+    write_partition,
+)
 from warehouse import (
     Failure,
     TaskQuery,
@@ -40,10 +51,8 @@ WRITTEN = pretended("memos/x")
 
 
 def states(warehouse: Warehouse) -> list[tuple[str, str]]:
-    """(task state, memo state) of every task."""
-    with warehouse.catalog.read() as connection:
-        query = select(schema.tasks.c.state, schema.memos.c.state).join(schema.memos).order_by(schema.tasks.c.id)
-        return [(task, memo) for task, memo in connection.execute(query)]
+    """(task state, memo state) of every memo."""
+    return [(task, memo) for task, memo, *_ in scenes.states(warehouse)]
 
 
 def first_read(warehouse: Warehouse) -> tuple[str, str]:
@@ -60,11 +69,12 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     }
     assert lease_tasks(warehouse, "other", limit=100) == ()
     assert set(states(warehouse)) == {("LEASED", "PENDING")}
-    assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
+    written = [pretended_by(task) for task in tasks]
+    assert commit_memos(warehouse, zip(tasks, written, strict=True)) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
-    assert first_read(warehouse) == ("load", "memos/x")
-    assert commit_memos(warehouse, [(tasks[0], WRITTEN)])[0] is True, "this very commit was made"
-    other = replace(WRITTEN, file=replace(WRITTEN.file, path="memos/y"))
+    assert first_read(warehouse) == ("load", written[0].file.path)
+    assert commit_memos(warehouse, [(tasks[0], written[0])])[0] is True, "this very commit was made"
+    other = replace(written[0], file=replace(written[0].file, path=f"memos/other/y-{tasks[0].lease}-z.memo"))
     assert commit_memos(warehouse, [(tasks[0], other)])[0] is False, "done is done"
 
 
@@ -166,12 +176,12 @@ def test_a_long_queue_is_leased_in_the_same_order(
     submit_model(warehouse, model("gone", "search", priority=9, buckets=70, inputs=2))
     retire_model(warehouse, "gone")
 
-    def turns(few_tasks: int) -> list[list[tuple[str, int]]]:
-        monkeypatch.setattr("warehouse.queue.fair_queue._FEW_TASKS", few_tasks)
+    def turns(few_memos: int) -> list[list[tuple[str, str]]]:
+        monkeypatch.setattr("warehouse.queue.fair_queue._FEW_MEMOS", few_memos)
         found = []
         for limit in (1, 4, 2, 5, 100, 100):
             tasks = lease_tasks(warehouse, "w", limit=limit)
-            found.append([(task.client, task.task_id) for task in tasks])
+            found.append([(task.client, task.memo_key) for task in tasks])
         with warehouse.catalog.write() as connection:
             connection.execute(update(schema.tasks).values(state="QUEUED", lease_until=None, attempts=0))
             connection.execute(update(schema.clients).values(virtual_secs=None, served=0))
@@ -220,7 +230,7 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     submit_model(warehouse, model(inputs=1))
     (slow,) = lease_tasks(warehouse, "slow", limit=1)
     clock.advance(59.9)
-    assert slow.task_id not in {task.task_id for task in lease_tasks(warehouse, "w", limit=9)}
+    assert slow.memo_key not in {task.memo_key for task in lease_tasks(warehouse, "w", limit=9)}
     clock.advance(0.2)
     (taken,) = lease_tasks(warehouse, "quick", limit=9)
     assert (taken.task_id, taken.fence, taken.attempt) == (slow.task_id, 2, 2)
@@ -379,7 +389,7 @@ def test_measured_time_is_charged_instead_of_the_estimate(warehouse: Warehouse) 
     assert first.payers == {"ads": 0.5, "search": 0.5}
     estimated = sum(task.work_secs for task in (first, second, third))
     assert virtual_secs(warehouse) == pytest.approx({"ads": estimated, "search": estimated})
-    written = replace(pretended(), secs=7.0)
+    written = replace(pretended_by(first), secs=7.0)
     for _ in range(2):  # what is committed twice is charged once
         assert commit_memos(warehouse, [(first, written)]) == (True,)
         expected = TASK_SECS + 7.0 + second.work_secs + third.work_secs

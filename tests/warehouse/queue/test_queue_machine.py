@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ LEASE_SECS = 60.0
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """``owners``: which fence holds a task by the rules, and until when; the warehouse must agree."""
+    """``owners``: which lease holds a memo by the rules, and until when; the warehouse must agree."""
 
     leases = Bundle("leases")
 
@@ -50,35 +51,42 @@ class QueueMachine(RuleBasedStateMachine):
         register_table(self.warehouse, "log", str(write_log(self.folder / "log", hours=2, rows=3)))
         submit_model(self.warehouse, model("one", "ads", priority=2, inputs=2))
         submit_model(self.warehouse, model("two", "search", priority=1, inputs=3))
-        self.owners: dict[int, tuple[int, float]] = {}
+        self.owners: dict[str, tuple[str, float]] = {}
         self.expected_tasks = 6
 
     @rule(target=leases, limit=st.integers(1, 4))
     def lease(self, limit: int) -> object:
         tasks = lease_tasks(self.warehouse, "w", limit=limit)
         assert len(tasks) <= limit
-        assert len({task.task_id for task in tasks}) == len(tasks)
+        assert len({task.memo_key for task in tasks}) == len(tasks)
         for task in tasks:
-            fence, until = self.owners.get(task.task_id, (0, 0.0))
+            _, until = self.owners.get(task.memo_key, ("", 0.0))
             assert until < self.clock.now, "leased while somebody holds it"
-            assert task.fence > fence
-            self.owners[task.task_id] = (task.fence, self.clock.now + LEASE_SECS)
+            self._own(task, self.clock.now + LEASE_SECS)
         return multiple(*tasks)
 
-    def _holds(self, task: LeasedTask) -> bool:
+    def _own(self, task: LeasedTask, until: float) -> None:
+        self.owners[task.memo_key] = (task.lease, until)
+
+    def _row(self, task: LeasedTask) -> Any:
         with self.warehouse.catalog.read() as connection:
-            row = connection.execute(select(schema.tasks).where(schema.tasks.c.id == task.task_id)).one()
-        mine = self.owners[task.task_id][0] == task.fence
-        assert mine == (row.fence == task.fence)
-        return mine and row.state == TaskState.LEASED
+            query = select(schema.tasks).join(schema.memos, computes())
+            return connection.execute(query.where(schema.memos.c.memo_key == task.memo_key)).first()
+
+    def _holds(self, task: LeasedTask) -> bool:
+        row = self._row(task)
+        holds = row is not None and row.state == TaskState.LEASED and (row.lease, row.fence) == (task.lease, task.fence)
+        lease, until = self.owners[task.memo_key]
+        assert not holds or (lease == task.lease and until), "its attempt ended, or another worker leased it"
+        return holds
 
     @rule(task=consumes(leases))
     def commit(self, task: LeasedTask) -> None:
         holds = self._holds(task)
-        written = pretended(f"memos/{task.memo_key}")
+        written = pretended(f"memos/{task.memo_key}-{task.lease}")
         assert commit_memos(self.warehouse, [(task, written)])[0] == holds
         if holds:
-            self.owners[task.task_id] = (task.fence, 0.0)
+            self._own(task, 0.0)
 
     @rule(task=consumes(leases))
     def fail(self, task: LeasedTask) -> None:
@@ -87,21 +95,25 @@ class QueueMachine(RuleBasedStateMachine):
         assert (state is not None) == holds
         if holds:
             assert state is (TaskState.QUEUED if task.attempt < 3 else TaskState.FAILED)
-            self.owners[task.task_id] = (task.fence, 0.0)
+            self._own(task, 0.0)
 
     @rule(task=leases)
     def beat(self, task: LeasedTask) -> None:
         holds = self._holds(task)
         assert heartbeat(self.warehouse, [task]) == ((task,) if holds else ())
         if holds:
-            self.owners[task.task_id] = (task.fence, self.clock.now + LEASE_SECS)
+            with self.warehouse.catalog.read() as connection:
+                of = schema.memos.c
+                together = connection.execute(select(of.memo_key).where(of.task == self._row(task).id)).scalars().all()
+            for key in together:  # the lease is renewed for all memos of the task
+                self.owners[key] = (task.lease, self.clock.now + LEASE_SECS)
 
     @rule(task=consumes(leases))
     def release(self, task: LeasedTask) -> None:
         holds = self._holds(task)
         assert release_tasks(self.warehouse, [task]) == int(holds)
         if holds:
-            self.owners[task.task_id] = (task.fence, 0.0)
+            self._own(task, 0.0)
 
     @rule(secs=st.sampled_from([1.0, 30.0, 61.0]))
     def wait(self, secs: float) -> None:
@@ -117,8 +129,11 @@ class QueueMachine(RuleBasedStateMachine):
         query = TaskQuery(states=() if state is None else (state,))
         listed = quarantine_tasks(self.warehouse, query)
         assert drop_tasks(self.warehouse, query, why="test").tasks == len(listed)
-        for task in listed:
-            self.owners[task.task_id] = (self.owners[task.task_id][0], 0.0)
+        with self.warehouse.catalog.read() as connection:
+            of = schema.memos.c
+            gone = connection.execute(select(of.memo_key).where(of.state == MemoState.DROPPED)).scalars().all()
+        for key in gone:
+            self.owners[key] = ("", 0.0)
 
     @rule()
     def submit_again(self) -> None:
@@ -135,7 +150,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _count(self, state: TaskState) -> int:
         with self.warehouse.catalog.read() as connection:
-            query = select(func.count()).select_from(schema.tasks).where(schema.tasks.c.state == state)
+            query = select(func.count()).select_from(schema.tasks).join(schema.memos, computes())
+            query = query.where(schema.tasks.c.state == state)
             return int(connection.execute(query).scalar_one())
 
     @rule(which=st.integers(0, 2))
@@ -149,13 +165,16 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "warehouse"):
             return
         with self.warehouse.catalog.read() as connection:
-            query = select(schema.tasks.c.state, schema.memos.c.state, schema.memos.c.memo_key).join(schema.memos)
-            rows = connection.execute(query).all()
+            tasks, memos = schema.tasks.c, schema.memos.c
+            query = select(tasks.state, memos.state, memos.memo_key).select_from(schema.memos)
+            rows = connection.execute(query.outerjoin(schema.tasks, computes())).all()
+            numbers = set(connection.execute(select(tasks.id)).scalars())
+            assert numbers == set(connection.execute(select(memos.task).where(memos.task.is_not(None))).scalars())
             waits = select(schema.memos.c.memo_key).select_from(schema.tasks).join(schema.memos, computes())
             waiting = set(connection.execute(waits.join(schema.waits, waits_for())).scalars())
         assert len(rows) == self.expected_tasks
         for task, memo, key in rows:
-            assert memo == MEMO_OF_TASK[TaskState(task)] or (task == "DONE" and memo == MemoState.EVICTED)
+            assert memo == MEMO_OF_TASK[TaskState(task or "DONE")] or (task is None and memo == MemoState.EVICTED)
             assert (key in waiting) or memo in (MemoState.READY, MemoState.EVICTED, MemoState.FAILED)
 
     def teardown(self) -> None:
@@ -172,7 +191,7 @@ class QueueMachine(RuleBasedStateMachine):
             if not tasks and not retry_tasks(self.warehouse, TaskQuery()).tasks:
                 break
         with self.warehouse.catalog.read() as connection:
-            left = connection.execute(select(schema.tasks.c.state).where(schema.tasks.c.state != "DONE")).all()
+            left = connection.execute(select(schema.tasks.c.state)).all()
         assert left == []
         self.warehouse.close()
         shutil.rmtree(self.folder)

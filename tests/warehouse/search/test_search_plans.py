@@ -25,8 +25,8 @@ COMPONENTS = 20_000
 _ROWS = (
     "INSERT INTO tables VALUES ('log', '/x', NULL, '[]', 1, 0, NULL)",
     "INSERT INTO clients (name, served, leased_tasks) VALUES ('search', 0, 0)",
-    "INSERT INTO fragments (id, fragment_id, table_name, path, row_groups, rows, size_bytes, digests)"
-    " VALUES (1, 'f', 'log', 'p', '[0]', 1, 1, '{}')",
+    "INSERT INTO fragments (id, fragment_id, table_name, partition, path, row_groups, rows, size_bytes, digests)"
+    " VALUES (1, 'f', 'log', 'h', 'p', '[0]', 1, 1, '{}')",
     "INSERT INTO models (id, name, version, client, priority, label, table_name, table_version, digest, live, submitted_at)"
     " SELECT i + 1, 'm' || i, 1, 'search', 0, 'l', 'log', 1, 'd', true, 0 FROM n WHERE i < 400",
     "INSERT INTO components SELECT {fp}, {fp}, 'x', '{document}', i FROM n",

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.types import TypeEngine
 
-revision = "r0002"
+revision = "r0003"
 down_revision = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -56,6 +56,7 @@ def _create_tables() -> None:
         sa.Column("id", _ROW_ID, nullable=False),
         sa.Column("fragment_id", _string(64), nullable=False),
         sa.Column("table_name", _string(255), nullable=False),
+        sa.Column("partition", _string(255), nullable=False),
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("row_groups", sa.JSON(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=False),
@@ -333,62 +334,9 @@ def _create_memo_files() -> None:
 def _create_queue() -> None:
     """Memos, the tasks that compute them, and the models that wait."""
     op.create_table(
-        "memos",
-        sa.Column("memo_key", _string(64), nullable=False),
-        sa.Column("fingerprint", _string(64), nullable=False),
-        sa.Column("fragment", _ROW_ID, nullable=False),
-        sa.Column("state", _string(16), nullable=False),
-        sa.Column("file", _ROW_ID),
-        sa.Column("rows", sa.BigInteger()),
-        sa.Column("size_bytes", sa.BigInteger()),
-        sa.Column("secs", sa.Float()),
-        sa.Column("created_at", sa.Float(), nullable=False),
-        sa.Column("changed_at", sa.Float(), nullable=False),
-        sa.Column("queued_by", _ROW_ID, nullable=False),
-        sa.Column("cause_code", _string(32), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("evicted_at", sa.Float()),
-        sa.Column("evicted_why", sa.Text()),
-        sa.CheckConstraint("(state = 'READY') = (file IS NOT NULL)", name=op.f("ck_memos_file")),
-        sa.CheckConstraint(
-            "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)", name=op.f("ck_memos_eviction")
-        ),
-        sa.CheckConstraint(
-            "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)",
-            name=op.f("ck_memos_size"),
-        ),
-        sa.CheckConstraint(
-            "state IN ('PENDING', 'READY', 'FAILED', 'DROPPED', 'EVICTED')", name=op.f("ck_memos_state")
-        ),
-        sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_memos_not_negative")),
-        sa.ForeignKeyConstraint(["file"], ["memo_files.id"], name=op.f("fk_memos_file_memo_files")),
-        sa.ForeignKeyConstraint(
-            ["fingerprint"], ["components.fingerprint"], name=op.f("fk_memos_fingerprint_components")
-        ),
-        sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_memos_fragment_fragments")),
-        sa.ForeignKeyConstraint(["queued_by"], ["models.id"], name=op.f("fk_memos_queued_by_models")),
-        sa.PrimaryKeyConstraint("memo_key", name=op.f("pk_memos")),
-    )
-    op.create_index(
-        "ix_memos_file_state",
-        "memos",
-        ["file", "state", "size_bytes"],
-        sqlite_where=sa.text("file IS NOT NULL"),
-        postgresql_where=sa.text("file IS NOT NULL"),
-    )
-    op.create_index("ix_memos_fingerprint_state", "memos", ["fingerprint", "state", "size_bytes", "secs", "rows"])
-    op.create_index(op.f("ix_memos_fragment"), "memos", ["fragment"])
-    op.create_index(
-        "ix_memos_pending",
-        "memos",
-        ["fingerprint", "fragment", "changed_at", "state"],
-        sqlite_where=sa.text("state = 'PENDING'"),
-        postgresql_where=sa.text("state = 'PENDING'"),
-    )
-    op.create_table(
         "tasks",
         sa.Column("id", _ROW_ID, nullable=False),
-        sa.Column("memo_key", _string(64), nullable=False),
+        sa.Column("fragment", _ROW_ID, nullable=False),
         sa.Column("table_name", _string(255), nullable=False),
         sa.Column("partition", _string(255), nullable=False),
         sa.Column("state", _string(16), nullable=False),
@@ -408,18 +356,75 @@ def _create_queue() -> None:
             "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)",
             name=op.f("ck_tasks_lease"),
         ),
-        sa.CheckConstraint("state IN ('QUEUED', 'LEASED', 'DONE', 'FAILED', 'DROPPED')", name=op.f("ck_tasks_state")),
+        sa.CheckConstraint("state IN ('QUEUED', 'LEASED', 'FAILED', 'DROPPED')", name=op.f("ck_tasks_state")),
         sa.CheckConstraint(
             "fence >= 0 AND attempts >= 0 AND losses >= 0 AND not_before >= 0", name=op.f("ck_tasks_not_negative")
         ),
         sa.CheckConstraint("losses <= attempts", name=op.f("ck_tasks_losses")),
-        sa.ForeignKeyConstraint(["memo_key"], ["memos.memo_key"], name=op.f("fk_tasks_memo_key_memos")),
+        sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_tasks_fragment_fragments")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_tasks_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tasks")),
-        sa.UniqueConstraint("memo_key", name=op.f("uq_tasks_memo_key")),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_tasks_state_table_name_partition", "tasks", ["state", "table_name", "partition"])
+    op.create_table(
+        "memos",
+        sa.Column("memo_key", _string(64), nullable=False),
+        sa.Column("fingerprint", _string(64), nullable=False),
+        sa.Column("fragment", _ROW_ID, nullable=False),
+        sa.Column("state", _string(16), nullable=False),
+        sa.Column("task", _ROW_ID),
+        sa.Column("file", _ROW_ID),
+        sa.Column("rows", sa.BigInteger()),
+        sa.Column("size_bytes", sa.BigInteger()),
+        sa.Column("secs", sa.Float()),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("changed_at", sa.Float(), nullable=False),
+        sa.Column("queued_by", _ROW_ID, nullable=False),
+        sa.Column("cause_code", _string(32), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("evicted_at", sa.Float()),
+        sa.Column("evicted_why", sa.Text()),
+        sa.CheckConstraint("(state = 'READY') = (file IS NOT NULL)", name=op.f("ck_memos_file")),
+        sa.CheckConstraint("(state IN ('READY', 'EVICTED')) = (task IS NULL)", name=op.f("ck_memos_task")),
+        sa.CheckConstraint(
+            "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)", name=op.f("ck_memos_eviction")
+        ),
+        sa.CheckConstraint(
+            "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)",
+            name=op.f("ck_memos_size"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('PENDING', 'READY', 'FAILED', 'DROPPED', 'EVICTED')", name=op.f("ck_memos_state")
+        ),
+        sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_memos_not_negative")),
+        sa.ForeignKeyConstraint(["file"], ["memo_files.id"], name=op.f("fk_memos_file_memo_files")),
+        sa.ForeignKeyConstraint(
+            ["fingerprint"], ["components.fingerprint"], name=op.f("fk_memos_fingerprint_components")
+        ),
+        sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_memos_fragment_fragments")),
+        sa.ForeignKeyConstraint(["queued_by"], ["models.id"], name=op.f("fk_memos_queued_by_models")),
+        sa.ForeignKeyConstraint(["task"], ["tasks.id"], name=op.f("fk_memos_task_tasks")),
+        sa.PrimaryKeyConstraint("memo_key", name=op.f("pk_memos")),
+    )
+    op.create_index(
+        "ix_memos_file_state",
+        "memos",
+        ["file", "state", "size_bytes"],
+        sqlite_where=sa.text("file IS NOT NULL"),
+        postgresql_where=sa.text("file IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_memos_fingerprint_state", "memos", ["fingerprint", "state", "task", "size_bytes", "secs", "rows"]
+    )
+    op.create_index(op.f("ix_memos_fragment"), "memos", ["fragment"])
+    op.create_index(
+        op.f("ix_memos_task"),
+        "memos",
+        ["task"],
+        sqlite_where=sa.text("task IS NOT NULL"),
+        postgresql_where=sa.text("task IS NOT NULL"),
+    )
     op.create_table(
         "failures",
         sa.Column("task", _ROW_ID, autoincrement=False, nullable=False),
