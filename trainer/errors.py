@@ -4,7 +4,8 @@ InputError
 ├── ConfigError           a training option is out of range, or two options contradict each other
 ├── UnsupportedSetting    a TensorFlow embedding setting that this engine does not have
 ├── RunMismatch           the run directory belongs to another configuration, model or past data
-└── OtherFormat           a checkpoint of a format that this release does not read
+├── OtherFormat           a checkpoint of a format that this release does not read
+└── IllegalEvent          the state of a training job does not allow the event
 TypeMismatch
 └── UntrainableInput      a model input of a type that no part of the model takes
 DataError
@@ -12,6 +13,7 @@ DataError
 ├── BadFeature            a dense value is NaN or infinite, or a column is missing or of another length
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
+├── DataNotReady          the data to train is not there yet
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
 StorageError
 └── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
@@ -38,6 +40,10 @@ class OtherFormat(InputError):
     """A checkpoint of a format that this release does not read; nothing was changed."""
 
 
+class IllegalEvent(InputError):
+    """The state of a training job does not allow the event; nothing was changed."""
+
+
 class UntrainableInput(TypeMismatch):
     """A model input of a type that no part of the model takes."""
 
@@ -56,6 +62,10 @@ class BadBatch(DataError):
 
 class NonFiniteLoss(DataError):
     """Training diverged: predictions or weights are NaN or infinite. The last checkpoint is untouched."""
+
+
+class DataNotReady(DataError):
+    """The data to train is not there yet: memos that are not ready, a partition that has not landed."""
 
 
 class TornCheckpoint(DataError):

@@ -22,6 +22,17 @@ def test_light_modules_load_neither_tensorflow_nor_beam():
     assert "trainer.training.loop" in loaded
 
 
+def test_the_decisions_of_a_job_load_no_arrays():
+    """A controller starts in a fraction of a second; its plan of units is the only part that needs numpy."""
+    names = "advance assignment buffer_control documents holds"
+    program = (
+        f"import json, sys, importlib; [importlib.import_module('trainer.scheduling.' + m) for m in '{names}'.split()];"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
+    assert not loaded & {"numpy", "pyarrow", "tensorflow", "apache_beam", "sqlalchemy"}
+
+
 def test_the_public_surface():
     assert sorted(trainer.__all__) == [
         "Scores",

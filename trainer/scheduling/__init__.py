@@ -1,0 +1,1 @@
+"""Pure decisions of the training job: states, work units, assignment to readers, buffers, holds."""

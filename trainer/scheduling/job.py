@@ -1,0 +1,262 @@
+"""A training job at one moment: one frozen value. Replaying the log of events gives it again.
+
+Times in it are *job seconds*: the sum of the steps of the controller's clock, of which a step back counts as none and a step
+forward as at most ``most_step_secs``. So a clock that jumps, or a controller that was suspended, makes no role lost at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from trainer.scheduling.events import DataRange, Role, RoleKind
+from trainer.scheduling.orders import BEGINNING, Commit, Hold, TrainingPhase
+from trainer.scheduling.transitions import JobState
+from transforms.errors import InputError
+from warehouse.scheduling.backoff import Backoff
+
+_BACKOFF = Backoff(first_secs=1.0, most_secs=60.0, jitter=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSettings:
+    """The settings of a phase of training.
+
+    Attributes:
+        epoch_secs: the longest time of an epoch, after which it ends early; None: it ends at a natural end only.
+        least_readers: readers that an attempt needs to begin; 0 if hosts read by themselves.
+        most_readers: the largest number of readers.
+    """
+
+    epoch_secs: float | None = None
+    least_readers: int = 1
+    most_readers: int = 8
+
+    def __post_init__(self) -> None:
+        if not (self.epoch_secs is None or 0 < self.epoch_secs < math.inf):
+            raise InputError("epoch_secs must be a finite number above 0, or none", value=self.epoch_secs)
+        if not 0 <= self.least_readers <= self.most_readers:
+            raise InputError("readers must be numbers with 0 <= least <= most", value=(self.least_readers, self.most_readers))  # fmt: skip
+
+
+_PHASE = PhaseSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The settings of a job.
+
+    Attributes:
+        release, protocol: of the controller; a process with others cannot join.
+        hosts: the hosts of an attempt.
+        least_hosts: with ``goes_on``, the least hosts of an attempt while others are away.
+        goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
+        overlap: the next epoch trains while hosts still write their parts of the last commit.
+        is_finite: the job is done when all data is trained; else it waits for more.
+        lost_secs: a role without a heartbeat for so long is lost.
+        most_step_secs: the most that one step of the clock counts.
+        most_restarts: transient restarts without a commit between them; one more holds the job.
+        most_reader_failures: failures of readers without a commit between them; one more holds the job.
+        backoff: the waits before restarts.
+        leave_margin_secs: an epoch is given up so long before the end of a grace period.
+        behind_units: so many untrained units change caught-up training to initial training; None: never.
+        initial, caught_up: the settings of the phases.
+    """
+
+    release: str = ""
+    protocol: int = 1
+    hosts: int = 1
+    least_hosts: int = 1
+    goes_on: bool = False
+    overlap: bool = False
+    is_finite: bool = True
+    lost_secs: float = 30.0
+    most_step_secs: float = 5.0
+    most_restarts: int = 5
+    most_reader_failures: int = 20
+    backoff: Backoff = _BACKOFF
+    leave_margin_secs: float = 2.0
+    behind_units: int | None = None
+    initial: PhaseSettings = _PHASE
+    caught_up: PhaseSettings = _PHASE
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least_hosts <= self.hosts:
+            raise InputError("hosts must be numbers with 1 <= least_hosts <= hosts", value=(self.least_hosts, self.hosts))  # fmt: skip
+        if not 0 < 2 * self.most_step_secs <= self.lost_secs < math.inf:
+            raise InputError("lost_secs must be finite and at least twice most_step_secs, which is above 0",
+                             value=(self.lost_secs, self.most_step_secs))  # fmt: skip
+        for name in ("most_restarts", "most_reader_failures", "leave_margin_secs"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be finite and at least 0", value=getattr(self, name))
+
+    def of(self, phase: TrainingPhase) -> PhaseSettings:
+        """The settings of a phase."""
+        return self.initial if phase is TrainingPhase.INITIAL else self.caught_up
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of the job.
+
+    Attributes:
+        incarnation: its number among the processes of its role.
+        seen_secs: when its last message came, in job seconds.
+        is_leaving: it was ordered to leave and gets no more work.
+    """
+
+    incarnation: int
+    seen_secs: float
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """The commit of an attempt whose hosts are drained, until it is published or given up.
+
+    Attributes:
+        commit: the commit that it will be.
+        hosts: the hosts by rank.
+        incarnations: of each host, the process that holds the part.
+        parts: of the hosts that have written theirs, the part.
+        is_publishing: all parts are written and the controller was ordered to publish; the outcome is unknown until it answers.
+    """
+
+    commit: Commit
+    hosts: tuple[str, ...]
+    incarnations: Mapping[str, int]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    is_publishing: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The hosts that have not written their parts."""
+        return tuple(host for host in self.hosts if host not in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job at one moment. Mappings are never changed in place.
+
+    Attributes:
+        clock_secs: the controller's clock at the last event; None before the first.
+        now_secs: job seconds.
+        members: the processes that have joined, by role.
+        incarnations: the highest incarnation of each role so far.
+        commit: the last published commit.
+        pending: the commit that is being written.
+        attempt: the number of the last attempt.
+        epoch, first_unit, stop_unit, hosts: of that attempt. ``stop_unit`` is lowered when the epoch ends early.
+        continues: the attempt at whose end the hosts of ``hosts`` are; None if they must restore.
+        retry_stop: the end of the epoch that is trained again after its attempt was given up; None: the next natural end.
+        begun_secs: when the attempt began.
+        positions: in ENDING, the reported positions by host.
+        drained: the hosts that are drained at ``stop_unit``.
+        data, next_data: the units to train; what replaces them at the next attempt.
+        notices: ends of grace periods in job seconds, by role; None: of the whole job.
+        away: hosts that left after a notice and are not back.
+        is_all_away: the notice was for the whole job, which waits for all hosts.
+        restarts, reader_failures: since the last commit.
+        resume_secs: in RESTARTING, when the backoff ends.
+        hold: in HELD, the reason.
+        stop_asked: a person asked the job to stop.
+    """
+
+    settings: JobSettings = JobSettings()
+    state: JobState = JobState.STARTING
+    clock_secs: float | None = None
+    now_secs: float = 0.0
+    members: Mapping[Role, Member] = field(default_factory=dict)
+    incarnations: Mapping[Role, int] = field(default_factory=dict)
+    commit: Commit = BEGINNING
+    pending: PendingCommit | None = None
+    attempt: int = 0
+    epoch: int = 0
+    first_unit: int = 0
+    stop_unit: int = 0
+    hosts: tuple[str, ...] = ()
+    continues: int | None = None
+    retry_stop: int | None = None
+    begun_secs: float = 0.0
+    positions: Mapping[str, int] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    data: DataRange | None = None
+    next_data: DataRange | None = None
+    phase: TrainingPhase = TrainingPhase.INITIAL
+    notices: Mapping[Role | None, float] = field(default_factory=dict)
+    away: frozenset[Role] = frozenset()
+    is_all_away: bool = False
+    restarts: int = 0
+    reader_failures: int = 0
+    resume_secs: float = 0.0
+    hold: Hold | None = None
+    stop_asked: bool = False
+
+    def present(self, kind: RoleKind) -> tuple[str, ...]:
+        """The names of the members of a kind that can work, ascending."""
+        return tuple(
+            sorted(role.name for role, one in self.members.items() if role.kind is kind and not one.is_leaving)
+        )
+
+    @property
+    def needed_hosts(self) -> int:
+        """The hosts that an attempt needs now."""
+        if not self.settings.goes_on or self.is_all_away:
+            return self.settings.hosts
+        return max(self.settings.least_hosts, self.settings.hosts - len(self.away))
+
+    @property
+    def deadline_secs(self) -> float | None:
+        """When an epoch must be committed, in job seconds, by the earliest notice."""
+        return min(self.notices.values()) - self.settings.leave_margin_secs if self.notices else None
+
+    def is_current(self, role: Role, incarnation: int) -> bool:
+        """Whether this process is a member."""
+        member = self.members.get(role)
+        return member is not None and member.incarnation == incarnation
+
+    def is_ranked(self, role: Role) -> bool:
+        """Whether the role is a host of the last attempt."""
+        return role.kind is RoleKind.HOST and role.name in self.hosts
+
+
+def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
+    """A job that ended, and is started again, perhaps with other numbers of hosts and readers.
+
+    Args:
+        job: as its log gives it.
+        settings: the new settings.
+        commit: the newest commit in storage that is intact.
+    """
+    return Job(
+        settings=settings,
+        now_secs=job.now_secs,
+        incarnations=job.incarnations,
+        commit=commit,
+        attempt=max(job.attempt, commit.attempt),
+        phase=job.phase,
+    )
+
+
+def pass_time(job: Job, at_secs: float) -> Job:
+    """The job after its clock has gone on to ``at_secs``."""
+    if job.clock_secs is None:
+        return replace(job, clock_secs=at_secs)
+    step = min(max(at_secs - job.clock_secs, 0.0), job.settings.most_step_secs)
+    return replace(job, clock_secs=at_secs, now_secs=job.now_secs + step)
+
+
+def see(job: Job, role: Role) -> Job:
+    """The job after a sign of life of a member."""
+    return with_member(job, role, replace(job.members[role], seen_secs=job.now_secs))
+
+
+def with_member(job: Job, role: Role, member: Member) -> Job:
+    """The job with a member added or replaced."""
+    return replace(job, members={**job.members, role: member})
+
+
+def without_member(job: Job, role: Role) -> Job:
+    """The job without a member."""
+    return replace(job, members={one: member for one, member in job.members.items() if one != role})
