@@ -22,11 +22,13 @@ from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import TrainableEvents, scan_labels
 from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
 from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, fragment_stream, make_batches
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.metrics import AnyScores
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import DecodedFragment
+from trainer.reading.stream import FragmentRef, ReadFragment, fragment_stream
 from trainer.runs.data_changes import DataChanges, compare_data
 from trainer.runs.epochs import Epoch, Segments, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order

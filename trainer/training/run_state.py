@@ -10,7 +10,6 @@ import numpy as np
 
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
-from trainer.data.readers import Batch
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
 from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
@@ -18,6 +17,7 @@ from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
+from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 
