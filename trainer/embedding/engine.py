@@ -143,6 +143,12 @@ class CpuEngine:
         self._snapshot = EngineSnapshot(self._layout, self._values, most_bytes=most_bytes)
         return self._snapshot
 
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one: training that waits for it goes on."""
+        snapshot = self._snapshot  # the training thread sets it to None
+        if snapshot is not None:
+            snapshot.close()
+
     def _bags(self, batch: IdBatch) -> Bags:
         """The batch, checked, its rows with their initial values: worked out once for a lookup and its update."""
         if self._prepared is not None and self._prepared[0] is batch:
