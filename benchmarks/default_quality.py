@@ -31,9 +31,9 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import MADE_UP, QualityLog, public_logs
 from trainer.config import TrainConfig
-from trainer.data.readers import DecodedFragment, decode
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.metrics import normalized_entropy
+from trainer.reading.columns import DecodedFragment, decode
 from trainer.runs.identity import in_time_order
 from trainer.serving.trained import load_trained
 from trainer.training.choosing import choose_config

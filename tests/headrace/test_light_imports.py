@@ -18,7 +18,7 @@ def loaded(program: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["headrace", "headrace.cli.main", "transforms.execution.plan", "warehouse", "warehouse.reading.reader", "trainer", "trainer.data.readers",
+    ["headrace", "headrace.cli.main", "transforms.execution.plan", "warehouse", "warehouse.reading.reader", "trainer", "trainer.reading.stream",
      "trainer.checkpoints.checkpoint", "trainer.embedding"],
 )  # fmt: skip
 def test_light_modules_load_neither_tensorflow_nor_beam(module):

@@ -8,7 +8,7 @@ import pytest
 
 import trainer
 
-LIGHT = "trainer trainer.data.readers trainer.checkpoints.checkpoint trainer.model.metrics trainer.embedding trainer.data.ledger trainer.runs.epochs trainer.training.loop trainer.serving.trained"
+LIGHT = "trainer trainer.reading.stream trainer.reading.batches trainer.checkpoints.checkpoint trainer.model.metrics trainer.embedding trainer.data.ledger trainer.runs.epochs trainer.training.loop trainer.serving.trained"
 
 
 def test_light_modules_load_neither_tensorflow_nor_beam():

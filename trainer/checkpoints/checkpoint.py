@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -32,6 +32,7 @@ from trainer.checkpoints.manifest import (
     purpose_digest,
 )
 from trainer.checkpoints.npy_bytes import array_from_npy, check_savable
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.errors import CheckpointNotWritten, TornCheckpoint
 from transforms.errors import StorageError, listed
 from warehouse.storage.durable_files import sync_path, write_new_file
@@ -60,11 +61,17 @@ def checkpoints_dir(run_dir: Path) -> Path:
 
 
 def write_checkpoint(
-    run_dir: Path, epochs_done: int, document: Mapping[str, Any], arrays: Mapping[str, Array], *, keep: int
+    run_dir: Path,
+    epochs_done: int,
+    document: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    parted: Sequence[PartedArrays] = (),
+    *,
+    keep: int,
 ) -> Path:
     """Write one checkpoint durably, then delete all but the newest ``keep``. Returns its directory.
 
-    Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
+    ``parted``: further arrays, which come in parts. Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
     """
     parent = checkpoints_dir(run_dir)
     place = parent / _name(epochs_done)
@@ -72,7 +79,7 @@ def write_checkpoint(
     try:
         parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
-        _write_files(temporary, epochs_done, document, arrays)
+        _write_files(temporary, epochs_done, document, arrays, parted)
         _publish(temporary, place)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -87,13 +94,21 @@ def _name(epochs_done: int) -> str:
     return f"epoch-{epochs_done:06d}"
 
 
-def _write_files(folder: Path, epochs_done: int, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def _write_files(
+    folder: Path,
+    epochs_done: int,
+    document: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    parted: Sequence[PartedArrays],
+) -> None:
     text = canonical_json(document)
     state = _write_hashed(folder / STATE, purpose_digest("state"), lambda file: file.write(text))
     files = tuple(
         (name, _write_hashed(folder / array_file(k), purpose_digest("array", name), _saver(array)))
         for k, (name, array) in enumerate(arrays.items())
     )
+    for together in parted:
+        files += _write_parted(folder, len(files), together)
     manifest = Manifest(epochs_done, state, files).to_bytes()
     _write_hashed(folder / MANIFEST, hashlib.sha256(), lambda file: file.write(manifest))
     sync_path(folder)
@@ -102,6 +117,28 @@ def _write_files(folder: Path, epochs_done: int, document: Mapping[str, Any], ar
 def _saver(array: Array) -> Callable[[_HashedFile], object]:
     check_savable(array)
     return lambda file: np.save(file, array, allow_pickle=False)
+
+
+def _write_parted(folder: Path, first: int, together: PartedArrays) -> tuple[tuple[str, CheckpointFile], ...]:
+    """Write arrays that come in parts into files that are open at the same time."""
+    digests = [purpose_digest("array", kind.name) for kind in together.kinds]
+    sizes: list[int] = [0] * len(digests)
+
+    def write(k: int, opened: tuple[_HashedFile, ...]) -> None:
+        if k == len(digests):
+            together.write(opened)
+            return
+        sizes[k] = write_new_file(
+            folder / array_file(first + k),
+            lambda file: write(k + 1, (*opened, _HashedFile(file, digests[k]))),
+            permissions=0o644,
+        )
+
+    write(0, ())
+    return tuple(
+        (kind.name, CheckpointFile(size, digest.hexdigest()))
+        for kind, size, digest in zip(together.kinds, sizes, digests, strict=True)
+    )
 
 
 class _HashedFile:

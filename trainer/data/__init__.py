@@ -1,1 +1,1 @@
-"""Training data: decoded fragments, batches, labels, late events, and the ledger of trained events."""
+"""Training data: labels, late events, and the ledger of trained events."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainer.data.label_scan import TrainableEvents
 from trainer.data.ledger import Ledger
-from trainer.data.readers import DecodedFragment, take_events
+from trainer.reading.columns import DecodedFragment, take_events
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

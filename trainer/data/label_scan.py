@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trainer.data.readers import ROW_COLUMN, FragmentRef, ReadFragment, stored_labels
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import Head, LabelFigures, head_of
+from trainer.reading.columns import ROW_COLUMN, stored_labels
+from trainer.reading.stream import FragmentRef, ReadFragment
 from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -11,7 +11,7 @@ import numpy as np
 from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import FragmentLabels
 from trainer.data.ledger import Ledger, label_sum
-from trainer.data.readers import FragmentRef
+from trainer.reading.stream import FragmentRef
 from trainer.runs.data_changes import DataChanges
 from trainer.runs.epochs import Epoch, Segments
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.data.readers import Span
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.reading.batches import Span
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

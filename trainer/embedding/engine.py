@@ -7,6 +7,7 @@ order of reads. The system commits memory as rows are touched, so a large vocabu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from trainer.embedding import kernels
 from trainer.embedding.layout import Bags, Scratch, layout_of, zero_values
 from trainer.embedding.optimizers import ADAGRAD_CODE
+from trainer.embedding.snapshot import EngineSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
@@ -86,6 +88,7 @@ class CpuEngine:
                               where=f"{rows:,} rows in all",
                               next_step="hash into fewer buckets, or make dim smaller") from error  # fmt: skip
         self._prepared: tuple[IdBatch, Bags] | None = None
+        self._snapshot: EngineSnapshot | None = None
 
     @property
     def columns(self) -> dict[str, slice]:
@@ -123,7 +126,28 @@ class CpuEngine:
             raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
-        kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.is_done:
+            snapshot = self._snapshot = None
+        with nullcontext() if snapshot is None else snapshot.changing():
+            if snapshot is not None:
+                snapshot.put_aside(bags)
+            kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
+
+    def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
+        """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
+
+        ``most_bytes``: memory for rows that are changed before they are read; training waits for more. The snapshot must be
+        read to its end, or closed.
+        """
+        self._snapshot = EngineSnapshot(self._layout, self._values, most_bytes=most_bytes)
+        return self._snapshot
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one: training that waits for it goes on."""
+        snapshot = self._snapshot  # the training thread sets it to None
+        if snapshot is not None:
+            snapshot.close()
 
     def _bags(self, batch: IdBatch) -> Bags:
         """The batch, checked, its rows with their initial values: worked out once for a lookup and its update."""

@@ -16,6 +16,8 @@ from transforms.kernels.compiled import compiled, pasted
 Array = np.ndarray[Any, np.dtype[Any]]
 
 BAD_OFFSETS, BAD_ID = 1, 2
+#: The state of a row that differs from its initial values.
+CHANGED = 2
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -222,4 +224,56 @@ def apply_gradients(bags: Bags, gradients: Array, layout: TableLayout, scratch: 
             else:
                 sgd_row(weights, w, sums, k * dim, dim, rate)
             place[row_base + rows[k]] = 0
-            row_state[row_base + rows[k]] = 2
+            row_state[row_base + rows[k]] = CHANGED
+
+
+@compiled
+def count_aside(bags: Bags, layout: TableLayout, captured: Array, is_aside: Array, row_state: Array) -> int:
+    """At most the floats that :func:`put_aside` adds: rows that occur more than once are counted each time."""
+    ids, offsets, _ = bags
+    floats = 0
+    for f in range(offsets.shape[0]):
+        t = layout.table_of[f]
+        base, first_row = layout.row_base[t], captured[t]
+        width = 2 * layout.dims[t]
+        for i in range(offsets[f, 0], offsets[f, offsets.shape[1] - 1]):
+            row = ids[i]
+            if row >= first_row and is_aside[base + row] == 0 and row_state[base + row] == CHANGED:
+                floats += width
+    return int(floats)
+
+
+@compiled
+def put_aside(
+    bags: Bags, layout: TableLayout, values: TableValues, captured: Array, is_aside: Array, rows: Array, was_changed: Array,
+    places: Array, kept: Array, count: int, used: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Copy the rows of a (checked) batch, from ``captured`` of their table on, that were not put aside; once each.
+
+    ``rows``, ``was_changed`` and ``places`` have room for all ids, ``kept`` for their weights and slots. Rows without changes are
+    only noted. Returns the new numbers of rows and of floats.
+    """
+    ids, offsets, _ = bags
+    weights, slots, row_state = values
+    for f in range(offsets.shape[0]):
+        t = layout.table_of[f]
+        base, first_row, dim = layout.row_base[t], captured[t], layout.dims[t]
+        has_slots = layout.optimizer[t] == ADAGRAD_CODE
+        for i in range(offsets[f, 0], offsets[f, offsets.shape[1] - 1]):
+            row = ids[i]
+            if row < first_row or is_aside[base + row] != 0:
+                continue
+            is_aside[base + row] = 1
+            rows[count] = base + row
+            places[count] = used
+            was_changed[count] = row_state[base + row] == CHANGED
+            if was_changed[count]:
+                start = layout.weight_base[t] + row * dim
+                kept[used : used + dim] = weights[start : start + dim]
+                used += dim
+                if has_slots:
+                    start = layout.slot_base[t] + row * dim
+                    kept[used : used + dim] = slots[start : start + dim]
+                    used += dim
+            count += 1
+    return count, used

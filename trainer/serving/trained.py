@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from trainer.data.readers import ReadFragment, decode, fragment_stream, make_batches
 from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import decode
+from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.training.loop import fragment_refs
 from trainer.training.run_state import RunProgress, Weights, build_weights

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.data.readers import DecodedFragment, ReadFragment, decode, make_batches, take_events
 from trainer.errors import BadLabel, ConfigError
 from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures, head_of
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import DecodedFragment, decode, take_events
+from trainer.reading.stream import ReadFragment
 from trainer.runs.identity import in_time_order
 from trainer.training import choices as rules
 from trainer.training.choices import Candidate, Choices, DataFacts, Trial

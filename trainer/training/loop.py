@@ -16,17 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from trainer.checkpoints.background import BackgroundWriter
 from trainer.checkpoints.checkpoint import remove_leftovers, write_checkpoint
 from trainer.config import TrainConfig
 from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import TrainableEvents, scan_labels
 from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
 from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, fragment_stream, make_batches
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.metrics import AnyScores
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import DecodedFragment
+from trainer.reading.stream import FragmentRef, ReadFragment, fragment_stream
 from trainer.runs.data_changes import DataChanges, compare_data
 from trainer.runs.epochs import Epoch, Segments, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
@@ -35,6 +38,9 @@ from trainer.training.run_state import EpochScores, RunProgress, build_weights, 
 from trainer.training.saved_run import SavedRun, read_newest_run
 from transforms.errors import listed
 from warehouse.solution.solution import ReadSolution
+
+#: Memory for rows that training changes while a checkpoint is written.
+_MOST_ASIDE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +318,7 @@ class _Run:
             head=self._weights.head,
         )
         finished = True
-        with closing(stream):  # type: ignore[type-var]
+        with closing(stream), BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
             for epoch in self._remaining:
                 self._epoch(epoch, stream)
                 if stop() and epoch is not self._remaining[-1]:
@@ -349,6 +355,7 @@ class _Run:
                 self._ledger.count(batch.spans, batch.labels)
             self._progress.step += 1
             self._events += batch.rows
+            self._writer.look()
             self._say("batch")
         self._commit(epoch, collector.scores())
 
@@ -357,14 +364,27 @@ class _Run:
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
         document, arrays = snapshot(self._identity, self._progress, self._weights, self._ledger)
-        if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
+        if not all(
+            np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"
+        ):  # tables as they are written
             raise NonFiniteLoss(
                 "training diverged: the last step of an epoch left NaN or infinite weights",
                 where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
                 next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
             )
-        keep = self._config.keep_checkpoints
-        path = write_checkpoint(self._run_dir, self._progress.epochs_done, document, arrays, keep=keep)
+        self._writer.wait()  # the tables have one snapshot at a time
+        tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
+        keep, epochs_done = self._config.keep_checkpoints, self._progress.epochs_done
+
+        def write() -> Path:
+            try:
+                return write_checkpoint(self._run_dir, epochs_done, document, arrays, tables, keep=keep)
+            finally:
+                self._weights.end_tables()  # training may wait for it
+
+        self._writer.begin(write)
+
+    def _written(self, path: Path) -> None:
         self._checkpoint = str(path)
         self._say("checkpoint", message=self._checkpoint)
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
-from trainer.data.readers import Batch
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
+from trainer.embedding.snapshot import EngineSnapshot
 from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
-from trainer.errors import TornCheckpoint
+from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
+from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 
@@ -122,13 +124,33 @@ class Weights:
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
-        arrays = {f"dense/{name}": array for name, array in self.dense.state().items()}
+        arrays = self.dense_arrays()
         for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
             for table, state in (engine.state() if engine else {}).items():
                 arrays[f"{kind}/rows/{table}"] = state.rows
                 arrays[f"{kind}/weights/{table}"] = state.weights
                 arrays[f"{kind}/slots/{table}"] = state.slots
         return arrays
+
+    def dense_arrays(self) -> dict[str, Array]:
+        """The dense part of :meth:`arrays`."""
+        return {f"dense/{name}": array for name, array in self.dense.state().items()}
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """The tables of :meth:`arrays` as they are now, to be read in another thread while training goes on.
+
+        ``most_bytes``: see :meth:`CpuEngine.begin_snapshot`. The parts raise :class:`NonFiniteLoss` for weights that are not finite.
+        """
+        engines = (("embedding", self.engine), ("linear", self.linear))
+        return tuple(
+            together for kind, engine in engines if engine for together in _parted_tables(kind, engine, most_bytes)
+        )
+
+    def end_tables(self) -> None:
+        """End the reading of :meth:`begin_tables`, also where it failed."""
+        for engine in (self.engine, self.linear):
+            if engine is not None:
+                engine.end_snapshot()
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
@@ -139,6 +161,28 @@ class Weights:
                 raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
             if engine is not None:
                 engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
+
+
+def _parted_tables(kind: str, engine: CpuEngine, most_bytes: int) -> list[PartedArrays]:
+    snapshot = engine.begin_snapshot(most_bytes=most_bytes)
+    found = []
+    for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
+        slot_dim = table.dim if isinstance(table.optimizer, Adagrad) else 0
+        kinds = (
+            ArrayKind(f"{kind}/rows/{table.name}", "int64", (count,)),
+            ArrayKind(f"{kind}/weights/{table.name}", "float32", (count, table.dim)),
+            ArrayKind(f"{kind}/slots/{table.name}", "float32", (count, slot_dim)),
+        )
+        found.append(PartedArrays(kinds, _finite_parts(snapshot, t, f"{kind} table {table.name}")))
+    return found
+
+
+def _finite_parts(snapshot: EngineSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
+    for part in snapshot.table(t):
+        if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
+            raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
+                                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
+        yield part.rows, part.weights, part.slots
 
 
 def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
@@ -180,8 +224,8 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tup
 def snapshot(
     identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The document and arrays of a checkpoint."""
-    arrays = weights.arrays()
+    """The document of a checkpoint, and its arrays without those of :meth:`Weights.begin_tables`."""
+    arrays = weights.dense_arrays()
     counts = None if ledger is None else ledger.counts()
     if counts is not None:
         arrays[LEDGER] = counts.uneven

@@ -18,10 +18,10 @@ from trainer.checkpoints.checkpoint import Checkpoint, checkpoints_dir, read_che
 from trainer.checkpoints.manifest import MANIFEST, READABLE, CheckpointFile, Manifest, canonical_json, parse_json
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.data.ledger import Ledger
-from trainer.data.readers import Span
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.model.metrics import Scores
+from trainer.reading.batches import Span
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import identity_of
 from trainer.training.run_state import LEDGER, EpochScores

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from trainer.data.ledger import Ledger, SavedCounts
-from trainer.data.readers import Span
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.reading.batches import Span
 
 ROWS = {"a#0": 5, "a#1": 0, "b#0": 3}
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
-from trainer.data.readers import decode, fragment_stream, make_batches
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import Head
 from trainer.model.inputs import TypedInput, lay_out
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import decode, take_events
+from trainer.reading.stream import fragment_stream
 from trainer.training.loop import fragment_refs
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 
@@ -69,6 +71,11 @@ def table_with(**columns):
     return table
 
 
+def stacked(table, layout=LAYOUT):
+    """The batches of one fragment, 4 events each."""
+    return list(make_batches([decode(table, layout, "f")], layout, batch_rows=4))
+
+
 def test_nulls_have_their_written_meaning():
     table = table_with(
         words=pa.array([[1, None, 2], None, [], [3]], pa.list_(pa.int64())),
@@ -76,10 +83,10 @@ def test_nulls_have_their_written_meaning():
         price=pa.array([1.5, None, -1.0, None], pa.float32()),
         mobile=pa.array([True, None, False, None]),
     )
-    decoded = decode(table, LAYOUT, "f")
-    assert [list(ids) for ids in decoded.ids] == [[1, 2, 3], [5, 7]]
-    assert [list(offsets) for offsets in decoded.offsets] == [[0, 2, 2, 2, 3], [0, 0, 1, 1, 2]]
-    assert decoded.dense.tolist() == [[1.5, 1.0], [0.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]
+    (batch,) = stacked(table)
+    assert batch.ids.ids.tolist() == [1, 2, 3, 5, 7]
+    assert batch.ids.offsets.tolist() == [[0, 2, 2, 2, 3], [3, 3, 4, 4, 5]]
+    assert batch.dense.tolist() == [[1.5, 1.0], [0.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -100,21 +107,21 @@ def test_a_double_that_no_float32_holds_is_named():
 
 def test_ids_outside_their_buckets_are_named():
     with pytest.raises(BadFeature) as caught:
-        decode(table_with(words=pa.array([[1], [], [2, 500], [3]])), LAYOUT, "f")
+        stacked(table_with(words=pa.array([[1], [], [2, 500], [3]])))
     assert (caught.value.value, caught.value.where) == (500, "fragment f, row 2, input words")
     with pytest.raises(BadFeature) as caught:
-        decode(table_with(user=pa.array([None, 1, -1, 2])), LAYOUT, "f")
+        stacked(table_with(user=pa.array([None, 1, -1, 2])))
     assert (caught.value.value, caught.value.where) == (-1, "fragment f, row 2, input user")
 
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 3, 3], [0, 3, 3, 3, 2]])
 def test_lists_that_do_not_follow_one_another_are_refused(offsets):
-    """A reader of one's own may give any array; engines follow what is decoded without looking again."""
+    """A reader of one's own may give any array; engines follow what is stacked without looking again."""
     words = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 3], pa.int32()), pa.array([1, 2, 3]))
     held = pa.py_buffer(np.array(offsets, np.int32))
     unsound = pa.Array.from_buffers(words.type, 4, [None, held], 0, 0, [words.values])
     with pytest.raises(BadFeature, match="must ascend"):
-        decode(table_with(words=unsound), LAYOUT, "f")
+        stacked(table_with(words=unsound))
 
 
 def test_batches_say_the_bounds_of_their_ids():
@@ -295,5 +302,67 @@ def test_bad_weights_ids_and_numbers_are_named_by_row():
         ("numbers", [[0.0, 0.0, 0.0]] * 4 + [[0.0, np.inf, 0.0]] * 2, "a dense input must be finite", 4),
     ):
         with pytest.raises(BadFeature, match=problem) as caught:
-            decode(rich_table(**{column: values}), RICH_LAYOUT, "f")
+            stacked(rich_table(**{column: values}), RICH_LAYOUT)
         assert caught.value.where == f"fragment f, row {row}, input {column}"
+
+
+@settings(max_examples=scaled(60))
+@given(data=st.data())
+def test_any_events_of_any_fragments_are_stacked_as_they_are_stored(data):
+    decoded, expected = [], []
+    for k in range(data.draw(st.integers(1, 4))):
+        rows, cut = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 3))
+        table = nullable_table(rows + cut, seed=k).slice(cut)
+        chosen = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows)))
+        again = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen))))
+        fragment = take_events(take_events(decode(table, NULLABLE_LAYOUT, str(k)), chosen), again)
+        decoded.append(fragment)
+        expected += [table.to_pylist()[row] for row in chosen[again]]
+        places = chosen[again] if fragment.positions is None else fragment.positions
+        assert places.tolist() == chosen[again].tolist()
+    batch_rows = data.draw(st.integers(1, 20))
+    found = []
+    for batch in make_batches(decoded, NULLABLE_LAYOUT, batch_rows=batch_rows):
+        at = batch.ids.offsets
+        assert at[0, 0] == 0
+        assert at[-1, -1] == len(batch.ids.ids)
+        assert (at[1:, 0] == at[:-1, -1]).all()
+        for b in range(batch.rows):
+            bags = [slice(at[f, b], at[f, b + 1]) for f in range(len(at))]
+            found.append([(batch.ids.ids[bag].tolist(), batch.ids.weights[bag].tolist()) for bag in bags])
+    assert found == [
+        [
+            ([pair["id"] for pair in row["topics"] or []], [pair["weight"] for pair in row["topics"] or []]),
+            (row["words"] or [], [1.0] * len(row["words"] or [])),
+            (row["slots"], [1.0, 1.0]),
+            ([] if row["user"] is None else [row["user"]], [] if row["user"] is None else [1.0]),
+            ([row["hour"]], [1.0]),
+        ]
+        for row in expected
+    ]
+
+
+NULLABLE = {
+    "topics": Weighted(DType.INT64, 50),
+    "words": Ragged(DType.INT64, 500),
+    "slots": Vector(DType.INT64, 2, 9),
+    "user": Dense(DType.INT64, 40),
+    "hour": Dense(DType.INT64, 24),
+}
+NULLABLE_LAYOUT = lay_out([TypedInput(name, kind) for name, kind in NULLABLE.items()], config("run"))
+
+
+def nullable_table(rows, seed):
+    draw = np.random.default_rng(seed)
+    pairs = [[{"id": int(draw.integers(50)), "weight": float(j)} for j in range(draw.integers(3))] for _ in range(rows)]
+    columns = {
+        "topics": [None if draw.random() < 0.2 else pair for pair in pairs],
+        "words": [
+            None if draw.random() < 0.2 else draw.integers(500, size=draw.integers(4)).tolist() for _ in range(rows)
+        ],
+        "slots": [draw.integers(9, size=2).tolist() for _ in range(rows)],
+        "user": [None if draw.random() < 0.3 else int(draw.integers(40)) for _ in range(rows)],
+        "hour": [int(draw.integers(24)) for _ in range(rows)],
+    }
+    arrays = {name: pa.array(values, arrow_type(NULLABLE[name])) for name, values in columns.items()}
+    return pa.table({**arrays, "__label__": pa.array(draw.integers(2, size=rows))})

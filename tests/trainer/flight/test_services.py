@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import flight
+
+from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.flight.addresses import Address
+from trainer.flight.client import Client
+from trainer.flight.error_documents import RemoteError, error_document, from_bytes, to_bytes
+from trainer.flight.service import Service
+from transforms.errors import DataError, InputError
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+class Echo(Service):
+    def do_action(self, context, action):
+        return self.answer(lambda: [_answer(action)])
+
+
+def _answer(action):
+    if action.type == "fail":
+        raise NonFiniteLoss("training diverged", where="step 3")
+    if action.type == "defect":
+        raise ZeroDivisionError("by zero")
+    return action.body.to_pybytes()
+
+
+def call(client, kind, body=b""):
+    action = flight.Action(kind, body)
+    (found,) = client.call(lambda c, options: list(c.do_action(action, options)), timeout_secs=30)
+    return found.body.to_pybytes()
+
+
+def test_a_token_is_required_where_there_is_one():
+    with Echo(LOOPBACK, token="secret-1") as service:
+        assert call(Client(service.address, token="secret-1"), "echo", b"x") == b"x"
+        for token in ("", "secret-2", "secret-11"):
+            with pytest.raises(InputError, match="token must be that of the job"):
+                call(Client(service.address, token=token), "echo")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org", "::"])
+def test_off_loopback_a_service_needs_a_token(host):
+    with pytest.raises(ConfigError, match="off loopback must have a token"):
+        Echo(Address(host, 0))
+
+
+def test_a_port_in_use_is_named():
+    with Echo(LOOPBACK) as service, pytest.raises(ConfigError, match="must be free") as caught:
+        Echo(service.address)
+    assert caught.value.where == str(service.address)
+
+
+def test_errors_keep_their_classes():
+    with Echo(LOOPBACK) as service:
+        client = Client(service.address)
+        with pytest.raises(RemoteError) as caught:
+            call(client, "fail")
+        assert (caught.value.kinds[:2], caught.value.what) == (("NonFiniteLoss", "DataError"), "training diverged")
+        with pytest.raises(RemoteError) as caught:
+            call(client, "defect")
+        assert (caught.value.kinds[0], caught.value.what) == ("ZeroDivisionError", "by zero")
+
+
+@pytest.mark.parametrize("text", ["localhost:1", "127.0.0.1:65535", "[::1]:0", "10.0.0.1:80"])
+def test_addresses_are_read_and_written(text):
+    address = Address.parse(text)
+    assert str(address) == text
+    assert address.is_loopback == (not text.startswith("10."))
+
+
+@pytest.mark.parametrize("text", ["", "x", ":1", "host:", "host:-1", "host:65536", "host:١", "host:1x"])
+def test_other_addresses_are_refused(text):
+    with pytest.raises(ConfigError, match="host:port"):
+        Address.parse(text)
+
+
+class Unprintable:
+    def __repr__(self):
+        raise ValueError("no repr")
+
+
+def test_any_value_of_an_error_is_sent():
+    for value in (Unprintable(), "x" * 10_000, b"\xff", None):
+        found = from_bytes(to_bytes(DataError("a thing must be right", value=value)), "reader")
+        assert (found.what, found.kinds[0]) == ("a thing must be right", "DataError")
+        assert found.value is None or len(str(found.value)) <= 2_000
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_error_document(content):
+    with pytest.raises(DataError, match="must send its errors as documents"):
+        from_bytes(content, "reader")
+
+
+@given(st.data())
+def test_mutated_error_documents_are_refused_or_errors(data):
+    document = error_document(NonFiniteLoss("training diverged", where="step 3"))
+    name = data.draw(st.sampled_from(sorted(document)))
+    document[name] = data.draw(
+        st.one_of(st.none(), st.integers(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
+    )
+    try:
+        found = from_bytes(json.dumps(document).encode(), "reader")
+    except DataError:
+        return
+    assert isinstance(found, RemoteError)

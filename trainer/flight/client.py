@@ -1,0 +1,66 @@
+"""Calls of services, with a limit of time and of size, whose errors are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyarrow import ArrowException, flight
+
+from trainer.flight.addresses import Address
+from trainer.flight.error_documents import RemoteError, Unreachable, from_bytes
+from transforms.errors import DataError, HeadraceError, InputError
+
+_T = TypeVar("_T")
+#: gRPC refuses a longer message before it takes memory for it.
+MOST_MESSAGE_BYTES = 1 << 30
+
+
+class Client:
+    """A connection to one service, which any thread may use.
+
+    ``most_bytes``: the longest message that it accepts.
+    """
+
+    def __init__(self, address: Address, *, token: str = "", most_bytes: int = MOST_MESSAGE_BYTES) -> None:
+        self.address, self._most_bytes = address, most_bytes
+        options = [("grpc.max_receive_message_length", most_bytes), ("grpc.initial_reconnect_backoff_ms", 50),
+                   ("grpc.max_reconnect_backoff_ms", 500)]  # fmt: skip
+        self._headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self._client = flight.FlightClient(address.uri, generic_options=options)
+
+    def call(self, work: Callable[[flight.FlightClient, flight.FlightCallOptions], _T], *, timeout_secs: float) -> _T:
+        """``work`` with Flight's client and options.
+
+        Raises :class:`Unreachable`, also for a message above the limit, :class:`RemoteError`, :class:`InputError` for a refused
+        token, and :class:`DataError` for a damaged message.
+        """
+        options = flight.FlightCallOptions(timeout=timeout_secs, headers=self._headers)
+        try:
+            return work(self._client, options)
+        except (ArrowException, OSError) as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: Exception) -> HeadraceError:
+        where, first_line = str(self.address), (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            return InputError("the token must be that of the job", where=where, next_step="give the job's --token-file")
+        content = getattr(error, "extra_info", b"")
+        if content:
+            try:
+                return from_bytes(content, where)
+            except DataError as damaged:
+                return damaged
+        if isinstance(error, flight.FlightError):
+            # A message above the limit ends as a cancelled call, as does one of a service that is ending.
+            return Unreachable("a service must answer", where=where, value=first_line,
+                               allowed=f"messages of at most {self._most_bytes:,} bytes",
+                               next_step="see the log of its process")  # fmt: skip
+        return DataError("a message must be one of Arrow", where=where, value=first_line)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+__all__ = ["MOST_MESSAGE_BYTES", "Client", "RemoteError", "Unreachable"]

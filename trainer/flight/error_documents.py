@@ -1,0 +1,80 @@
+"""Errors on the wire: a JSON object beside Flight's own message, from which the caller raises an error of the same kind.
+
+A document names the classes of the error, the nearest first, so that a hold can be decided in another process. What comes from the
+wire is only text in :class:`RemoteError`: no class is looked up and nothing is run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from transforms.errors import DataError, HeadraceError
+
+#: Longer texts of an error are cut.
+_MOST_CHARACTERS = 2_000
+_MOST_BYTES = 1 << 16
+
+
+class RemoteError(HeadraceError):
+    """An error of another process.
+
+    ``kinds``: the names of its classes, the nearest first.
+    """
+
+    def __init__(self, what: str, *, kinds: tuple[str, ...], where: str = "", value: object = None, allowed: str = "",
+                 next_step: str = "") -> None:  # fmt: skip
+        super().__init__(what, where=where, value=value, allowed=allowed, next_step=next_step)
+        self.kinds = kinds
+
+
+class Unreachable(HeadraceError):
+    """A service does not answer: it ended, it is starting, or the network is interrupted."""
+
+    exit_status = 6
+
+
+def error_document(error: BaseException) -> dict[str, Any]:
+    """The JSON object of an error."""
+    if isinstance(error, RemoteError):
+        kinds = list(error.kinds)
+    else:
+        kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, BaseException)]
+    if isinstance(error, HeadraceError):
+        fields = {"what": error.what, "where": error.where, "allowed": error.allowed, "next_step": error.next_step,
+                  "value": "" if error.value is None else _repr(error.value)}  # fmt: skip
+    else:
+        fields = {"what": str(error) or type(error).__name__, "where": "", "allowed": "", "next_step": "", "value": ""}
+    return {"kinds": kinds, **{name: text[:_MOST_CHARACTERS] for name, text in fields.items()}}
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # a foreign type's own code
+        return f"<{type(value).__name__} without a repr: {type(error).__name__}>"
+
+
+def to_bytes(error: BaseException) -> bytes:
+    """The bytes of :func:`error_document`."""
+    return json.dumps(error_document(error)).encode()
+
+
+def from_bytes(content: bytes, service: str) -> RemoteError:
+    """The error in a document. Raises :class:`DataError` if it is not one."""
+    try:
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"{len(content)} bytes")
+        document = json.loads(content)
+        kinds, texts = (
+            document["kinds"],
+            [document[name] for name in ("what", "where", "value", "allowed", "next_step")],
+        )
+        if not isinstance(kinds, list) or not all(isinstance(text, str) for text in (*kinds, *texts)):
+            raise TypeError("its members must be texts")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError("a service must send its errors as documents", where=service, value=str(error)[:100],
+                        next_step="run the same release of Headrace in all processes of a job") from None  # fmt: skip
+    what, where, value, allowed, next_step = texts
+    place = f"{service}: {where}" if where else service
+    return RemoteError(what, kinds=tuple(kinds), where=place, value=value or None, allowed=allowed, next_step=next_step)

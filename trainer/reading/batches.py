@@ -1,0 +1,136 @@
+"""Stack the events of decoded fragments into batches: one compiled call for the ids of all inputs of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.engine import IdBatch
+from trainer.errors import BadFeature
+from trainer.model.inputs import InputLayout
+from trainer.reading import kernels
+from trainer.reading.columns import DecodedFragment
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Events ``start`` to ``stop`` of the fragment at ``key``; of its ``positions``, if given."""
+
+    key: str
+    start: int
+    stop: int
+    positions: Array | None = None
+
+    @property
+    def events(self) -> slice | Array:
+        """The stored events, as an index."""
+        return slice(self.start, self.stop) if self.positions is None else self.positions[self.start : self.stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events of one optimizer step, padded to a fixed shape: ``rows`` events, then empty bags and zeros of weight 0.
+
+    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
+    """
+
+    rows: int
+    ids: IdBatch
+    dense: Array
+    labels: Array
+    weights: Array
+    spans: tuple[Span, ...]
+
+
+_Piece = tuple[DecodedFragment, int, int]
+
+
+def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
+    """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter.
+
+    Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+    """
+    pieces: list[_Piece] = []
+    filled = 0
+    for fragment in decoded:
+        start = 0
+        while start < fragment.rows:
+            stop = min(fragment.rows, start + batch_rows - filled)
+            pieces.append((fragment, start, stop))
+            filled += stop - start
+            start = stop
+            if filled == batch_rows:
+                yield _assemble(pieces, filled, batch_rows, layout)
+                pieces, filled = [], 0
+    if filled:
+        yield _assemble(pieces, filled, batch_rows, layout)
+
+
+def _assemble(pieces: Sequence[_Piece], rows: int, batch_rows: int, layout: InputLayout) -> Batch:
+    dense = np.zeros((batch_rows, layout.dense_width), np.float32)
+    labels = np.zeros(batch_rows, np.float32)
+    at = 0
+    for fragment, start, stop in pieces:
+        dense[at : at + stop - start] = fragment.dense[start:stop]
+        labels[at : at + stop - start] = fragment.labels[start:stop]
+        at += stop - start
+    weights = np.zeros(batch_rows, np.float32)
+    weights[:rows] = 1.0
+    spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
+    return Batch(rows, _stack(pieces, batch_rows, layout), dense, labels, weights, spans)
+
+
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+def _stack(pieces: Sequence[_Piece], batch_rows: int, layout: InputLayout) -> IdBatch:
+    """The ids of all inputs of a batch, checked."""
+    ranges = np.zeros((len(pieces), 4), np.int64)
+    taken: list[Array] = []
+    at = 0
+    for p, (fragment, start, stop) in enumerate(pieces):
+        if fragment.taken is None:
+            ranges[p] = p, start, stop, -1
+        else:
+            ranges[p] = p, 0, stop - start, at
+            taken.append(fragment.taken[start:stop])
+            at += stop - start
+    rows = np.concatenate(taken) if taken else _NO_ROWS
+    columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
+    count = kernels.count_ids(ranges, columns, rows)
+    offsets = np.empty((len(layout.embedded), batch_rows + 1), np.int64)
+    ids = np.empty(max(count, 0) + 1, np.int64)
+    weights = np.empty(max(count, 0) if layout.is_weighted else 0, np.float32)
+    wrong = (
+        (kernels.BAD_OFFSETS, 0, 0) if count < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
+    )
+    if wrong[0]:
+        for fragment, _, _ in pieces:
+            _refuse(fragment)
+    return IdBatch(ids[:count], offsets, weights if layout.is_weighted else None, layout.bounds)
+
+
+def _refuse(fragment: DecodedFragment) -> None:
+    """Raise :class:`BadFeature` for the first wrong input of a fragment, if it has one."""
+    for item, held in zip(fragment.ids.inputs, fragment.ids.held, strict=True):
+        where, ids, offsets = f"fragment {fragment.key}", held.ids, held.offsets
+        if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
+            raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
+                             where=f"{where}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
+                             next_step="write the column again with a program that checks its offsets")  # fmt: skip
+        buckets = item.type.buckets or 0
+        outside = (ids < 0) | (ids >= buckets)
+        if held.valid is not None:
+            bits = np.unpackbits(held.valid, bitorder="little")[held.first_bit :]
+            outside &= bits[: len(ids)] == 1
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            row = at // held.size if offsets is None else int(np.searchsorted(offsets, at, side="right")) - 1
+            raise BadFeature("an id must lie in its buckets", where=f"{where}, row {row}, input {item.name}",
+                             value=int(ids[at]), allowed=f"[0, {buckets})",
+                             next_step="hash the input with .hash_buckets(n)")  # fmt: skip

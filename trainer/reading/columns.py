@@ -1,0 +1,273 @@
+"""The columns of one fragment as numpy views over Arrow buffers, ready to be stacked into batches.
+
+An event whose label is null is skipped and counted; a null id is the empty bag; a null number is 0. A number or weight
+that is NaN or infinite in float32 is an error with its row, since it would spread to every weight: handle it in the
+expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities). Ids and their lists are checked when they are stacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer.errors import BadFeature, BadLabel
+from trainer.model.heads import BINARY, Head
+from trainer.model.inputs import InputLayout, TypedInput, width_of
+from trainer.reading import kernels
+from transforms.columns.arrays import one_array
+from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
+from transforms.errors import DataError
+from transforms.types import Dense, DType
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LABEL_COLUMN = "__label__"
+#: The column of each row's stored event, if a reader leaves events out.
+ROW_COLUMN = "__row__"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldIds:
+    """The ids of one input: how they are stored (:mod:`trainer.reading.kernels`), and their arrays.
+
+    Attributes:
+        size: the ids of every event; 0 for lists.
+        ids: int64.
+        offsets: of lists, int32 [events + 1].
+        weights: float32 per id.
+        valid: the bits of events that are not null, from ``first_bit`` on, uint8.
+    """
+
+    kind: int
+    size: int
+    events: int
+    ids: Array
+    offsets: Array | None = None
+    weights: Array | None = None
+    valid: Array | None = None
+    first_bit: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdColumns:
+    """Where the ids of every embedded input are in memory.
+
+    Attributes:
+        inputs: the inputs, in the order of the layout.
+        table: int64 [inputs, :data:`~trainer.reading.kernels.FIELDS`], for the kernels.
+        held: the arrays of each input that the addresses in ``table`` point into.
+    """
+
+    inputs: tuple[TypedInput, ...]
+    table: Array
+    held: tuple[HeldIds, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedFragment:
+    """One fragment in memory, or some of its events.
+
+    Attributes:
+        ids: the embedded inputs of all rows of the fragment.
+        dense: float32 [rows, width of the dense inputs].
+        labels: float32 [rows].
+        taken: the row in ``ids`` of each event, int64; None if event i is row i.
+        positions: the stored event of each row, int64, ascending; None if row i is event i.
+        unlabelled: the number of events left out because their label is null.
+    """
+
+    key: str
+    rows: int
+    ids: IdColumns
+    dense: Array
+    labels: Array
+    taken: Array | None = None
+    positions: Array | None = None
+    unlabelled: int = 0
+
+
+def decode(
+    table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True, head: Head = BINARY
+) -> DecodedFragment:
+    """A fragment's columns as arrays; ``key`` names the fragment in errors. Without ``labelled``, labels are zeros.
+
+    Events whose label is null are left out.
+
+    Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
+    """
+    ids = _id_columns(table, layout, key)
+    dense = np.zeros((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
+    at = 0
+    for item in layout.dense:
+        width = width_of(item.type)
+        dense[:, at : at + width] = _numbers(_column(table, item, key), item, key).reshape(-1, width)
+        at += width
+    labels, present = label_values(table, key, head) if labelled else (np.zeros(table.num_rows, np.float32), None)
+    whole = DecodedFragment(key, table.num_rows, ids, dense, labels, positions=_positions(table))
+    if present is None:
+        return whole
+    kept = take_events(whole, np.flatnonzero(present))
+    return replace(kept, unlabelled=whole.rows - kept.rows)
+
+
+def _positions(table: pa.Table) -> Array | None:
+    if ROW_COLUMN not in table.column_names:
+        return None
+    positions: Array = table.column(ROW_COLUMN).to_numpy().astype(np.int64)
+    return positions
+
+
+def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
+    """The fragment with the given rows only, int64, ascending; all rows return it unchanged."""
+    if len(rows) == decoded.rows:
+        return decoded
+    return replace(
+        decoded,
+        rows=len(rows),
+        dense=decoded.dense[rows],
+        labels=decoded.labels[rows],
+        taken=rows if decoded.taken is None else decoded.taken[rows],
+        positions=rows if decoded.positions is None else decoded.positions[rows],
+    )
+
+
+_Stored = Numbers | RaggedItems | WeightedItems | Vectors
+
+
+def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
+    return _column_of(_conformed(table, item, key), item)
+
+
+def _conformed(table: pa.Table, item: TypedInput, key: str) -> pa.Array:
+    """The column of an input in the Arrow layout of its type, as one array."""
+    at = table.schema.get_field_index(item.name)
+    if at < 0:
+        raise BadFeature("a fragment must have a column for every input", where=f"{_where(key)}, input {item.name}",
+                         allowed=", ".join(table.column_names))  # fmt: skip
+    try:
+        return one_array(cast_to_layout(table.column(at), item.type))
+    except DataError as error:
+        raise BadFeature("a fragment's column must have its input's type",
+                         where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),
+                         allowed=str(item.type)) from error  # fmt: skip
+
+
+def _column_of(array: pa.Array, item: TypedInput) -> _Stored:
+    column = from_arrow(array, item.type)
+    assert isinstance(column, (Numbers, RaggedItems, WeightedItems, Vectors))  # inputs of text do not pass lay_out
+    return column
+
+
+def _id_columns(table: pa.Table, layout: InputLayout, key: str) -> IdColumns:
+    """Describe the ids of all embedded inputs for the kernels that stack them."""
+    described = np.zeros((len(layout.embedded), kernels.FIELDS), np.int64)
+    kept = []
+    for f, item in enumerate(layout.embedded):
+        array = _conformed(table, item, key)
+        found = _nullable_ids(array) if isinstance(item.type, Dense) and array.null_count else None
+        held = found or _id_arrays(_column_of(array, item), item, key)
+        if held.events != table.num_rows:
+            raise BadFeature("an input must have the rows of its fragment", where=f"{_where(key)}, input {item.name}",
+                             value=held.events, allowed=str(table.num_rows))  # fmt: skip
+        arrays = (held.ids, held.offsets, held.valid, held.weights)
+        addresses = [0 if one is None else one.ctypes.data for one in arrays]
+        described[f] = [
+            held.kind,
+            *addresses,
+            held.size,
+            held.events,
+            len(held.ids),
+            item.type.buckets or 0,
+            held.first_bit,
+        ]
+        kept.append(held)
+    return IdColumns(layout.embedded, described, tuple(kept))
+
+
+def _nullable_ids(array: pa.Array) -> HeldIds:
+    """One id per event, or none: the ids and the bitmap as they are."""
+    bitmap, content = array.buffers()
+    ids = np.frombuffer(content, np.int64)[array.offset : array.offset + len(array)]
+    return HeldIds(kernels.NULLABLE, 1, len(array), ids, valid=np.frombuffer(bitmap, np.uint8), first_bit=array.offset)
+
+
+def _id_arrays(column: _Stored, item: TypedInput, key: str) -> HeldIds:
+    """How an input's ids are stored, and their arrays."""
+    if isinstance(column, Numbers):
+        return HeldIds(kernels.FIXED, 1, len(column), np.ascontiguousarray(column.values))
+    assert isinstance(column.items, Numbers)
+    ids = np.ascontiguousarray(column.items.values)
+    if isinstance(column, Vectors):
+        return HeldIds(kernels.FIXED, column.size, len(column), ids)
+    offsets = np.ascontiguousarray(column.offsets.astype(np.int32, copy=False))
+    weights = None
+    if isinstance(column, WeightedItems):
+        weights = np.ascontiguousarray(_weights(column, offsets, item, key))
+    return HeldIds(kernels.LISTS, 0, len(column), ids, offsets, weights)
+
+
+def _weights(column: WeightedItems, offsets: Array, item: TypedInput, key: str) -> Array:
+    if not np.isfinite(column.weights).all():
+        at = int(np.flatnonzero(~np.isfinite(column.weights))[0])
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        raise BadFeature("the weight of an id must be finite", where=f"{_where(key)}, row {row}, input {item.name}",
+                         value=float(column.weights[at]), allowed="a finite float32",
+                         next_step="replace it in the expression: x.ids().weighted_by(x.weights().fill_nan(0).clip(low, high))")  # fmt: skip
+    return column.weights
+
+
+def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
+    """The numbers of a dense input as float32."""
+    numbers = column.items if isinstance(column, Vectors) else column
+    assert isinstance(numbers, Numbers)  # lists without buckets do not pass lay_out
+    with np.errstate(over="ignore"):
+        values: Array = numbers.values.astype(np.float32)
+    if numbers.valid is not None:
+        values[~numbers.valid] = 0.0
+    if not np.isfinite(values).all():
+        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        row = at // width_of(item.type)
+        raise BadFeature("a dense input must be finite", where=f"{_where(key)}, row {row}, input {item.name}",
+                         value=float(numbers.values[at]), allowed="a finite float32, or null",
+                         next_step="replace it in the expression: .fill_nan(0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
+    return values
+
+
+def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array, Array | None]:
+    """The labels, float32 [rows], 0 if missing, and whether each exists, bool [rows] or None if all do.
+
+    Raises :class:`BadLabel` with the row for a label that ``head`` does not accept.
+    """
+    values, present = stored_labels(table, key)
+    bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise BadLabel(f"a {head.task} label must be {head.allowed}", where=f"{_where(key)}, row {row}",
+                       value=values[row].item(), allowed=f"{head.allowed}; null where it has not come yet",
+                       next_step=head.remedy)  # fmt: skip
+    return values.astype(np.float32), present
+
+
+def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
+    """Labels as float64, 0 for null, and whether each is not null."""
+    if LABEL_COLUMN not in table.column_names:
+        raise BadFeature("a fragment must have a label", where=_where(key), allowed=", ".join(table.column_names))
+    stored = table.column(LABEL_COLUMN)
+    if pa.types.is_boolean(stored.type):
+        column = from_arrow(stored, Dense(DType.BOOL))
+    elif pa.types.is_integer(stored.type) or pa.types.is_floating(stored.type):
+        column = from_arrow(stored.cast(pa.float64(), safe=False), Dense(DType.FLOAT64))
+    else:
+        raise BadLabel("a label must be a bool or a number", where=_where(key), value=str(stored.type))
+    assert isinstance(column, Numbers)
+    values: Array = column.values.astype(np.float64)
+    if column.valid is None:
+        return values, None
+    return np.where(column.valid, values, 0.0), column.valid
+
+
+def _where(key: str) -> str:
+    return f"fragment {key}"
