@@ -18,7 +18,7 @@ from trainer.reading.batches import make_batches
 from trainer.reading.columns import decode
 from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
-from trainer.training.loop import fragment_refs
+from trainer.training.preparation import fragment_refs
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import NotFound
