@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,25 +51,88 @@ class Batch:
 _Piece = tuple[DecodedFragment, int, int]
 
 
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """The rows of an added fragment from ``start`` on that are in no batch yet."""
+
+    unit: int
+    decoded: DecodedFragment
+    start: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.decoded.rows - self.start
+
+    @property
+    def first_event(self) -> int:
+        positions = self.decoded.positions
+        return self.start if positions is None else int(positions[self.start])
+
+
+class BatchAssembler:
+    """Cuts a stream of decoded units into batches of ``batch_rows`` events, across units.
+
+    Add units in order; :meth:`take` batches while one is :meth:`ready`. After :meth:`finish` the last batch may be shorter.
+    """
+
+    def __init__(self, layout: InputLayout, batch_rows: int) -> None:
+        self._layout, self._batch_rows = layout, batch_rows
+        self._queue: deque[_Rows] = deque()
+        self._rows = 0
+        self._finished = False
+
+    def add(self, decoded: DecodedFragment, unit: int = 0) -> None:
+        """Add the events of a unit after all others."""
+        if decoded.rows:
+            self._queue.append(_Rows(unit, decoded))
+            self._rows += decoded.rows
+
+    def finish(self) -> None:
+        """The stream ends here: the events that are left become a last, shorter batch."""
+        self._finished = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`take` has a batch."""
+        return self._rows >= (1 if self._finished else self._batch_rows)
+
+    def take(self) -> Batch:
+        """The next batch.
+
+        Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+        """
+        assert self.ready
+        pieces: list[_Piece] = []
+        filled = 0
+        while filled < self._batch_rows and self._queue:
+            first = self._queue[0]
+            stop = min(first.decoded.rows, first.start + self._batch_rows - filled)
+            pieces.append((first.decoded, first.start, stop))
+            filled += stop - first.start
+            first.start = stop
+            if not first.rows:
+                self._queue.popleft()
+        self._rows -= filled
+        return _assemble(pieces, filled, self._batch_rows, self._layout)
+
+    def pending(self) -> list[tuple[int, int]]:
+        """The units with events that are in no batch yet, each with the first such stored event, in order."""
+        return [(one.unit, one.first_event) for one in self._queue]
+
+
 def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
     """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter.
 
-    Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+    Raises what :meth:`BatchAssembler.take` raises.
     """
-    pieces: list[_Piece] = []
-    filled = 0
+    assembler = BatchAssembler(layout, batch_rows)
     for fragment in decoded:
-        start = 0
-        while start < fragment.rows:
-            stop = min(fragment.rows, start + batch_rows - filled)
-            pieces.append((fragment, start, stop))
-            filled += stop - start
-            start = stop
-            if filled == batch_rows:
-                yield _assemble(pieces, filled, batch_rows, layout)
-                pieces, filled = [], 0
-    if filled:
-        yield _assemble(pieces, filled, batch_rows, layout)
+        assembler.add(fragment)
+        while assembler.ready:
+            yield assembler.take()
+    assembler.finish()
+    while assembler.ready:
+        yield assembler.take()
 
 
 def _assemble(pieces: Sequence[_Piece], rows: int, batch_rows: int, layout: InputLayout) -> Batch:

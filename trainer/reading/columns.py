@@ -88,6 +88,13 @@ class DecodedFragment:
     positions: Array | None = None
     unlabelled: int = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all arrays."""
+        own = (self.dense, self.labels, self.taken, self.positions)
+        ids = (array for one in self.ids.held for array in (one.ids, one.offsets, one.weights, one.valid))
+        return sum(array.nbytes for array in (*own, *ids) if array is not None)
+
 
 def decode(
     table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True, head: Head = BINARY

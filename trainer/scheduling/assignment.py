@@ -52,12 +52,16 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class FlyingUnit:
-    """A unit in flight: its host, its size, and the one or two readers that serve it."""
+    """A unit in flight: its host, its size, and the one or two readers that serve it.
+
+    ``failed``: the readers that failed to serve it, which get it again only if there is no other.
+    """
 
     number: int
     host: str
     rows: int
     services: tuple[Service, ...] = ()
+    failed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,8 @@ def assign_units(
 
     def give(unit: FlyingUnit) -> bool:
         serving = {one.reader for one in unit.services}
+        if not unit.failed >= loads.keys():
+            serving |= unit.failed
         free = [one for one, load in loads.items() if one not in serving and load < settings.units_per_reader]
         reader = min(free, key=lambda one: (loads[one], one), default=None)
         if reader is None:
@@ -193,6 +199,15 @@ def receive_unit(
 
 def fail_service(held: Assignments, number: int, reader: str) -> Assignments:
     """A reader failed to serve a unit: it waits for another service, unless a second reader serves it."""
+    held = withdraw_service(held, number, reader)
+    unit = held.units.get(number)
+    if unit is None:
+        return held
+    return replace(held, units={**held.units, number: replace(unit, failed=unit.failed | {reader})})
+
+
+def withdraw_service(held: Assignments, number: int, reader: str) -> Assignments:
+    """A reader does not serve a unit any more, for a reason that is not its own."""
     unit = held.units.get(number)
     if unit is None:
         return held

@@ -1,0 +1,80 @@
+"""Where a host gets its units from: a reader in its own process, or one behind an address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from trainer.flight.addresses import Address
+from trainer.flight.client import MOST_MESSAGE_BYTES, Client
+from trainer.reading.packed_units import Delivered
+from trainer.reading.reader_service import STATUS, fetch_unit
+from trainer.reading.unit_reader import UnitReader
+from trainer.reading.unit_requests import UnitRequest
+
+#: The name of the reader in the host's own process.
+LOCAL = "local"
+
+#: Called with a unit's bytes before it is received: waits until there is space, and returns whether the unit is still wanted.
+Admit = Callable[[int], bool]
+
+
+class Fetcher(Protocol):
+    """A reader as its host sees it; several threads may use it at once."""
+
+    def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
+        """The columns of a unit, or None if ``admit`` returns false.
+
+        Raises :class:`~trainer.flight.error_documents.Unreachable` if the reader may be gone, and what reading raises.
+        """
+
+    def probe(self) -> None:
+        """Raise :class:`~trainer.flight.error_documents.Unreachable` unless the reader answers within a second."""
+
+    def close(self) -> None:
+        """End the connection; calls under way fail or end by themselves."""
+
+
+#: Makes the fetcher of a reader by its name, which is its address unless it is :data:`LOCAL`.
+Connect = Callable[[str], Fetcher]
+
+
+class LocalFetcher:
+    """Units of a :class:`UnitReader` in this process."""
+
+    def __init__(self, reader: UnitReader) -> None:
+        self._reader = reader
+
+    def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
+        """The columns of a unit as they were read, without a copy."""
+        table = self._reader.read(request)
+        return table if admit(int(table.nbytes)) else None
+
+    def probe(self) -> None:
+        """A reader in this process always answers."""
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+class RemoteFetcher:
+    """Units of a reader behind an address."""
+
+    def __init__(
+        self, address: str, *, token: str = "", timeout_secs: float = 60.0, most_bytes: int = MOST_MESSAGE_BYTES
+    ) -> None:
+        self._client = Client(Address.parse(address), token=token, most_bytes=most_bytes)
+        self._timeout_secs = timeout_secs
+
+    def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
+        """The columns of a unit, checked."""
+        table = fetch_unit(self._client, request, timeout_secs=self._timeout_secs)
+        return table if admit(int(table.nbytes)) else None
+
+    def probe(self) -> None:
+        """Ask for the reader's status."""
+        self._client.call(lambda connection, options: list(connection.do_action(STATUS, options)), timeout_secs=1.0)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
