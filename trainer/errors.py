@@ -21,7 +21,7 @@ StorageError
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError, StorageError, TypeMismatch
+from transforms.errors import DataError, HeadraceError, InputError, StorageError, TypeMismatch
 
 
 class ConfigError(InputError):
@@ -74,3 +74,13 @@ class TornCheckpoint(DataError):
 
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class HostLost(HeadraceError):
+    """Another host of the job ended, or does not answer: the attempt cannot go on."""
+
+    exit_status = 6
+
+
+class AttemptOver(HeadraceError):
+    """The controller gave the attempt up: this host stops training it."""

@@ -114,8 +114,13 @@ class Ledger:
         """Set the label sum of a fragment's trained events."""
         self._labels[key] = labels
 
-    def count(self, spans: Iterable[Span], labels: Array | None = None) -> None:
-        """Count the training of these events, with ``labels`` in their order. Raises :class:`OverflowError` past 255."""
+    def count(
+        self, spans: Iterable[Span], labels: Array | None = None, *, before: Callable[[str], Array] | None = None
+    ) -> None:
+        """Count the training of these events, with ``labels`` in their order. Raises :class:`OverflowError` past 255.
+
+        ``before``: of a fragment, how often its stored events were trained before; by default as often as this ledger counts.
+        """
         at = 0
         for span in spans:
             counts, events = self._counts[span.key], span.events
@@ -126,8 +131,8 @@ class Ledger:
             known = self._labels[span.key]
             if labels is None:
                 self._labels[span.key] = None
-            elif known is not None and not trained.all():
-                own, new = labels[at : at + len(trained)], trained == 0
+            elif known is not None and not (earlier := trained if before is None else before(span.key)[events]).all():
+                own, new = labels[at : at + len(trained)], earlier == 0
                 places = np.arange(span.start, span.stop) if isinstance(events, slice) else events
                 self._labels[span.key] = (known + label_sum(places[new], own[new])) % 2**64
             at += len(trained)

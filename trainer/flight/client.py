@@ -29,7 +29,9 @@ class Client:
         self._headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         self._client = flight.FlightClient(address.uri, generic_options=options)
 
-    def call(self, work: Callable[[flight.FlightClient, flight.FlightCallOptions], _T], *, timeout_secs: float) -> _T:
+    def call(
+        self, work: Callable[[flight.FlightClient, flight.FlightCallOptions], _T], *, timeout_secs: float | None
+    ) -> _T:
         """``work`` with Flight's client and options.
 
         Raises :class:`Unreachable`, also for a message above the limit, :class:`RemoteError`, :class:`InputError` for a refused
