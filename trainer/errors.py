@@ -14,14 +14,18 @@ DataError
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
 ├── DataNotReady          the data to train is not there yet
+├── DamagedLog            the log of a job's events has other bytes than were written
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
+Busy
+└── LeaseLost             another controller has the job, or may have it
 StorageError
-└── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+└── EventNotLogged        an event could not be written to the log of a job; nothing was done
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError, StorageError, TypeMismatch
+from transforms.errors import Busy, DataError, InputError, StorageError, TypeMismatch
 
 
 class ConfigError(InputError):
@@ -68,9 +72,21 @@ class DataNotReady(DataError):
     """The data to train is not there yet: memos that are not ready, a partition that has not landed."""
 
 
+class DamagedLog(DataError):
+    """The log of a job's events has other bytes than were written."""
+
+
 class TornCheckpoint(DataError):
     """A checkpoint whose bytes are not those that were written."""
 
 
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class EventNotLogged(StorageError):
+    """An event could not be written to the log of a job; nothing was done, and its sender repeats it."""
+
+
+class LeaseLost(Busy):
+    """The lock of the run directory was replaced or removed: another controller has the job, or may have it."""
