@@ -14,14 +14,18 @@ DataError
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
 ├── DataNotReady          the data to train is not there yet
+├── DamagedLog            the log of a job's events has other bytes than were written
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
+Busy
+└── LeaseLost             another controller has the job, or may have it
 StorageError
-└── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+└── EventNotLogged        an event could not be written to the log of a job; nothing was done
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, HeadraceError, InputError, StorageError, TypeMismatch
+from transforms.errors import Busy, DataError, HeadraceError, InputError, StorageError, TypeMismatch
 
 
 class ConfigError(InputError):
@@ -68,6 +72,10 @@ class DataNotReady(DataError):
     """The data to train is not there yet: memos that are not ready, a partition that has not landed."""
 
 
+class DamagedLog(DataError):
+    """The log of a job's events has other bytes than were written."""
+
+
 class TornCheckpoint(DataError):
     """A checkpoint whose bytes are not those that were written."""
 
@@ -84,3 +92,11 @@ class HostLost(HeadraceError):
 
 class AttemptOver(HeadraceError):
     """The controller gave the attempt up: this host stops training it."""
+
+
+class EventNotLogged(StorageError):
+    """An event could not be written to the log of a job; nothing was done, and its sender repeats it."""
+
+
+class LeaseLost(Busy):
+    """The lock of the run directory was replaced or removed: another controller has the job, or may have it."""

@@ -1,4 +1,4 @@
-"""JSON documents of events and jobs, for the controller's log: events in order, and jobs to begin a log with.
+"""JSON documents of events, jobs and orders: for the controller's log, and for messages between processes.
 
 Documents are read strictly: each field of the type, with a value of its type, and no other. They are derived from the
 annotations of the frozen values, so a new field is stored without further code.
@@ -19,10 +19,33 @@ from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.scheduling.events import EVENT_TYPES, Event
 from trainer.scheduling.job import Job
+from trainer.scheduling.orders import (
+    AskPosition,
+    EndEpoch,
+    GiveUp,
+    Leave,
+    Order,
+    Refuse,
+    Rejoin,
+    StartEpoch,
+    WritePart,
+)
 from trainer.scheduling.transitions import EventKind
 from transforms.errors import InputError
 
+_T = typing.TypeVar("_T")
 _KINDS = {str(kind): kind for kind in EventKind}
+_ORDERS: dict[str, type[Any]] = {
+    "start": StartEpoch,
+    "ask position": AskPosition,
+    "end": EndEpoch,
+    "write part": WritePart,
+    "give up": GiveUp,
+    "leave": Leave,
+    "rejoin": Rejoin,
+    "refuse": Refuse,
+}
+_ORDER_NAMES = {cls: name for name, cls in _ORDERS.items()}
 
 
 def event_document(event: Event) -> dict[str, Any]:
@@ -36,9 +59,39 @@ def read_event(field: DocumentField) -> Event:
     if name not in _KINDS:
         raise TornCheckpoint("kind of an event must be a known one", where=field.place, value=name[:80],
                              allowed=", ".join(_KINDS))  # fmt: skip
-    rest = {key: member.value for key, member in field.members().items() if key != "kind"}
-    event: Event = _read(EVENT_TYPES[_KINDS[name]], DocumentField(rest, field.place))
+    event: Event = _read(EVENT_TYPES[_KINDS[name]], _without_kind(field))
     return event
+
+
+def order_document(order: Order) -> dict[str, Any]:
+    """The document of an order, the inverse of :func:`read_order`."""
+    return {"kind": _ORDER_NAMES[type(order)], **_document(order)}
+
+
+def read_order(field: DocumentField) -> Order:
+    """The order of a document. Raises :class:`TornCheckpoint` for an invalid one."""
+    name = field.at("kind").text()
+    if name not in _ORDERS:
+        raise TornCheckpoint("kind of an order must be a known one", where=field.place, value=name[:80],
+                             allowed=", ".join(_ORDERS))  # fmt: skip
+    order: Order = _read(_ORDERS[name], _without_kind(field))
+    return order
+
+
+def _without_kind(field: DocumentField) -> DocumentField:
+    rest = {key: member.value for key, member in field.members().items() if key != "kind"}
+    return DocumentField(rest, field.place)
+
+
+def value_document(value: object) -> Any:
+    """The document of a frozen value, the inverse of :func:`read_value`."""
+    return _document(value)
+
+
+def read_value(kind: type[_T], field: DocumentField) -> _T:
+    """The value of a frozen dataclass from its document. Raises :class:`TornCheckpoint` for an invalid one."""
+    value: _T = _read(kind, field)
+    return value
 
 
 def job_document(job: Job) -> dict[str, Any]:
