@@ -15,13 +15,15 @@ DataError
 ├── NonFiniteLoss         training diverged
 ├── DataNotReady          the data to train is not there yet
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
+Busy
+└── CommitConflict        another controller published a commit
 StorageError
 └── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError, StorageError, TypeMismatch
+from transforms.errors import Busy, DataError, InputError, StorageError, TypeMismatch
 
 
 class ConfigError(InputError):
@@ -70,6 +72,10 @@ class DataNotReady(DataError):
 
 class TornCheckpoint(DataError):
     """A checkpoint whose bytes are not those that were written."""
+
+
+class CommitConflict(Busy):
+    """Another controller published a commit of this number, or a newer one; nothing was changed."""
 
 
 class CheckpointNotWritten(StorageError):

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.background import BackgroundWriter
-from trainer.checkpoints.checkpoint import remove_leftovers, write_checkpoint
+from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import TrainableEvents, scan_labels
@@ -227,7 +228,7 @@ class _Run:
         self._progress = saved.progress
         if self._ledger and saved.counts:
             self._ledger.load(saved.counts, changes.now)
-        self._resumed_from = self._checkpoint = str(saved.path)
+        self._resumed_from = self._checkpoint = saved.path
         return changes
 
     def _scan(

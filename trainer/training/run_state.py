@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from trainer.model.dlrm import Dlrm
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-#: The array of a checkpoint that holds the ledger's uneven counts.
-LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)
