@@ -17,10 +17,13 @@ DataError
 ├── DamagedLog            the log of a job's events has other bytes than were written
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
 Busy
-└── LeaseLost             another controller has the job, or may have it
+├── LeaseLost             another controller has the job, or may have it
+└── CommitConflict        another controller published a commit
 StorageError
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
 └── EventNotLogged        an event could not be written to the log of a job; nothing was done
+HostLost                  another host of the job ended, or does not answer
+AttemptOver               the controller gave the attempt up
 """
 
 from __future__ import annotations
@@ -78,6 +81,10 @@ class DamagedLog(DataError):
 
 class TornCheckpoint(DataError):
     """A checkpoint whose bytes are not those that were written."""
+
+
+class CommitConflict(Busy):
+    """Another controller published a commit of this number, or a newer one; nothing was changed."""
 
 
 class CheckpointNotWritten(StorageError):

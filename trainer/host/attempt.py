@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from trainer.data.ledger import Ledger
-from trainer.embedding.exchange import Exchange, all_gather
+from trainer.embedding.exchange import Exchange
 from trainer.errors import NonFiniteLoss
 from trainer.host.job_data import JobData
 from trainer.host.sharded_weights import empty_batch
 from trainer.host.unit_gate import UnitGate
 from trainer.model.metrics import AnyCollector
 from trainer.reading.batches import Batch, BatchAssembler
+from trainer.reading.columns import DecodedFragment
+from trainer.reading.packed_units import Delivered
 from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch
@@ -106,13 +108,12 @@ class Attempt:
         """What this host asks of readers, in order."""
         return iter([self._plan.request(number, self._order.attempt) for number in self._units])
 
-    def decode(self, request: UnitRequest, delivered: Any) -> Any:
+    def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a unit that this attempt trains."""
         return self._tools.data.decode(request, delivered, self._carried)
 
     def run(self) -> int:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
-        before = len(self._state.progress.history)
         pending: list[tuple[int, int]] = []
         for stop in self._natural_stops():
             segment = _Segment(BatchAssembler(self._layout, self._batch_rows))
@@ -124,7 +125,6 @@ class Attempt:
         stop_unit = self._tools.gate.stop_unit
         rest = [(number, self._carried.get(number, 0)) for number in self._units if number < stop_unit]
         self._state.carried = tuple(sorted([*pending, *rest]))
-        assert len(self._state.progress.history) >= before
         return stop_unit
 
     def _natural_stops(self) -> Iterator[int]:
@@ -199,7 +199,9 @@ class Attempt:
             self._collect([(labels, logits)])
             return [status]
         own = np.array([status], np.int64)
-        parts = [[own, labels, logits] if r == 0 else [own, none, none] for r in range(exchange.hosts)]
+        parts: list[list[Array]] = [
+            [own, labels, logits] if r == 0 else [own, none, none] for r in range(exchange.hosts)
+        ]
         received = exchange.all_to_all(parts)
         if exchange.rank == 0:
             self._collect([(arrays[1], arrays[2]) for arrays in received])
@@ -255,8 +257,3 @@ class Attempt:
 
 def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:
     return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores())
-
-
-def is_agreed(exchange: Exchange, value: int) -> bool:
-    """Whether all hosts have the same value: a check before an attempt."""
-    return len({int(arrays[0][0]) for arrays in all_gather(exchange, [np.array([value], np.int64)])}) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
 from trainer.model.inputs import InputLayout, lay_out
@@ -43,6 +44,12 @@ class JobData:
     def new_ledger(self) -> Ledger | None:
         """A ledger of the plan's fragments, all counts 0; None if events are not counted."""
         return None if self.plan.counts is None else Ledger(self._rows)
+
+    def ledger_of(self, counts: SavedCounts) -> Ledger:
+        """A ledger with the counts of a commit, which may be of more fragments than the plan's."""
+        ledger = Ledger({**{one.key: one.rows for one in counts.fragments}, **self._rows})
+        ledger.load(counts)
+        return ledger
 
     def decode(self, request: UnitRequest, delivered: Delivered, carried: Mapping[int, int]) -> DecodedFragment:
         """The due events of a unit; of a carried unit, those from its first untrained position on."""

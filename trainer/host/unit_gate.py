@@ -26,6 +26,11 @@ class UnitGate:
         """Whether the epoch was ordered to end: no further step is trained."""
         return self._ended
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the attempt was given up."""
+        return self._over
+
     def check(self) -> None:
         """Raise :class:`AttemptOver` if the attempt was given up."""
         if self._over:

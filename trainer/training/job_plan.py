@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
+from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.config import TrainConfig
 from trainer.data.due_events import counts_after
 from trainer.data.late_data import visits_of
-from trainer.data.ledger import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import Head

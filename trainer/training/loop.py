@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.background import BackgroundWriter
-from trainer.checkpoints.checkpoint import remove_leftovers, write_checkpoint
+from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
@@ -165,7 +166,7 @@ class _Run:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
-        self._resumed_from = self._checkpoint = str(prepared.saved.path) if prepared.saved else ""
+        self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
         self._weights = build_weights(prepared.layout, self._config, prepared.head)
         if prepared.saved:

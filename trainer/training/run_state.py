@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
@@ -32,9 +33,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The embedding tables of a model, and their snapshot: of one process, or the part of one host.
 Tables = CpuEngine | ShardedTables
 TablesSnapshot = EngineSnapshot | ShardSnapshot
-
-#: The array of a checkpoint that holds the ledger's uneven counts.
-LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)

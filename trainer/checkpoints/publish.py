@@ -1,0 +1,101 @@
+"""Publish a commit: one manifest that names the parts of all hosts, in one atomic step.
+
+A crash at any instruction leaves the commit before or the new one. Publishing a commit again has no effect; another content under
+its number, or below a newer commit, is refused: that is a controller without the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainer.checkpoints.commit_manifest import CommitFacts, CommitManifest, check_parts, commit_document
+from trainer.checkpoints.host_part import PartName
+from trainer.checkpoints.manifest import MANIFEST, array_file
+from trainer.checkpoints.not_written import translated_write_errors
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.part_manifest import PartManifest
+from trainer.checkpoints.read import read_commit, read_part_manifest
+from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
+from trainer.errors import CheckpointNotWritten, CommitConflict, TornCheckpoint
+from trainer.scheduling.orders import Commit
+
+
+def publish(
+    run_dir: str | Path,
+    commit: Commit,
+    hosts: Sequence[str],
+    parts: Mapping[str, str],
+    facts: CommitFacts,
+    *,
+    release: str = "",
+) -> str:
+    """Publish a commit whose parts are written, and return its place.
+
+    Args:
+        hosts: the hosts by rank.
+        parts: of each host, the name of its part (:func:`trainer.checkpoints.parts.write_part`).
+        release: the release that trained it.
+
+    Raises :class:`TornCheckpoint` for parts that are not one state of this attempt at one moment, :class:`CheckpointNotWritten` if a
+    part is damaged or the storage refuses, and :class:`CommitConflict` for another commit of this number or a newer one.
+    """
+    files = open_run(run_dir)
+    name = commit_name(commit.epochs)
+    found = [_read_part(files, PartName.parse(parts[host], f"part of host {host}")) for host in hosts]
+    check_parts(commit, hosts, found)
+    document = commit_document(commit, hosts, [one.part for _, one in found], facts, release)
+    data = CommitManifest(commit.epochs, document, tuple(part for part, _ in found)).to_bytes()
+    if not _is_published(files, name, data):
+        with translated_write_errors(files.place(name), "a commit"):
+            if not files.create(name, MANIFEST, data) and not _is_published(files, name, data):
+                raise _conflict(files, name)  # another controller was faster
+    return files.place(name)
+
+
+def _read_part(files: RunFiles, name: PartName) -> tuple[PartName, PartManifest]:
+    """The manifest of a part, and whether its files are there. The bytes of arrays are verified when they are read."""
+    try:
+        manifest = read_part_manifest(files, name)
+        sizes = files.sizes(name.folder)
+        for k, array in enumerate(manifest.arrays):
+            if sizes.get(array_file(k)) != array.file.size_bytes:
+                raise TornCheckpoint("a file must have the size that the manifest records, got another size",
+                                     where=files.place(f"{name.folder}/{array_file(k)}"),
+                                     value=sizes.get(array_file(k)), allowed=str(array.file.size_bytes))  # fmt: skip
+    except TornCheckpoint as error:
+        raise CheckpointNotWritten(f"a commit was not published, a part is damaged: {error.what}", where=error.where,
+                                   value=error.value, allowed=error.allowed,
+                                   next_step="the epoch is trained again from the commit before it") from error  # fmt: skip
+    return name, manifest
+
+
+def _is_published(files: RunFiles, name: str, data: bytes) -> bool:
+    """Whether this commit is published. What is torn under its number or above is removed, which the run passed again.
+
+    Raises :class:`CommitConflict` for an intact commit there.
+    """
+    later = [one for one in files.names() if is_commit_name(one) and epochs_of(one) >= epochs_of(name)]
+    if name in later and _is_equal(files, name, data):
+        return True
+    for one in later:
+        try:
+            read_commit(files, one)
+        except TornCheckpoint:
+            with translated_write_errors(files.place(one), "a commit"):
+                files.remove(one)
+        else:
+            raise _conflict(files, one)
+    return False
+
+
+def _is_equal(files: RunFiles, name: str, data: bytes) -> bool:
+    try:
+        return files.read(f"{name}/{MANIFEST}") == data
+    except TornCheckpoint:
+        return False
+
+
+def _conflict(files: RunFiles, name: str) -> CommitConflict:
+    return CommitConflict("a commit must be new, got another one in its place; this controller has lost its lease",
+                          where=files.place(name), next_step="stop this controller: another one runs the job")  # fmt: skip

@@ -1,0 +1,268 @@
+"""Read checkpoints: those of one folder, and commits of several parts, merged. Every byte is verified before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from trainer.checkpoints.commit_manifest import (
+    COMMIT_FORMAT,
+    TABLE_COLUMNS,
+    CommitManifest,
+    check_parts,
+    digest_of,
+    table_of,
+)
+from trainer.checkpoints.host_part import LEDGER, PartName
+from trainer.checkpoints.manifest import (
+    MANIFEST,
+    STATE,
+    CheckpointFile,
+    Manifest,
+    array_file,
+    parse_json,
+    purpose_digest,
+    verified_document,
+)
+from trainer.checkpoints.merge_tables import merge_rows, merge_values
+from trainer.checkpoints.npy_bytes import array_from_npy
+from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
+from trainer.checkpoints.parted_arrays import Array
+from trainer.checkpoints.run_files import RunFiles, commit_name
+from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.scheduling.orders import Commit
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The verified content of a checkpoint after ``epochs_done`` epochs.
+
+    Attributes:
+        path: its folder, or its location in a bucket.
+        document: the run's progress and identity.
+        arrays: by name, read-only.
+        digest: SHA-256 of its manifest, hence of all its bytes.
+    """
+
+    path: str
+    epochs_done: int
+    document: object
+    arrays: Mapping[str, Array]
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return commit_name(self.epochs_done)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a checkpoint that its manifest describes.
+
+    Attributes:
+        path: within the folder of checkpoints.
+        file: its size and digest.
+        purpose: begins the digest of its bytes.
+    """
+
+    path: str
+    file: CheckpointFile
+    purpose: Callable[[], hashlib._Hash]
+
+    def read(self, files: RunFiles) -> bytes:
+        """The verified bytes. Raises :class:`TornCheckpoint`."""
+        data = files.read(self.path, expected_bytes=self.file.size_bytes)
+        sha256 = self.purpose()
+        sha256.update(data)
+        if sha256.hexdigest() != self.file.sha256:
+            raise TornCheckpoint("a file must have the bytes that the manifest records, got others",
+                                 where=files.place(self.path), value=sha256.hexdigest(), allowed=self.file.sha256)  # fmt: skip
+        return data
+
+    def array(self, files: RunFiles) -> Array:
+        """The verified array."""
+        return array_from_npy(self.read(files), files.place(self.path))
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
+
+    arrays: Mapping[str, StoredFile]
+    manifest: PartManifest | None = None
+
+
+@dataclass(frozen=True)
+class StoredCommit:
+    """A checkpoint whose manifests are verified; its arrays are not read yet.
+
+    Attributes:
+        document: its document, without the ledger of a commit of parts.
+        parts: by rank.
+        digest: SHA-256 of its manifest.
+        state: the file of the document, for a checkpoint of one folder.
+    """
+
+    epochs_done: int
+    document: DocumentField
+    parts: tuple[StoredPart, ...]
+    digest: str
+    state: StoredFile | None = None
+    names: tuple[PartName, ...] = ()
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it consists of parts of hosts."""
+        return self.state is None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """All files that manifests describe."""
+        own = () if self.state is None else (self.state,)
+        return (*own, *(file for part in self.parts for file in part.arrays.values()))
+
+
+def read_document(files: RunFiles, epochs_done: int) -> DocumentField:
+    """The verified document of a checkpoint, without its arrays. Raises as :func:`read_commit`."""
+    return open_commit(files, commit_name(epochs_done)).document
+
+
+def open_commit(files: RunFiles, name: str) -> StoredCommit:
+    """Read and verify the manifests and the document of a checkpoint. Raises as :func:`read_commit`."""
+    place = f"{name}/{MANIFEST}"
+    data = files.read(place)
+    where = files.place(place)
+    found = verified_document(data, where)
+    opened = _open_merged if found.members().get("format", found).value == COMMIT_FORMAT else _open_folder
+    commit = opened(files, name, found, digest_of(data))
+    if commit_name(commit.epochs_done) != name:
+        raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
+                             allowed=commit_name(commit.epochs_done))  # fmt: skip
+    return commit
+
+
+def _open_folder(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
+    manifest = Manifest.read(found)
+    arrays = {
+        array: StoredFile(f"{name}/{array_file(k)}", file, _purpose("array", array, manifest.format))
+        for k, (array, file) in enumerate(manifest.arrays)
+    }
+    state = StoredFile(f"{name}/{STATE}", manifest.state, _purpose("state", "", manifest.format))
+    document = DocumentField(parse_json(state.read(files), files.place(state.path)), files.place(state.path))
+    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state)
+
+
+def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
+    where = files.place(f"{name}/{MANIFEST}")
+    manifest = CommitManifest.read(found, where)
+    document = DocumentField(dict(manifest.document), where)
+    job = document.at("job")
+    commit = Commit(manifest.epochs_done, job.at("attempt").count(), job.at("next_unit").count())
+    parts = tuple((part, read_part_manifest(files, part)) for part in manifest.parts)
+    check_parts(commit, job.at("hosts").texts(), parts)
+    stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
+    return StoredCommit(manifest.epochs_done, document, stored, digest, names=manifest.parts)
+
+
+def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
+    """The verified manifest of a part. Raises :class:`TornCheckpoint`."""
+    path = f"{name.folder}/{MANIFEST}"
+    data = files.read(path)
+    if digest_of(data) != name.sha256:
+        raise TornCheckpoint("the manifest of a part must be that which its host has written, got another",
+                             where=files.place(path), value=digest_of(data), allowed=name.sha256)  # fmt: skip
+    return PartManifest.from_bytes(data, files.place(path))
+
+
+def _part_files(name: PartName, manifest: PartManifest) -> dict[str, StoredFile]:
+    return {
+        array.name: StoredFile(f"{name.folder}/{array_file(k)}", array.file, _purpose("array", array.name, PART_FORMAT))
+        for k, array in enumerate(manifest.arrays)
+    }
+
+
+def _purpose(purpose: str, name: str, form: str) -> Callable[[], hashlib._Hash]:
+    return lambda: purpose_digest(purpose, name, form)
+
+
+def read_commit(files: RunFiles, name: str) -> Checkpoint:
+    """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
+
+    Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
+    read.
+    """
+    commit = open_commit(files, name)
+    if not commit.is_merged:
+        arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        return Checkpoint(files.place(name), commit.epochs_done, commit.document.value, arrays, commit.digest)
+    document: dict[str, Any] = {member: field.value for member, field in commit.document.members().items()}
+    counts = merged_counts(files, commit)
+    arrays = _merged_arrays(files, commit)
+    if counts is not None:
+        arrays[LEDGER] = counts.uneven
+    document["ledger"] = None if counts is None else counts.to_document()
+    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
+
+
+def merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
+    """The sum of the ledgers of all parts, or None."""
+    saved = []
+    for part in commit.parts:
+        assert part.manifest is not None
+        ledger, file = part.manifest.part.ledger, part.arrays.get(LEDGER)
+        if (ledger is None) != (file is None):
+            raise TornCheckpoint("a part must hold the array of its ledger if and only if it has one",
+                                 where=files.place(part.manifest.part.folder))  # fmt: skip
+        if ledger is not None and file is not None:
+            place = files.place(f"{part.manifest.part.folder}/{MANIFEST}")
+            saved.append(SavedCounts.read(DocumentField(dict(ledger), f"{place}.part.ledger"), file.array(files)))
+    return summed_counts(saved, _fragment_order(commit.document), commit.document.place) if saved else None
+
+
+def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
+    """The order of fragments' keys, ``partition#position``, in the data of a run."""
+    partitions = [item.items()[0].text() for item in document.at("identity").at("partitions").items() if item.items()]
+    places = {key: place for place, key in enumerate(partitions)}
+
+    def order(key: str) -> Any:
+        partition, _, position = key.rpartition("#")
+        number = int(position) if position.isdecimal() and position.isascii() and len(position) < 19 else -1
+        return places.get(partition, len(places)), partition, number, key
+
+    return order
+
+
+def _merged_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
+    """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
+    arrays: dict[str, Array] = {}
+    for rank, part in enumerate(commit.parts):
+        for name, file in part.arrays.items():
+            if table_of(name) is None and name != LEDGER:
+                arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
+    tables = dict.fromkeys((found[0], found[2]) for found in map(table_of, commit.parts[0].arrays) if found)
+    for kind, table in tables:
+        _merge_table(files, commit.parts, kind, table, arrays)
+    return arrays
+
+
+def _merge_table(
+    files: RunFiles, parts: tuple[StoredPart, ...], kind: str, table: str, arrays: dict[str, Array]
+) -> None:
+    names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
+    where = f"{kind} table {table}"
+    if any(name not in part.arrays for part in parts for name in names):
+        raise TornCheckpoint("saved embedding tables must have rows, weights and slots", where=where)
+    arrays[names[0]], places = merge_rows([part.arrays[names[0]].array(files) for part in parts], where)
+    for name in names[1:]:
+        of_ranks = [part.arrays[name] for part in parts]
+        arrays[name] = merge_values(places, len(arrays[names[0]]), partial(_read_array, files, of_ranks), where)
+
+
+def _read_array(files: RunFiles, of_ranks: Sequence[StoredFile], rank: int) -> Array:
+    return of_ranks[rank].array(files)
