@@ -19,14 +19,13 @@ COMMIT_FORMAT = "headrace.commit/1"
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What the commits of one plan have in common.
+    """What the commits of one plan have in common, as its document states it.
 
     Attributes:
         identity, head: the documents of the run's identity and of the model's task.
         data_digest: the digest of the identity's data.
         segments: the planned partitions.
         planned_rows: the events of each partition when it was planned.
-        plan: the name of the plan.
     """
 
     identity: Mapping[str, Any]
@@ -34,7 +33,6 @@ class CommitFacts:
     head: Mapping[str, Any]
     segments: tuple[tuple[str, ...], ...]
     planned_rows: Mapping[str, int]
-    plan: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
@@ -44,7 +42,6 @@ class CommitFacts:
             "head": dict(self.head),
             "segments": [list(segment) for segment in self.segments],
             "planned_rows": dict(self.planned_rows),
-            "plan": self.plan,
         }
 
     @classmethod
@@ -56,7 +53,6 @@ class CommitFacts:
             head={name: member.value for name, member in document.at("head").members().items()},
             segments=tuple(segment.texts() for segment in document.at("segments").items()),
             planned_rows={name: rows.count() for name, rows in document.at("planned_rows").members().items()},
-            plan=document.at("plan").text(),
         )
 
 
@@ -114,6 +110,8 @@ def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[Part
     if len(steps) != 1:
         raise TornCheckpoint("all parts of a commit must be of one step, got several", where=f"commit {commit.epochs}",
                              value=sorted(steps))  # fmt: skip
+    if len({manifest.part.plan for _, manifest in parts}) != 1:
+        raise TornCheckpoint("all parts of a commit must be of one plan, got several", where=f"commit {commit.epochs}")
     tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
     if len(tables) != 1:
         raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
@@ -185,7 +183,7 @@ def commit_document(
         "job": {
             "attempt": commit.attempt,
             "next_unit": commit.next_unit,
-            "plan": facts.plan,
+            "plan": first.plan,
             "hosts": list(hosts),
             "carried": sorted([list(pair) for part in parts for pair in part.carried]),
             "release": release,

@@ -52,6 +52,7 @@ class HostPart:
             the array ``ledger`` goes with it. None if events are not counted.
         epochs_done: the natural epochs of the run that are finished; a commit may be within one.
         history: the documents of their scores, by rank 0; empty by others.
+        plan: the name of the plan that the units belong to.
     """
 
     attempt: int
@@ -64,6 +65,7 @@ class HostPart:
     ledger: Mapping[str, Any] | None = None
     epochs_done: int = 0
     history: tuple[Mapping[str, Any], ...] = ()
+    plan: str = ""
 
     @property
     def moment(self) -> Moment:
@@ -88,6 +90,7 @@ class HostPart:
             "ledger": self.ledger,
             "epochs_done": self.epochs_done,
             "history": [dict(one) for one in self.history],
+            "plan": self.plan,
         }
 
     @classmethod
@@ -104,6 +107,7 @@ class HostPart:
             carried=tuple(_read_pair(item) for item in document.at("carried").items()),
             ledger=_object_or_none(document.at("ledger")),
             history=tuple(_object(item) for item in document.at("history").items()),
+            plan=document.at("plan").text(),
             **numbers,
         )
 

@@ -6,7 +6,7 @@ its number, or below a newer commit, is refused: that is a controller without th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainer.checkpoints.commit_manifest import CommitFacts, CommitManifest, check_parts, commit_document
@@ -26,7 +26,7 @@ def publish(
     commit: Commit,
     hosts: Sequence[str],
     parts: Mapping[str, str],
-    facts: CommitFacts,
+    find_facts: Callable[[str], CommitFacts],
     *,
     release: str = "",
 ) -> str:
@@ -35,6 +35,7 @@ def publish(
     Args:
         hosts: the hosts by rank.
         parts: of each host, the name of its part (:func:`trainer.checkpoints.parts.write_part`).
+        find_facts: what the commits of a plan have in common, by the name of the plan.
         release: the release that trained it.
 
     Raises :class:`TornCheckpoint` for parts that are not one state of this attempt at one moment, :class:`CheckpointNotWritten` if a
@@ -44,7 +45,8 @@ def publish(
     name = commit_name(commit.epochs)
     found = [_read_part(files, PartName.parse(parts[host], f"part of host {host}")) for host in hosts]
     check_parts(commit, hosts, found)
-    document = commit_document(commit, hosts, [one.part for _, one in found], facts, release)
+    written = [one.part for _, one in found]
+    document = commit_document(commit, hosts, written, find_facts(written[0].plan), release)
     data = CommitManifest(commit.epochs, document, tuple(part for part, _ in found)).to_bytes()
     if not _is_published(files, name, data):
         with translated_write_errors(files.place(name), "a commit"):

@@ -84,7 +84,7 @@ class JobFiles:
             return token
         self.make()
         token = secrets.token_urlsafe(32)
-        _replace_file(self.token, token.encode("ascii"), permissions=0o600)
+        replace_file(self.token, token.encode("ascii"), permissions=0o600)
         return token
 
     def read_token(self) -> str:
@@ -95,7 +95,7 @@ class JobFiles:
     def write_address(self, address: ControllerAddress) -> None:
         """Replace the controller's address, atomically."""
         content = {"address": address.address, "process_id": address.process_id, "lease": address.lease}
-        _replace_file(self.address, json.dumps(content).encode())
+        replace_file(self.address, json.dumps(content).encode())
 
     def remove_address(self, lease: int) -> None:
         """Remove the address of the controller with this lease; that of a later one stays."""
@@ -123,7 +123,7 @@ class JobFiles:
         path = self.documents / digest
         if not path.exists():
             self.make()
-            _replace_file(path, content)
+            replace_file(path, content)
         return digest
 
     def read_document(self, digest: str) -> bytes:
@@ -175,7 +175,7 @@ def _read_small(path: Path) -> bytes | None:
         raise StorageError("a file of a job cannot be read", where=str(path), value=error.strerror) from None
 
 
-def _replace_file(path: Path, content: bytes, *, permissions: int = 0o666) -> None:
+def replace_file(path: Path, content: bytes, *, permissions: int = 0o666) -> None:
     """Write a file under a temporary name and rename it; durable on return."""
     new = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with _storage_error(path):

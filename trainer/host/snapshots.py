@@ -75,6 +75,7 @@ def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedSt
         ledger=None if counts is None else counts.to_document(),
         epochs_done=state.progress.epochs_done,
         history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
+        plan=order.data,
     )
     tables = weights.begin_tables(_MOST_ASIDE_BYTES)
     return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables)
