@@ -226,7 +226,7 @@ class Membership:
         incarnation = self.incarnation
         own = tuple(one for one in events if getattr(one, "incarnation", incarnation) == incarnation)
         known = self._key if wait_secs else ""
-        report = self._report() if wait_secs or self._must_join else RoleReport()
+        report = self._report() if wait_secs or self._must_join else None
         call = RoleCall(self._client.job, self.role, incarnation, report, own, known, wait_secs)
         return incarnation, self._client.send(call)
 

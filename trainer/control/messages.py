@@ -113,7 +113,7 @@ class RoleCall:
     Attributes:
         job: the identity of the job that the role belongs to.
         role, incarnation: the process.
-        report: what is not logged.
+        report: what is not logged; None: the last one remains.
         events: what is; their times are set by the controller.
         known: the key of the newest answer; the controller answers at once if its answer has another.
         wait_secs: else it waits up to so long for another answer.
@@ -122,7 +122,7 @@ class RoleCall:
     job: str
     role: Role
     incarnation: int
-    report: RoleReport = RoleReport()
+    report: RoleReport | None = None
     events: tuple[Event, ...] = ()
     known: str = ""
     wait_secs: float = 0.0
@@ -317,8 +317,9 @@ def _check_call(call: RoleCall) -> None:
     )
     _check(0 <= call.wait_secs <= 60, "a wait", call.wait_secs, "seconds in [0, 60]")
     _check(len(call.known) <= 100 and len(call.job) <= 200, "a key", call.known[:80], "a short text")
-    _check(len(call.report.address) <= 300, "an address", call.report.address[:80], "host:port")
-    progress = call.report.progress
+    report = call.report or RoleReport()
+    _check(len(report.address) <= 300, "an address", report.address[:80], "host:port")
+    progress = report.progress
     _check(progress is None or len(progress.numbers) <= _MOST_NUMBERS, "figures", "more", f"at most {_MOST_NUMBERS}")
     for event in call.events:
         _check(event.kind in ROLE_EVENTS, "an event of a role", str(event.kind), ", ".join(sorted(ROLE_EVENTS)))
