@@ -40,6 +40,7 @@ COMMANDS = {
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),
     "predict": Place("headrace.cli.predict", "predict"),
+    "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),
     "pins": Place("headrace.cli.maintenance", "pins"),
     "gc": Place("headrace.cli.maintenance", "gc"),

@@ -25,9 +25,7 @@ class CheckpointPublisher:
         policy: which commits are kept.
     """
 
-    def __init__(
-        self, run_dir: str, find_document: Callable[[str], bytes], *, release: str, policy: Retention
-    ) -> None:
+    def __init__(self, run_dir: str, find_document: Callable[[str], bytes], *, release: str, policy: Retention) -> None:
         self._run_dir, self._find_document = run_dir, find_document
         self._release, self._policy = release, policy
         self._facts: tuple[str, CommitFacts] | None = None

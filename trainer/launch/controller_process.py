@@ -11,6 +11,7 @@ from trainer.control.open_controller import LOOPBACK, open_controller
 from trainer.flight.addresses import Address
 from trainer.launch.checkpoint_publisher import CheckpointPublisher
 from trainer.launch.job_spec import JobSpec
+from trainer.launch.outcome import write_outcome
 from trainer.scheduling.orders import Commit
 
 
@@ -19,13 +20,13 @@ def run_controller(
     *,
     newest: Commit | None = None,
     address: Address = LOOPBACK,
-    on_signals: Callable[[Callable[[float], None]], None] = lambda notice: None,
+    on_signals: Callable[[Callable[[], None]], None] = lambda end: None,
 ) -> None:
     """Control the run's job until it ends.
 
     Args:
         newest: the newest intact commit, at the launch of the job; None after a crash of the controller, whose log knows it.
-        on_signals: is given a function that sends a preemption notice, with its seconds, for the whole job.
+        on_signals: is given a function that ends the controller; the job goes on with the next one.
     """
     spec = JobSpec.read(files)
     publisher = CheckpointPublisher(
@@ -44,4 +45,5 @@ def run_controller(
         address=address,
     )
     with opened as (controller, _):
-        controller.run()
+        on_signals(controller.end)
+        write_outcome(files, controller.run())
