@@ -104,6 +104,12 @@ class Attempt:
         self._units = deque([*self._carried, *own])
         self._last: tuple[Array, Array] | None = None
 
+    def _ends_early(self) -> bool:
+        """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
+        gate = self._tools.gate
+        gate.check()
+        return gate.has_ended and gate.stop_unit not in self._plan.stops
+
     def requests(self) -> Iterator[UnitRequest]:
         """What this host asks of readers, in order."""
         return iter([self._plan.request(number, self._order.attempt) for number in self._units])
@@ -154,17 +160,16 @@ class Attempt:
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
         """Add units until there is a whole batch, or no more units."""
-        gate, assembler = self._tools.gate, segment.assembler
+        assembler = segment.assembler
         while True:
-            gate.check()
-            if gate.has_ended:
+            if self._ends_early():
                 return _Status.ORDERED_END
             if assembler.ready:
                 return _Status.BATCH
             if not self._units or self._units[0] >= stop:
                 return self._at_end_of_units(assembler, stop)
             if not self._may_begin(self._units[0]):
-                return _Status.ORDERED_END if gate.has_ended else _Status.PLANNED_END
+                return _Status.PLANNED_END
             self._add_next(segment)
 
     def _at_end_of_units(self, assembler: BatchAssembler, stop: int) -> _Status:
@@ -178,10 +183,8 @@ class Attempt:
 
     def _add_next(self, segment: _Segment) -> None:
         """Take the next unit when it comes; return without it if the epoch ends before."""
-        gate = self._tools.gate
         while (found := self._tools.buffer.take(_LOOK_SECS)) is None:
-            gate.check()
-            if gate.has_ended:
+            if self._ends_early():
                 return
         request, decoded = found
         assert request.number == self._units[0], "the buffer delivers in order"

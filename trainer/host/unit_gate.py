@@ -23,7 +23,7 @@ class UnitGate:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the epoch was ordered to end: no further step is trained."""
+        """Whether the epoch was ordered to end, before :attr:`stop_unit`."""
         return self._ended
 
     @property
@@ -44,7 +44,7 @@ class UnitGate:
         with self._changed:
             self._changed.wait_for(lambda: not self._asked or self._ended or self._over)
             self.check()
-            if self._ended or unit >= self._stop_unit:
+            if unit >= self._stop_unit:
                 return False
             self._next_unit = unit + 1
             return True

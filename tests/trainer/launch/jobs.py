@@ -64,7 +64,9 @@ def command(kind: str, name: str, options: Any, *, run_dir: Path) -> list[str]:
 def supervise(run_dir: Path, job: LaunchedJob, **options: Any) -> Supervisor:
     """A supervisor of a job."""
     files = JobFiles(run_dir)
-    return Supervisor(files, job.spec.job, partial(command, run_dir=run_dir), settings=SupervisorSettings(look_secs=0.1), **options)
+    return Supervisor(
+        files, job.spec.job, partial(command, run_dir=run_dir), settings=SupervisorSettings(look_secs=0.1), **options
+    )
 
 
 def run_job(
