@@ -24,6 +24,7 @@ StorageError
 └── EventNotLogged        an event could not be written to the log of a job; nothing was done
 HostLost                  another host of the job ended, or does not answer
 AttemptOver               the controller gave the attempt up
+JobHeld                   a person must release the job before it goes on
 """
 
 from __future__ import annotations
@@ -107,3 +108,9 @@ class EventNotLogged(StorageError):
 
 class LeaseLost(Busy):
     """The lock of the run directory was replaced or removed: another controller has the job, or may have it."""
+
+
+class JobHeld(HeadraceError):
+    """A job is held: it goes on after a person has released it."""
+
+    exit_status = 7

@@ -1,7 +1,7 @@
 """The root of the command line: command groups, and errors as one message and an exit status.
 
 Exit status: 0 done; 2 wrong input; 3 damaged or missing stored data; 4 not found; 5 conflict with another process;
-6 storage failed; 70 a defect in Headrace; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
+6 storage failed; 7 a held job; 70 a defect in Headrace; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
