@@ -25,8 +25,10 @@ from warehouse.scheduling.backoff import Backoff
 _LOG = logging.getLogger(__name__)
 _BACKOFF = Backoff(first_secs=0.25, most_secs=15.0, jitter=0.0)
 #: A process that ran for so long begins with the first wait again.
-_LONG_SECS = 60.0
+_LONG_SECS = 10.0
 _CONTROLLER = "controller"
+#: A controller that ended so often without an answer does not start.
+_MOST_STARTS = 3
 _TAIL_BYTES = 4096
 
 #: The command line of a role's process: its kind, its name, and options.
@@ -101,6 +103,8 @@ class Supervisor:
             while True:
                 self._restart_controller()
                 found = self._look(client)
+                if found is not None:
+                    self._child(_CONTROLLER, _CONTROLLER).failures = 0
                 if found is not None and found != status:
                     status = found
                     self.on_status(status)
@@ -116,6 +120,11 @@ class Supervisor:
         finally:
             client.close()
             self._end_all()
+
+    def running(self) -> list[tuple[str, subprocess.Popen[bytes]]]:
+        """The processes that run now, each with its kind."""
+        children = list(self._children.values())
+        return [(one.kind, one.process) for one in children if one.process is not None and one.process.poll() is None]
 
     def give_notice(self) -> None:
         """The machine is preempted: the job commits, and its processes leave."""
@@ -162,7 +171,7 @@ class Supervisor:
     def _restart_controller(self) -> None:
         child = self._child(_CONTROLLER, _CONTROLLER)
         if self._reap(child) and child.process is None and read_outcome(self.files) is None:
-            if child.failures > 3 and child.began_secs + _LONG_SECS > self.clock():
+            if child.failures > _MOST_STARTS:
                 raise StorageError("the controller of a job must start", where=str(self._log_path(child)),
                                    value=self._last_line(child), next_step="see its log")  # fmt: skip
             self._start(child, ())
