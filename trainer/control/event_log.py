@@ -202,12 +202,23 @@ def _is_torn(line: bytes, file: IO[bytes], path: Path) -> bool:
         is_last = len(line) < MOST_LINE_BYTES
         has_holes = b"\0\0" in line or line.endswith(b"\0")
         return is_last and ((is_short and (head is not None or len(line) < _MOST_HEAD_BYTES)) or has_holes)
-    if b"\0\0" not in line:
+    if b"\0\0" not in line or _holds_line(line):
         return False
     while more := _read_line(file, path):
-        if _checked(more, None) is not None:
+        if _holds_line(more):
             return False
     return True
+
+
+def _holds_line(content: bytes) -> bool:
+    """Whether bytes contain a whole line as it was written, at any place."""
+    for head in _LINE.finditer(content):
+        number, size, checksum = head.groups()
+        stop = head.end() + int(size)
+        found = content[head.end() : stop]
+        if content[stop : stop + 1] == b"\n" and checksum.decode() == _checksum(int(number), found):
+            return True
+    return False
 
 
 def _checksum(number: int, content: bytes) -> str:

@@ -352,5 +352,5 @@ def _checked(what: str, read: Callable[[], _T]) -> _T:
         return read()
     except TornCheckpoint as error:
         raise DataError(f"{what} must be a valid document", where=error.where, value=error.value,
-                        allowed=error.allowed or error.what,
+                        allowed=": ".join(filter(None, (error.what, error.allowed))),
                         next_step="run the same release of Headrace in all processes of a job") from None  # fmt: skip
