@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,12 @@ def test_messages_are_read_as_they_were_written():
     assert read_answer(answer_bytes(ANSWER)) == ANSWER
     empty = RoleCall("", HOST, 0)
     assert read_role_call(role_call_bytes(empty)) == empty
+
+
+def test_figures_of_numpy_are_sent_and_those_that_are_not_finite_are_not():
+    progress = Progress(3, np.int64(4), 5, 6, 7.0, {"loss": float("nan"), "norm": np.float32(0.5), "rate": np.inf})
+    sent = read_role_call(role_call_bytes(RoleCall("job", HOST, 7, RoleReport("", None, progress))))
+    assert sent.report.progress == Progress(3, 4, 5, 6, 7.0, {"norm": 0.5})
 
 
 def refused(**changes) -> str:
