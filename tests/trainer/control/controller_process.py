@@ -13,9 +13,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from trainer.control.controller import ControllerSettings
+from trainer.control.event_log import EventLog
 from trainer.control.job_files import JobFiles
 from trainer.control.open_controller import open_controller
 from trainer.scheduling.events import DataRange
@@ -80,6 +82,7 @@ def run_controller(options: dict) -> None:
         controller_settings=ControllerSettings(job=JOB, tick_secs=0.1),
         data=DataRange("plan", stops[-1], stops),
         on_point=on_point,
+        make_log=partial(EventLog, most_bytes=options.get("log_bytes", 1 << 20)),
     ) as (controller, _):
         controller.run()
 

@@ -66,7 +66,7 @@ def test_a_torn_tail_is_dropped_wherever_it_ends(tmp_path):
     lines = content.splitlines(keepends=True)
     first = len(lines[0])
     counts = {0: 0, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
-    for end in range(first, len(content)):
+    for end in range(first, len(content), 2):
         path.write_bytes(content[:end])
         whole = content[first:end].count(b"\n")
         assert read(path)[1] == made[: counts[whole]], end
@@ -113,7 +113,7 @@ def test_mutated_logs_are_refused_or_a_prefix(tmp_path):
     made = written(path)
     content = path.read_bytes()
     draw = random.Random(2)
-    for _ in range(scaled(4000)):
+    for _ in range(scaled(3000)):
         path.write_bytes(_mutated(content, draw))
         try:
             _, found = read(path)
@@ -140,15 +140,15 @@ def _mutated(content: bytes, draw: random.Random) -> bytes:
 
 def test_a_long_log_is_replaced_by_one_that_begins_with_a_job(tmp_path):
     path = tmp_path / "log"
-    log = EventLog(path, OWNER, FIRST, most_bytes=20_000)
+    log = EventLog(path, OWNER, FIRST, most_bytes=8_000)
     number = 0
-    for number in range(2000):
+    for number in range(500):
         log.append([Entry(Tick(float(number)))], FIRST)
         if log.is_long:
             assert log.compact(Job(FIRST.settings, attempt=number))
-        assert path.stat().st_size == log.size_bytes < 21_000
+        assert path.stat().st_size == log.size_bytes < 9_000
     start, found = read(path)
-    assert start.job.attempt > 1000
+    assert start.job.attempt > 300
     assert found[-1] == Entry(Tick(float(number)))
 
 

@@ -47,6 +47,7 @@ def test_a_controller_that_is_killed_at_every_point_loses_no_commit(tmp_path, co
     assert attempts == list(range(1, 10)), "the hosts trained on: no attempt was given up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_controller_may_be_killed_at_one_point_again_and_again(tmp_path, controllers, point):
     _, attempts = run_with_crashes(tmp_path, controllers, [(point, count) for count in (2, 1, 4, 3)], stops=STOPS[:4])
@@ -59,7 +60,7 @@ def _kill_at_random(tmp_path, controllers, seed: int, kills: int, kill_hosts: bo
     stops = tuple(range(20, 201, 20))
     try:
         for number in range(kills + 1):
-            controllers.start(run_dir=str(tmp_path), stops=stops, settings={"hosts": 2})
+            controllers.start(run_dir=str(tmp_path), stops=stops, settings={"hosts": 2}, log_bytes=1)
             is_last = number == kills
             timer = threading.Timer(draw.uniform(0.0, 0.4), controllers.kill)
             if not is_last:
@@ -77,7 +78,7 @@ def _kill_at_random(tmp_path, controllers, seed: int, kills: int, kill_hosts: bo
 
 
 def test_a_controller_may_be_killed_at_any_moment(tmp_path, controllers):
-    for seed in range(scaled(4)):
+    for seed in range(scaled(8)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         _kill_at_random(folder, controllers, seed, kills=8, kill_hosts=bool(seed % 2))

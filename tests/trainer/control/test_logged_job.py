@@ -33,13 +33,13 @@ def replayed(path) -> Job:
 def test_a_replay_gives_the_job_but_for_times(tmp_path):
     """Over random events, in random groups, with logs that are replaced: heartbeats and ticks alone need no line."""
     lines = events = 0
-    for seed in range(scaled(100)):
+    for seed in range(scaled(60)):
         draw = random.Random(seed)
         first = Job(random_settings(draw))
         source = RandomEvents(draw)
         path = tmp_path / f"{seed}"
         logged = opened(path, first, most_bytes=draw.choice([3000, 1 << 20]))
-        for _ in range(40):
+        for _ in range(30):
             before, version = logged.job, logged.version
             group = [source.next(logged.job) for _ in range(draw.choice([1, 1, 2, 5]))]
             results = logged.apply(group)
