@@ -37,6 +37,8 @@ _MOST_WAIT_SECS = 1.0
 _LEAST_BEAT_SECS = 0.02
 #: How long a role that leaves tries to report it.
 _LEAVE_SECS = 5.0
+#: How long the end waits for threads; a call that still waits at the controller changes nothing afterwards.
+_JOIN_SECS = 2.0
 
 OnOrders = Callable[[tuple[Order, ...], tuple[Peer, ...]], None]
 
@@ -183,7 +185,7 @@ class Membership:
     def _join_threads(self) -> None:
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(self._beat_secs + 1.0)
+                thread.join(_JOIN_SECS)
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:

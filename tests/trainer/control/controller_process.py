@@ -16,6 +16,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from tests.support.processes import PATIENCE_SECS
 from trainer.control.controller import ControllerSettings
 from trainer.control.event_log import EventLog
 from trainer.control.job_files import JobFiles
@@ -30,8 +31,8 @@ JOB = "small"
 
 
 def job_settings(**options) -> JobSettings:
-    """Settings for a job whose failures take a second instead of a minute."""
-    base = {"lost_secs": 2.0, "most_step_secs": 0.5, "backoff": Backoff(0.05, 0.2, jitter=0.0), "most_restarts": 20,
+    """Settings for a job that begins again soon after a failure."""
+    base = {"lost_secs": 120.0, "most_step_secs": 0.5, "backoff": Backoff(0.05, 0.2, jitter=0.0), "most_restarts": 20,
             "initial": PhaseSettings(least_readers=1)}  # fmt: skip
     return JobSettings(**{**base, **options})
 
@@ -117,17 +118,19 @@ class ControllerProcesses:
         print(json.dumps(options), file=self._process.stdin, flush=True)
         self.process_id = int(self._line())
 
-    def wait(self, timeout_secs: float = 60.0) -> int:
+    def wait(self) -> int:
         """The exit status, negative for a signal."""
-        watchdog = threading.Timer(timeout_secs, self.kill)
+        watchdog = threading.Timer(PATIENCE_SECS, self.kill)
         watchdog.start()
         try:
             return os.waitstatus_to_exitcode(int(self._line()))
         finally:
+            self.process_id = 0
             watchdog.cancel()
 
     def kill(self) -> None:
-        os.kill(self.process_id, signal.SIGKILL)
+        if self.process_id:
+            os.kill(self.process_id, signal.SIGKILL)
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -140,7 +143,7 @@ class ControllerProcesses:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_SECS)
 
 
 if __name__ == "__main__":

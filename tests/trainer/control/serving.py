@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import JOB, FolderPublisher, job_settings
 from trainer.control.controller import Controller, ControllerSettings
 from trainer.control.controller_client import ControllerClient
@@ -35,15 +36,15 @@ class Serving:
         except BaseException as error:
             self.error = error
 
-    def join(self, timeout_secs: float = 20.0) -> None:
-        self._thread.join(timeout_secs)
+    def join(self) -> None:
+        self._thread.join(PATIENCE_SECS)
         assert not self._thread.is_alive()
 
 
 @contextmanager
-def serving(run_dir: Path, *, settings=None, publisher=None, data=DATA, **options) -> Iterator[Serving]:
+def serving(run_dir: Path, *, settings=None, publisher=None, data=DATA, tick_secs=0.1, **options) -> Iterator[Serving]:
     files = JobFiles(run_dir)
-    own = ControllerSettings(job=JOB, tick_secs=0.1, linger_secs=1.0)
+    own = ControllerSettings(job=JOB, tick_secs=tick_secs, linger_secs=1.0)
     with open_controller(
         files,
         settings or job_settings(),

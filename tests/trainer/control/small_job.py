@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.simulation.training_job import Actor, JobFaults, Part, SimHost, Storage
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import JOB, FolderPublisher
 from trainer.control.controller_client import ControllerClient
 from trainer.control.job_files import JobFiles
@@ -70,7 +71,7 @@ class RealLoop:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-        self._thread.join(5)
+        self._thread.join(PATIENCE_SECS)
 
 
 class FolderStorage(Storage):
@@ -150,7 +151,7 @@ class _Served(Actor):
         self.reset(0)
         life = self._life
         member = Membership(
-            self.sim.make_client(self.sim.files), self.role, release="", beat_secs=0.1, patience_secs=60.0,
+            self.sim.make_client(self.sim.files), self.role, release="", beat_secs=0.1, patience_secs=PATIENCE_SECS,
             on_orders=lambda orders, peers: self.sim.loop.after(0.0, lambda: self.obey(life, orders, peers)),
             on_rejoin=lambda: self.sim.loop.after(0.0, lambda: self.reset(0)),
             report=lambda: RoleReport(address=f"127.0.0.1:{1000 + len(self.role.name)}"),

@@ -11,6 +11,7 @@ import time
 import pytest
 from pyarrow import flight
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import JOB, FolderPublisher, job_settings
 from tests.trainer.control.serving import DATA, serving
 from trainer.control.controller_client import ControllerClient, is_away
@@ -49,8 +50,8 @@ def raw(address, action, content, token=""):
     return client.call(lambda c, options: list(c.do_action((action, content), options)), timeout_secs=30)
 
 
-def until(check, timeout_secs=10.0):
-    end = time.monotonic() + timeout_secs
+def until(check):
+    end = time.monotonic() + PATIENCE_SECS
     while not check():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -97,9 +98,9 @@ def test_a_heartbeat_waits_for_other_orders(tmp_path):
         assert time.monotonic() - begun >= 0.5
         threading.Timer(0.2, join, [client, READER]).start()
         begun = time.monotonic()
-        (start,) = call(client, known=answer.key, wait_secs=30.0).orders
+        (start,) = call(client, known=answer.key, wait_secs=60.0).orders
         assert isinstance(start, StartEpoch)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 50
 
 
 def test_hosts_are_sent_the_addresses_of_live_peers(tmp_path):
@@ -253,13 +254,12 @@ def test_a_lease_that_is_lost_while_a_commit_waits_publishes_nothing(tmp_path):
             super().publish(order)
 
     publisher = Failing(tmp_path / "commits")
-    with serving(tmp_path, settings=ALONE, publisher=publisher) as found:
+    with serving(tmp_path, settings=ALONE, publisher=publisher, tick_secs=1000.0) as found:
         (start,) = join(found.client).orders
         train_epoch(found.client, start)
         until(lambda: publisher.tries)
         (tmp_path / "lock").unlink()
         found.join()
-        time.sleep(0.8)
     assert isinstance(found.error, LeaseLost)
     assert (publisher.tries, publisher.commits()) == (1, [])
 
@@ -357,7 +357,8 @@ def test_a_clock_that_jumps_makes_no_role_lost(tmp_path):
 
 
 def test_a_role_without_heartbeats_is_lost(tmp_path):
-    with serving(tmp_path, settings=ALONE) as found:
+    alone = job_settings(initial=PhaseSettings(least_readers=0), lost_secs=1.0)
+    with serving(tmp_path, settings=alone) as found:
         join(found.client)
         until(lambda: found.client.status().state in (JobState.RESTARTING, JobState.STARTING))
         assert found.client.status().members == ()
@@ -474,7 +475,7 @@ def test_a_given_up_attempt_is_told_to_its_host(tmp_path):
         answer = call(found.client)
         # h1 ends; h0 waits at the controller and is answered at once.
         join(found.client, Role(RoleKind.HOST, "h1"), incarnation=2)
-        now = call(found.client, known=answer.key, wait_secs=20.0)
+        now = call(found.client, known=answer.key, wait_secs=60.0)
         assert now.orders == (GiveUp(start.attempt),)
 
 

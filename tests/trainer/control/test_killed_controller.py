@@ -78,7 +78,7 @@ def _kill_at_random(tmp_path, controllers, seed: int, kills: int, kill_hosts: bo
 
 
 def test_a_controller_may_be_killed_at_any_moment(tmp_path, controllers):
-    for seed in range(scaled(8)):
+    for seed in range(scaled(4)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         _kill_at_random(folder, controllers, seed, kills=8, kill_hosts=bool(seed % 2))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.examples import scaled
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import JOB, ControllerProcesses, FolderPublisher, job_settings
 from tests.trainer.control.serving import serving
 from tests.trainer.control.small_job import SmallJob
@@ -56,7 +57,7 @@ class Seen:
 
 def member(client, role=HOST, seen=None, **options) -> Membership:
     seen = seen or Seen()
-    options = {"release": "", "beat_secs": 0.1, "patience_secs": 30.0, **options}
+    options = {"release": "", "beat_secs": 0.1, "patience_secs": PATIENCE_SECS, **options}
     return Membership(client, role, on_orders=seen.orders, on_rejoin=seen.rejoined, **options)
 
 
@@ -76,9 +77,9 @@ def test_a_member_follows_a_job_to_its_end(tmp_path):
 
 
 def test_orders_reach_a_member_at_once(tmp_path):
-    """A heartbeat of ten seconds delays no order: it waits at the controller."""
+    """A heartbeat of a minute delays no order: it waits at the controller."""
     seen = Seen()
-    with serving(tmp_path) as found, member(found.client, seen=seen, beat_secs=10.0) as host:
+    with serving(tmp_path) as found, member(found.client, seen=seen, beat_secs=60.0) as host:
         time.sleep(0.2)
         assert seen.last == ()
         begun = time.monotonic()
@@ -86,7 +87,7 @@ def test_orders_reach_a_member_at_once(tmp_path):
             until(lambda: seen.last)
             host.drained(1, 10)
             until(lambda: seen.has(WritePart))
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 50
             threading.Thread(target=host.leave).start()
             until(lambda: [one.role for one in found.client.status().members] == [READER])
 
@@ -110,13 +111,14 @@ def test_a_report_is_repeated_until_the_orders_do_not_need_it(tmp_path):
         client = Deaf(found.service.address, job=JOB)
         with member(client, seen=seen) as host:
             until(lambda: seen.last)
-            found.client.notice(30.0)
+            found.client.notice(3000.0)
             until(lambda: any(isinstance(one, AskPosition) for one in seen.last))
             host.position(1, 3)
             until(lambda: any(isinstance(one, EndEpoch) and one.stop_unit == 3 for one in seen.last))
-            assert client.sent == 4
+            sent = client.sent
+            assert sent >= 4
             time.sleep(0.4)
-            assert client.sent == 4, "the orders do not need it any more"
+            assert client.sent == sent, "the orders do not need it any more"
 
 
 def test_errors_are_reported(tmp_path):
@@ -146,19 +148,20 @@ def test_a_process_that_was_replaced_ends(tmp_path):
         with member(found.client, incarnation=2):
             until(lambda: errors)
             with pytest.raises(Refused):
-                old.wait(1.0)
+                old.wait(PATIENCE_SECS)
         assert errors == [old.error]
 
 
 def test_a_member_that_was_lost_begins_with_nothing(tmp_path):
     seen = Seen()
-    with serving(tmp_path, settings=ALONE) as found, member(found.client, seen=seen, incarnation=3) as host:
+    alone = job_settings(initial=PhaseSettings(least_readers=0), lost_secs=1.0)
+    with serving(tmp_path, settings=alone) as found, member(found.client, seen=seen, incarnation=3) as host:
         until(lambda: seen.last)
-        # The controller does not hear the host for longer than lost_secs.
-        send = found.client.send
-        found.client.send = lambda call: (time.sleep(3.5), send(call))[1]
+        send, silent = found.client.send, threading.Event()
+        found.client.send = lambda call: (silent.wait(PATIENCE_SECS), send(call))[1]
         until(lambda: found.client.status().members == ())
         found.client.send = send
+        silent.set()
         until(lambda: seen.rejoins)
         until(lambda: found.client.status().state is JobState.TRAINING)
         assert (seen.rejoins, host.incarnation > 3) == (1, True)
@@ -180,7 +183,7 @@ def test_a_controller_that_is_away_for_too_long_is_one_error(tmp_path):
         begun = time.monotonic()
         with pytest.raises(Unreachable):
             member(client, patience_secs=0.5).start()
-        assert 0.4 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.4
     errors = []
     with serving(tmp_path) as found:
         host = member(found.client, patience_secs=0.3, on_error=errors.append)
@@ -251,8 +254,8 @@ class Faulty(ControllerClient):
 def run_job(tmp_path, make_client: Callable[[JobFiles], ControllerClient] | None, seed: int) -> list[int]:
     job = SmallJob(tmp_path, seed=seed, make_client=make_client)
     try:
-        with serving(tmp_path, settings=job_settings(hosts=2, lost_secs=20.0), data=data(STOPS)) as found:
-            found.join(60)
+        with serving(tmp_path, settings=job_settings(hosts=2), data=data(STOPS)) as found:
+            found.join()
             assert found.status.state is JobState.DONE
     finally:
         job.close()
@@ -326,7 +329,8 @@ def test_cut_connections_only_delay(tmp_path):
     stopped = threading.Event()
 
     def cut() -> None:
-        while not stopped.wait(0.15):
+        while not stopped.is_set():
+            time.sleep(0.15)
             relay.cut()
 
     threading.Thread(target=cut, daemon=True).start()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from pyarrow import flight
 
 from tests.support.examples import scaled
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import ControllerProcesses
 from trainer.control.job_files import JobFiles
 from trainer.errors import ConfigError, NonFiniteLoss
@@ -36,7 +38,7 @@ def serve(**options):
 
 
 def call(client, name, content=b""):
-    found = client.call(lambda c, options: list(c.do_action((name, content), options)), timeout_secs=30)
+    found = client.call(lambda c, options: list(c.do_action((name, content), options)), timeout_secs=PATIENCE_SECS)
     return [one.body.to_pybytes() for one in found]
 
 
@@ -118,7 +120,9 @@ def test_mutated_messages_are_answered_or_refused():
                 place = draw.randrange(len(data) + 1)
                 data[place : place + draw.choice([0, 1, 4])] = draw.randbytes(draw.choice([0, 1, 3, 20]))
             request = bytes(data) if number % 10 else draw.randbytes(draw.randrange(60))
-            stream = do_action(request, timeout=30)
+            stream = do_action(request, timeout=PATIENCE_SECS)
+            with contextlib.suppress(grpc.RpcError):
+                list(stream)
             if stream.code() is not grpc.StatusCode.OK:
                 assert stream.code() is grpc.StatusCode.UNKNOWN
                 details = dict(stream.trailing_metadata())["grpc-status-details-bin"]
@@ -129,7 +133,7 @@ def test_many_calls_wait_at_once():
     opened = threading.Event()
 
     def wait(name, content):
-        opened.wait(30)
+        opened.wait(PATIENCE_SECS)
         yield b"done"
 
     with ActionService(LOOPBACK, wait, most_bytes=10) as service:
