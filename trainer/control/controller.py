@@ -128,6 +128,7 @@ class Controller:
         self._job, self._log, self._lease, self._data = job, log, lease, data
         self._clock, self._wall_clock, self._on_point = clock, wall_clock, on_point
         self._requests: queue.Queue[_Request | None] = queue.Queue(_MOST_REQUESTS)
+        self._current: list[_Request] = []
         self._own: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._unlogged: list[Event] = []
         self._publishing = Publishing(
@@ -173,7 +174,8 @@ class Controller:
         try:
             self._step([], first=True)
             while not self._is_over():
-                self._step(self._collect())
+                self._current = self._collect()
+                self._step(self._current)
             if self._error is not None:
                 raise self._error
             return self._status()
@@ -438,7 +440,7 @@ class Controller:
 
     def _refuse_all(self) -> None:
         """Answer every waiting request with an error, after the controller has ended."""
-        waiting = [one.request for one in self._waiting.values()]
+        waiting = [*self._current, *(one.request for one in self._waiting.values())]
         self._waiting = {}
         while True:
             try:

@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from pyarrow import flight
-
 from trainer.control.controller import Controller
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import (
@@ -20,9 +18,9 @@ from trainer.control.messages import (
 )
 from trainer.document_field import DocumentField
 from trainer.errors import RunMismatch, TornCheckpoint
+from trainer.flight.action_service import ActionService
 from trainer.flight.addresses import Address
 from trainer.flight.client import Unreachable
-from trainer.flight.service import Service
 from trainer.scheduling.events import DataChanged, DataRange, Event, Notice, PlanFailed, Released, Role, StopAsked
 from trainer.scheduling.holds import ErrorDocument
 from transforms.errors import DataError, InputError
@@ -33,7 +31,7 @@ _PIECE_BYTES = 1 << 20
 _MOST_SECS = 1e9
 
 
-class ControllerService(Service):
+class ControllerService(ActionService):
     """Serves roles, supervisors and commands.
 
     Args:
@@ -56,24 +54,12 @@ class ControllerService(Service):
             "plan_failed": self._plan_failed,
             "document": self._document,
         }
-        super().__init__(address, token=token)
+        super().__init__(address, self._answer_action, token=token, most_bytes=MOST_REQUEST_BYTES)
 
-    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """Answer a message."""
-        return iter(self.answer(lambda: list(self._answer_action(action))))
-
-    def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
-        """The actions, without descriptions."""
-        return [(name, "") for name in self._actions]
-
-    def _answer_action(self, action: flight.Action) -> Iterator[bytes]:
-        if action.type not in self._actions:
-            raise InputError("an action must be one of a controller", value=action.type[:80],
-                             allowed=", ".join(self._actions))  # fmt: skip
-        if action.body.size > MOST_REQUEST_BYTES:
-            raise DataError("a message to a controller must be short", where=action.type, value=action.body.size,
-                            allowed=f"at most {MOST_REQUEST_BYTES:,} bytes")  # fmt: skip
-        return self._actions[action.type](action.body.to_pybytes())
+    def _answer_action(self, name: str, content: bytes) -> Iterator[bytes]:
+        if name not in self._actions:
+            raise InputError("an action must be one of a controller", value=name[:80], allowed=", ".join(self._actions))
+        return self._actions[name](content)
 
     def _role(self, content: bytes) -> Iterator[bytes]:
         call = read_role_call(content)

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from trainer.checkpoints.manifest import parse_json
 from trainer.document_field import DocumentField
 from trainer.errors import DamagedLog, EventNotLogged, LeaseLost, RunMismatch, TornCheckpoint
-from trainer.scheduling.documents import event_document, job_document, read_event, read_job, read_value, value_document
+from trainer.scheduling.documents import job_document, read_job, read_value, value_document
 from trainer.scheduling.events import Event, Role
 from trainer.scheduling.job import Job
 from transforms.errors import StorageError
@@ -122,28 +122,8 @@ def _read_start(found: DocumentField, path: Path, job: str, release: str) -> Log
 def _entries(lines: Iterator[DocumentField]) -> Iterator[Entry]:
     for line in lines:
         with _damage():
-            found = [_read_entry(item) for item in line.items()]
+            found = [read_value(Entry, item) for item in line.items()]
         yield from found
-
-
-def _read_entry(item: DocumentField) -> Entry:
-    members = {name: one.value for name, one in item.members().items()}
-    event = read_event(item.at("event"))
-    plain = read_value(_Times, DocumentField({name: members[name] for name in members if name != "event"}, item.place))
-    return Entry(event, plain.clock_secs, plain.now_secs, plain.seen)
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    clock_secs: float | None
-    now_secs: float
-    seen: Mapping[Role, float]
-
-
-def entry_document(entry: Entry) -> dict[str, Any]:
-    """The JSON object of an entry."""
-    times = value_document(_Times(entry.clock_secs, entry.now_secs, entry.seen))
-    return {**times, "event": event_document(entry.event)}
 
 
 @contextmanager
@@ -202,12 +182,23 @@ def _is_torn(line: bytes, file: IO[bytes], path: Path) -> bool:
         is_last = len(line) < MOST_LINE_BYTES
         has_holes = b"\0\0" in line or line.endswith(b"\0")
         return is_last and ((is_short and (head is not None or len(line) < _MOST_HEAD_BYTES)) or has_holes)
-    if b"\0\0" not in line:
+    if b"\0\0" not in line or _holds_line(line):
         return False
     while more := _read_line(file, path):
-        if _checked(more, None) is not None:
+        if _holds_line(more):
             return False
     return True
+
+
+def _holds_line(content: bytes) -> bool:
+    """Whether bytes contain a whole line as it was written, at any place."""
+    for head in _LINE.finditer(content):
+        number, size, checksum = head.groups()
+        stop = head.end() + int(size)
+        found = content[head.end() : stop]
+        if content[stop : stop + 1] == b"\n" and checksum.decode() == _checksum(int(number), found):
+            return True
+    return False
 
 
 def _checksum(number: int, content: bytes) -> str:
@@ -238,7 +229,7 @@ class EventLog:
         owner: LogOwner,
         job: Job,
         *,
-        most_bytes: int = 4 << 20,
+        most_bytes: int = 1 << 20,
         sync: Callable[[int], None] = os.fsync,
     ) -> None:
         self.path, self.owner = path, owner
@@ -259,13 +250,13 @@ class EventLog:
 
         Raises :class:`EventNotLogged` if they are not durable; nothing is lost, and the next append may succeed.
         """
-        line = _line(self._number, [entry_document(one) for one in entries])
+        line = _line(self._number, [value_document(one) for one in entries])
         if len(line) > MOST_LINE_BYTES:
             raise EventNotLogged("events must fit in a line of the log", value=len(line),
                                  allowed=f"at most {MOST_LINE_BYTES:,} bytes")  # fmt: skip
         if not self._is_sound:
             self.rewrite(job)
-            line = _line(self._number, [entry_document(one) for one in entries])
+            line = _line(self._number, [value_document(one) for one in entries])
         self._check_own()
         assert self._file is not None
         try:

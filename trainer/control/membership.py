@@ -37,6 +37,8 @@ _MOST_WAIT_SECS = 1.0
 _LEAST_BEAT_SECS = 0.02
 #: How long a role that leaves tries to report it.
 _LEAVE_SECS = 5.0
+#: How long the end waits for threads; a call that still waits at the controller changes nothing afterwards.
+_JOIN_SECS = 2.0
 
 OnOrders = Callable[[tuple[Order, ...], tuple[Peer, ...]], None]
 
@@ -141,17 +143,19 @@ class Membership:
 
     def leave(self) -> None:
         """Report that this process ends, and end its threads. A controller that is away is not waited for long."""
-        self._stop_threads()
+        self._end()
         left = Left(0.0, self.role, self.incarnation)
         try:
             events = (*self._take_unsent(), left)
             self._send_patiently(lambda: self._call(events, wait_secs=0.0), patience_secs=_LEAVE_SECS)
         except HeadraceError as error:
             _LOG.warning("%s could not report that it leaves: %s", self.role, error.what)
+        self._join_threads()
 
     def close(self) -> None:
         """End the threads without a report, as if the process were killed."""
-        self._stop_threads()
+        self._end()
+        self._join_threads()
 
     def check(self) -> None:
         """Raise the error that ended the membership."""
@@ -173,13 +177,15 @@ class Membership:
     ) -> None:
         self.close()
 
-    def _stop_threads(self) -> None:
+    def _end(self) -> None:
         self._ended.set()
         with self._changed:
             self._changed.notify_all()
+
+    def _join_threads(self) -> None:
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(self._beat_secs + 1.0)
+                thread.join(_JOIN_SECS)
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:
@@ -190,9 +196,7 @@ class Membership:
                 _LOG.error("%s ends its membership: %s", self.role, error)
                 self._on_error(error)
         finally:
-            self._ended.set()
-            with self._changed:
-                self._changed.notify_all()
+            self._end()
 
     def _beat(self) -> None:
         while not self._ended.is_set():

@@ -7,6 +7,7 @@ host, the addresses of the live readers and hosts. At a controller that restarts
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,14 +17,7 @@ from trainer.checkpoints.manifest import parse_json
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.scheduling.buffer_control import BufferSample
-from trainer.scheduling.documents import (
-    event_document,
-    order_document,
-    read_event,
-    read_order,
-    read_value,
-    value_document,
-)
+from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import Event, Role, RoleKind
 from trainer.scheduling.orders import Hold, Order, TrainingPhase
 from trainer.scheduling.transitions import EventKind, JobState
@@ -65,7 +59,7 @@ class Progress:
         events: events of the attempt.
         unit: the last unit that it began; -1 for none.
         event_secs: the end, in epoch seconds, of the newest partition that it trained in the attempt; 0 if unknown.
-        numbers: further figures by name, such as the loss.
+        numbers: further figures by name, such as the loss; those that are not finite are not sent.
     """
 
     attempt: int = 0
@@ -248,13 +242,23 @@ class JobStatus:
 
 def to_bytes(document: object) -> bytes:
     """The text of a document."""
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(document, separators=(",", ":"), allow_nan=False, default=_plain_number).encode()
+
+
+def _plain_number(value: Any) -> Any:
+    """The number in a numpy scalar."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a message must have plain values, got {type(value).__name__}")
 
 
 def role_call_bytes(call: RoleCall) -> bytes:
     """The text of a role's message."""
-    document = value_document(replace(call, events=()))
-    return to_bytes({**document, "events": [event_document(one) for one in call.events]})
+    report = call.report
+    if report is not None and report.progress is not None:
+        numbers = {name: value for name, value in report.progress.numbers.items() if math.isfinite(value)}
+        report = replace(report, progress=replace(report.progress, numbers=numbers))
+    return to_bytes(value_document(replace(call, report=report)))
 
 
 def read_role_call(content: bytes) -> RoleCall:
@@ -264,13 +268,12 @@ def read_role_call(content: bytes) -> RoleCall:
 
 def answer_bytes(answer: Answer) -> bytes:
     """The text of an answer."""
-    document = value_document(replace(answer, orders=()))
-    return to_bytes({**document, "orders": [order_document(one) for one in answer.orders]})
+    return to_bytes(value_document(answer))
 
 
 def read_answer(content: bytes) -> Answer:
     """The inverse of :func:`answer_bytes`. Raises :class:`DataError` for anything else."""
-    return _read(content, "an answer", _answer)
+    return _read(content, "an answer", lambda found: read_value(Answer, found))
 
 
 def read_members(content: bytes, *names: str) -> tuple[DocumentField, ...]:
@@ -299,13 +302,11 @@ def check_role(role: Role) -> None:
 
 
 def _role_call(found: DocumentField) -> RoleCall:
-    members = {name: one.value for name, one in found.members().items()}
-    events = found.at("events").items()
-    if len(events) > _MOST_EVENTS:
-        raise DataError("a message must have few events", where=found.place, value=len(events),
+    events = len(found.at("events").items())
+    if events > _MOST_EVENTS:
+        raise DataError("a message must have few events", where=found.place, value=events,
                         allowed=f"at most {_MOST_EVENTS}")  # fmt: skip
-    call = read_value(RoleCall, DocumentField({**members, "events": []}, found.place))
-    call = replace(call, events=tuple(read_event(one) for one in events))
+    call = read_value(RoleCall, found)
     _check_call(call)
     return call
 
@@ -337,12 +338,6 @@ def _check(holds: bool, what: str, value: object, allowed: str) -> None:
         raise DataError(f"{what} in a message must be in the allowed range", value=value, allowed=allowed)
 
 
-def _answer(found: DocumentField) -> Answer:
-    members = {name: one.value for name, one in found.members().items()}
-    answer = read_value(Answer, DocumentField({**members, "orders": []}, found.place))
-    return replace(answer, orders=tuple(read_order(one) for one in found.at("orders").items()))
-
-
 def _read(content: bytes, what: str, read: Callable[[DocumentField], _T]) -> _T:
     return _checked(what, lambda: read(DocumentField(parse_json(content, what), what)))
 
@@ -352,5 +347,5 @@ def _checked(what: str, read: Callable[[], _T]) -> _T:
         return read()
     except TornCheckpoint as error:
         raise DataError(f"{what} must be a valid document", where=error.where, value=error.value,
-                        allowed=error.allowed or error.what,
+                        allowed=": ".join(filter(None, (error.what, error.allowed))),
                         next_step="run the same release of Headrace in all processes of a job") from None  # fmt: skip
