@@ -27,8 +27,8 @@ _BACKOFF = Backoff(first_secs=0.25, most_secs=15.0, jitter=0.0)
 #: A process that ran for so long begins with the first wait again.
 _LONG_SECS = 10.0
 _CONTROLLER = "controller"
-#: A controller that ended so often without an answer does not start.
-_MOST_STARTS = 3
+#: A controller that ended so often without an answer does not start: by itself, or killed.
+_MOST_STARTS, _MOST_KILLED_STARTS = 3, 20
 _TAIL_BYTES = 4096
 
 #: The command line of a role's process: its kind, its name, and options.
@@ -63,6 +63,7 @@ class _Child:
     began_secs: float = 0.0
     failures: int = 0
     not_before_secs: float = 0.0
+    was_killed: bool = False
     is_ending: bool = False
 
 
@@ -171,7 +172,7 @@ class Supervisor:
     def _restart_controller(self) -> None:
         child = self._child(_CONTROLLER, _CONTROLLER)
         if self._reap(child) and child.process is None and read_outcome(self.files) is None:
-            if child.failures > _MOST_STARTS:
+            if child.failures > (_MOST_KILLED_STARTS if child.was_killed else _MOST_STARTS):
                 raise StorageError("the controller of a job must start", where=str(self._log_path(child)),
                                    value=self._last_line(child), next_step="see its log")  # fmt: skip
             self._start(child, ())
@@ -204,6 +205,7 @@ class Supervisor:
                 if self.clock() - child.began_secs > _LONG_SECS:
                     child.failures = 0
                 child.failures += 1
+                child.was_killed = process.returncode < 0
                 child.not_before_secs = self.clock() + _BACKOFF.wait_secs(child.failures, 1.0)
                 self.on_message(f"{child.kind} {child.name} ended with status {process.returncode}: {self._last_line(child)}")  # fmt: skip
         return self.clock() >= child.not_before_secs
