@@ -40,7 +40,7 @@ class BucketRun:
 
     def place(self, path: str) -> str:
         """A path as errors and screens show it."""
-        return f"{self._root}/{path}"
+        return f"{self._root}/{path}".rstrip("/")
 
     def names(self) -> list[str]:
         """The names in the folder of checkpoints, ascending, without hidden ones."""
