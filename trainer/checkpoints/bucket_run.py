@@ -81,8 +81,13 @@ class BucketRun:
         """Create an object unless it exists: exactly one of several writers gets True."""
         return self._storage.create(f"{self.place(folder)}/{name}", data)
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace an object."""
+        self._storage.write_atomic(self.place(path), data)
+
     def remove(self, folder: str) -> None:
-        """Remove all objects of a prefix, the manifest first: without it the others are not read."""
+        """Remove an object and all objects of a prefix, the manifest first: without it the others are not read."""
+        self._storage.delete(self.place(folder))
         paths = self._below(self.place(folder))
         for path in sorted(paths, key=lambda path: (not path.endswith("manifest.json"), path)):
             self._storage.delete(f"{self.place(folder)}/{path}")

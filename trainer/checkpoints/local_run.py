@@ -111,8 +111,17 @@ class LocalRun:
         sync_path(place.parent)
         return True
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace a file atomically."""
+        place = self.root / path
+        temporary = place.with_name(f"{TEMPORARY}{place.name}-{os.getpid()}")
+        _clear(temporary)
+        LocalFolder(temporary.parent).write(temporary.name, lambda file: file.write(data))
+        os.replace(temporary, place)
+        sync_path(place.parent)
+
     def remove(self, folder: str) -> None:
-        """Remove a folder: renamed first, so that one that is partly deleted is never found under its name."""
+        """Remove a folder or a file: renamed first, so that one that is partly deleted is never found under its name."""
         place = self.root / folder
         doomed = place.with_name(f"{TEMPORARY}old-{place.name}-{os.getpid()}")
         try:

@@ -43,8 +43,11 @@ class RunFiles(Protocol):
     def create(self, folder: str, name: str, data: bytes) -> bool:
         """Create a folder with one file atomically; False if it exists."""
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace a file atomically."""
+
     def remove(self, folder: str) -> None:
-        """Remove a folder; it disappears at once."""
+        """Remove a folder or a file; it disappears at once. One that is absent is no error."""
 
     def remove_unfinished(self, folder: str) -> None:
         """Remove what killed processes have left in a folder."""
