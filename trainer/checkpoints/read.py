@@ -67,11 +67,13 @@ class StoredFile:
 
     Attributes:
         path: within the folder of checkpoints.
+        holds: the name of its array, or "document".
         file: its size and digest.
         purpose: begins the digest of its bytes.
     """
 
     path: str
+    holds: str
     file: CheckpointFile
     purpose: Callable[[], hashlib._Hash]
 
@@ -122,6 +124,12 @@ class StoredCommit:
         return self.state is None
 
     @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of the tables."""
+        found = filter(None, map(table_of, self.parts[0].arrays)) if self.parts else ()
+        return tuple(dict.fromkeys((kind, table) for kind, _, table in found))
+
+    @property
     def files(self) -> tuple[StoredFile, ...]:
         """All files that manifests describe."""
         own = () if self.state is None else (self.state,)
@@ -144,16 +152,21 @@ def open_commit(files: RunFiles, name: str) -> StoredCommit:
     if commit_name(commit.epochs_done) != name:
         raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
                              allowed=commit_name(commit.epochs_done))  # fmt: skip
+    for kind, table in commit.tables:
+        if any(f"{kind}/{column}/{table}" not in part.arrays for part in commit.parts for column in TABLE_COLUMNS):
+            raise TornCheckpoint(
+                "saved embedding tables must have rows, weights and slots", where=f"{kind} table {table}"
+            )
     return commit
 
 
 def _open_folder(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
     manifest = Manifest.read(found)
     arrays = {
-        array: StoredFile(f"{name}/{array_file(k)}", file, _purpose("array", array, manifest.format))
+        array: StoredFile(f"{name}/{array_file(k)}", array, file, _purpose("array", array, manifest.format))
         for k, (array, file) in enumerate(manifest.arrays)
     }
-    state = StoredFile(f"{name}/{STATE}", manifest.state, _purpose("state", "", manifest.format))
+    state = StoredFile(f"{name}/{STATE}", "document", manifest.state, _purpose("state", "", manifest.format))
     document = DocumentField(parse_json(state.read(files), files.place(state.path)), files.place(state.path))
     return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state)
 
@@ -182,7 +195,9 @@ def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
 
 def _part_files(name: PartName, manifest: PartManifest) -> dict[str, StoredFile]:
     return {
-        array.name: StoredFile(f"{name.folder}/{array_file(k)}", array.file, _purpose("array", array.name, PART_FORMAT))
+        array.name: StoredFile(
+            f"{name.folder}/{array_file(k)}", array.name, array.file, _purpose("array", array.name, PART_FORMAT)
+        )
         for k, array in enumerate(manifest.arrays)
     }
 
@@ -245,23 +260,24 @@ def _merged_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
         for name, file in part.arrays.items():
             if table_of(name) is None and name != LEDGER:
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
-    tables = dict.fromkeys((found[0], found[2]) for found in map(table_of, commit.parts[0].arrays) if found)
-    for kind, table in tables:
-        _merge_table(files, commit.parts, kind, table, arrays)
+    for kind, table in commit.tables:
+        values = read_table(files, commit, kind, table)
+        arrays.update((f"{kind}/{column}/{table}", array) for column, array in zip(TABLE_COLUMNS, values, strict=True))
     return arrays
 
 
-def _merge_table(
-    files: RunFiles, parts: tuple[StoredPart, ...], kind: str, table: str, arrays: dict[str, Array]
-) -> None:
+def read_table(files: RunFiles, commit: StoredCommit, kind: str, table: str) -> tuple[Array, Array, Array]:
+    """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
     names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
     where = f"{kind} table {table}"
-    if any(name not in part.arrays for part in parts for name in names):
-        raise TornCheckpoint("saved embedding tables must have rows, weights and slots", where=where)
-    arrays[names[0]], places = merge_rows([part.arrays[names[0]].array(files) for part in parts], where)
-    for name in names[1:]:
-        of_ranks = [part.arrays[name] for part in parts]
-        arrays[name] = merge_values(places, len(arrays[names[0]]), partial(_read_array, files, of_ranks), where)
+    rows, places = merge_rows([part.arrays[names[0]].array(files) for part in commit.parts], where)
+    weights, slots = (
+        merge_values(
+            places, len(rows), partial(_read_array, files, [part.arrays[name] for part in commit.parts]), where
+        )
+        for name in names[1:]
+    )
+    return rows, weights, slots
 
 
 def _read_array(files: RunFiles, of_ranks: Sequence[StoredFile], rank: int) -> Array:

@@ -55,7 +55,11 @@ def _rule(policy: Retention, place: int, epochs: int, age_secs: float) -> str:
         return f"newest {policy.newest}"
     if policy.every and epochs % policy.every == 0:
         return f"every {policy.every}"
-    return f"younger than {policy.younger_secs:g} s" if policy.younger_secs and age_secs < policy.younger_secs else ""
+    return (
+        f"younger than {policy.younger_secs / 3600:g} h"
+        if policy.younger_secs and age_secs < policy.younger_secs
+        else ""
+    )
 
 
 def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) -> tuple[str, ...]:
