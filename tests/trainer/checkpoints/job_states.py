@@ -172,6 +172,20 @@ def publish_all(run_dir: str | Path, found: Checkpoint, hosts: int, attempt: int
     return publish(run_dir, commit_of(found, attempt), names_of(hosts), parts, facts(), release=RELEASE)
 
 
+def publish_as_parts(found: Checkpoint, run_dir: str | Path, hosts: int, attempt: int = 3) -> None:
+    """A checkpoint of one process as a commit of parts, on top of the checkpoint before it."""
+    document = json.loads(json.dumps(found.document))
+    common = CommitFacts(
+        document["identity"],
+        document["position"]["data_digest"],
+        document["head"],
+        tuple(map(tuple, document["segments"])),
+        document["planned_rows"],
+    )
+    parts = write_parts(run_dir, found, hosts, attempt)
+    publish(run_dir, commit_of(found, attempt), names_of(hosts), parts, common)
+
+
 def assert_equal(found: Checkpoint, expected: Checkpoint) -> None:
     """Bit-equal arrays and equal documents, without the members that only commits of parts have."""
     assert isinstance(found.document, dict)
