@@ -23,7 +23,7 @@ from trainer.checkpoints.manifest import FORMAT, MANIFEST, STATE, Manifest, cano
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import Array, PartedArrays
-from trainer.checkpoints.read import Checkpoint, read_commit
+from trainer.checkpoints.read import Checkpoint, Share, read_commit
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.run_files import CHECKPOINTS, commit_name, epochs_of, newest_first
 from trainer.errors import TornCheckpoint
@@ -111,6 +111,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return read_commit(LocalRun(path.parent), path.name)
 
 
-def read_epoch(run_dir: str | Path, epochs_done: int) -> Checkpoint:
-    """Read the checkpoint of a run after so many epochs and verify every byte."""
-    return read_commit(open_run(run_dir), commit_name(epochs_done))
+def read_epoch(run_dir: str | Path, epochs_done: int, share: Share | None = None) -> Checkpoint:
+    """Read the checkpoint of a run after so many epochs and verify every byte: see :func:`trainer.checkpoints.read.read_commit`."""
+    return read_commit(open_run(run_dir), commit_name(epochs_done), share)

@@ -13,7 +13,7 @@ from trainer.checkpoints.host_part import LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.merge_tables import merge_rows
 from trainer.checkpoints.parted_arrays import Array
-from trainer.checkpoints.read import StoredCommit, StoredFile, merged_counts, open_commit, read_table
+from trainer.checkpoints.read import StoredCommit, StoredFile, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
@@ -243,14 +243,6 @@ def _untabled(commit: StoredCommit) -> dict[str, StoredFile]:
         for name, file in part.arrays.items()
         if table_of(name) is None and name != LEDGER
     }
-
-
-def counts_of(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
-    """The counters of a commit, or None. Raises :class:`TornCheckpoint`."""
-    if commit.is_merged:
-        return merged_counts(files, commit)
-    field, file = commit.document.at("ledger"), commit.parts[0].arrays.get(LEDGER)
-    return None if field.value is None or file is None else SavedCounts.read(field, file.array(files))
 
 
 def _totals(saved: SavedCounts | None) -> LedgerTotals | None:

@@ -27,7 +27,7 @@ from trainer.checkpoints.manifest import (
     purpose_digest,
     verified_document,
 )
-from trainer.checkpoints.merge_tables import merge_rows, merge_values
+from trainer.checkpoints.merge_tables import check_rows, merge_rows, merge_values
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.parted_arrays import Array
@@ -59,6 +59,14 @@ class Checkpoint:
     def name(self) -> str:
         """The name of its folder."""
         return commit_name(self.epochs_done)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows of a host: those whose number modulo ``hosts`` is ``rank``."""
+
+    rank: int
+    hosts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,26 +214,35 @@ def _purpose(purpose: str, name: str, form: str) -> Callable[[], hashlib._Hash]:
     return lambda: purpose_digest(purpose, name, form)
 
 
-def read_commit(files: RunFiles, name: str) -> Checkpoint:
+def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
+    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all.
     Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
     read.
     """
     commit = open_commit(files, name)
-    if not commit.is_merged:
+    if not commit.is_merged and share is None:
         arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
         return Checkpoint(files.place(name), commit.epochs_done, commit.document.value, arrays, commit.digest)
     document: dict[str, Any] = {member: field.value for member, field in commit.document.members().items()}
-    counts = merged_counts(files, commit)
-    arrays = _merged_arrays(files, commit)
+    counts = counts_of(files, commit)
+    arrays = _merged_arrays(files, commit, share)
     if counts is not None:
         arrays[LEDGER] = counts.uneven
     document["ledger"] = None if counts is None else counts.to_document()
     return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
 
 
-def merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
+def counts_of(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
+    """The counters of a commit, or None. Raises :class:`TornCheckpoint`."""
+    if commit.is_merged:
+        return _merged_counts(files, commit)
+    field, file = commit.document.at("ledger"), commit.parts[0].arrays.get(LEDGER)
+    return None if field.value is None or file is None else SavedCounts.read(field, file.array(files))
+
+
+def _merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
     """The sum of the ledgers of all parts, or None."""
     saved = []
     for part in commit.parts:
@@ -253,7 +270,7 @@ def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
     return order
 
 
-def _merged_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
+def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
     """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
     arrays: dict[str, Array] = {}
     for rank, part in enumerate(commit.parts):
@@ -261,24 +278,38 @@ def _merged_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
             if table_of(name) is None and name != LEDGER:
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
     for kind, table in commit.tables:
-        values = read_table(files, commit, kind, table)
+        values = read_table(files, commit, kind, table, share)
         arrays.update((f"{kind}/{column}/{table}", array) for column, array in zip(TABLE_COLUMNS, values, strict=True))
     return arrays
 
 
-def read_table(files: RunFiles, commit: StoredCommit, kind: str, table: str) -> tuple[Array, Array, Array]:
+def read_table(
+    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None
+) -> tuple[Array, Array, Array]:
     """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
-    names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
     where = f"{kind} table {table}"
-    rows, places = merge_rows([part.arrays[names[0]].array(files) for part in commit.parts], where)
+    names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
+    of_hosts = [part.arrays[names[0]].array(files) for part in commit.parts]
+    for each in of_hosts:
+        check_rows(each, where)
+    kept = None if share is None else [rows % share.hosts == share.rank for rows in of_hosts]
+    if kept is not None:
+        of_hosts = [rows[own] for rows, own in zip(of_hosts, kept, strict=True)]
+    rows, places = merge_rows(of_hosts, where)
     weights, slots = (
         merge_values(
-            places, len(rows), partial(_read_array, files, [part.arrays[name] for part in commit.parts]), where
+            places, len(rows), partial(_read_values, files, [part.arrays[name] for part in commit.parts], kept), where
         )
         for name in names[1:]
     )
     return rows, weights, slots
 
 
-def _read_array(files: RunFiles, of_ranks: Sequence[StoredFile], rank: int) -> Array:
-    return of_ranks[rank].array(files)
+def _read_values(files: RunFiles, of_ranks: Sequence[StoredFile], kept: Sequence[Array] | None, rank: int) -> Array:
+    values = of_ranks[rank].array(files)
+    if kept is None:
+        return values
+    if values.ndim != 2 or len(values) != len(kept[rank]):
+        raise TornCheckpoint("a table must have values for each of its rows, got others", where=files.place(of_ranks[rank].path),
+                             value=str(values.shape), allowed=f"({len(kept[rank])}, dim)")  # fmt: skip
+    return values[kept[rank]]

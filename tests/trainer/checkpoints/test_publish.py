@@ -25,7 +25,7 @@ from trainer.checkpoints.checkpoint import read_epoch, read_newest, write_checkp
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
-from trainer.checkpoints.read import Checkpoint
+from trainer.checkpoints.read import Checkpoint, Share
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import CheckpointNotWritten, CommitConflict, TornCheckpoint
@@ -80,6 +80,22 @@ def test_a_commit_follows_a_checkpoint_of_one_process_and_other_numbers_of_hosts
         assert_equal(read_epoch(tmp_path, epochs), checkpoint(epochs))
     write_checkpoint(tmp_path, 4, document(4), {**state(4), LEDGER: checkpoint(4).arrays[LEDGER]}, keep=9)
     assert_equal(newest(tmp_path), checkpoint(4))
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_host_reads_its_rows_whatever_wrote_them(tmp_path: Path, hosts: int) -> None:
+    write_checkpoint(tmp_path, 1, document(1), {**state(1), LEDGER: checkpoint(1).arrays[LEDGER]}, keep=9)
+    publish_all(tmp_path, checkpoint(2), hosts, attempt=7)
+    for epochs in (1, 2):
+        whole = state(epochs)
+        for rank in (0, 1):
+            found = read_epoch(tmp_path, epochs, Share(rank, 2))
+            own = whole["embedding/rows/user"] % 2 == rank
+            for column in ("rows", "weights", "slots"):
+                expected = whole[f"embedding/{column}/user"][own]
+                assert found.arrays[f"embedding/{column}/user"].tobytes() == expected.tobytes()
+            assert found.arrays["dense/weights/000"].tobytes() == whole["dense/weights/000"].tobytes()
+            assert found.arrays[LEDGER].tobytes() == checkpoint(epochs).arrays[LEDGER].tobytes()
 
 
 def test_the_state_of_other_ranks_is_beside_that_of_rank_0(tmp_path: Path) -> None:
