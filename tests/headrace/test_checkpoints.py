@@ -121,6 +121,15 @@ def test_a_checkpoint_that_is_not_there_is_one_error(cli, run):
     assert "allowed: 1, 2, 3" in error
 
 
+def test_a_run_in_a_bucket_is_listed_and_verified(cli, gcs_server):
+    run = gcs_server.home(gcs_server.bucket(), "runs/ctr-v1")
+    publish_all(run, checkpoint(1), 2, attempt=4)
+    (listed,) = cli("ckpt", "ls", run, "--json").json["checkpoints"]
+    assert (listed["attempt"], listed["events"], listed["problem"]) == (4, 27, "")
+    assert cli("ckpt", "verify", run, "--json").json["torn"] == []
+    assert "rows" in cli("ckpt", "show", run).out
+
+
 def test_the_commands_load_no_tensorflow(run):
     program = f"""
 import sys

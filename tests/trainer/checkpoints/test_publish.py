@@ -26,6 +26,7 @@ from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint, Share
+from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import CheckpointNotWritten, CommitConflict, TornCheckpoint
@@ -119,6 +120,17 @@ def test_publishing_again_has_no_effect(run_dir: str | Path) -> None:
     publish(run_dir, *given)  # the controller was lost while it published, and its successor had gone on
     assert read_epoch(run_dir, 1).digest == digest
     assert newest(run_dir).epochs_done == 2
+
+
+def test_publishing_again_has_no_effect_after_the_commit_before_was_removed(run_dir: str | Path) -> None:
+    """The controller was lost after it had published and removed what is not kept."""
+    publish_all(run_dir, checkpoint(1), 2, attempt=1)
+    parts = write_parts(run_dir, checkpoint(2), 2, 2)
+    given = (commit_of(checkpoint(2), 2), names_of(2), parts, facts())
+    publish(run_dir, *given)
+    apply_retention(run_dir, Retention(newest=1), now_secs=0.0)
+    publish(run_dir, *given)
+    assert_equal(newest(run_dir), checkpoint(2))
 
 
 def test_a_part_that_is_written_again_has_the_same_name(run_dir: str | Path) -> None:
