@@ -119,12 +119,11 @@ class CheckpointScreen:
             ("inputs", ", ".join(found.inputs)),
         ]  # fmt: skip
         if job is not None:
-            carried = job.get("carried") or ()
             pairs += [
-                ("attempt", f"{job['attempt']}, next unit {count_text(job['next_unit'])}, "
-                            f"{many(len(carried), 'unit')} carried"),
-                ("plan", str(job.get("plan"))),
-                ("release", str(job.get("release")) or "-"),
+                ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, "
+                            f"{many(len(job.carried), 'unit')} carried"),
+                ("plan", job.plan),
+                ("release", job.release or "-"),
             ]  # fmt: skip
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
         return [*pairs, ("counters", _totals_text(found.ledger)), ("digest", found.digest)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
-from trainer.checkpoints.local_run import missing, wrong_size
+from trainer.checkpoints.local_run import CHUNK_BYTES, missing, wrong_size
 from trainer.checkpoints.run_files import CHECKPOINTS
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
@@ -61,6 +61,17 @@ class BucketRun:
         if expected_bytes is not None and len(data) != expected_bytes:
             raise wrong_size(self.place(path), len(data), expected_bytes)
         return data
+
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """The bytes of an object one after another."""
+        try:
+            with self._storage.open_input(self.place(path)) as file:
+                if file.size() != expected_bytes:
+                    raise wrong_size(self.place(path), file.size(), expected_bytes)
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+        except MissingFile as error:
+            raise missing(self.place(path)) from error
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the objects of a prefix."""

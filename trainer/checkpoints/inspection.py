@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, table_of
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, table_of
 from trainer.checkpoints.host_part import LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
-from trainer.checkpoints.merge_tables import merge_rows
 from trainer.checkpoints.parted_arrays import Array
-from trainer.checkpoints.read import StoredCommit, StoredFile, counts_of, open_commit, read_table
+from trainer.checkpoints.read import StoredCommit, StoredFile, check_fit, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
@@ -105,7 +104,7 @@ class CommitDescription:
     """What a commit holds.
 
     Attributes:
-        job: attempt, next unit, plan, hosts, carried units and release; None for a checkpoint of a single process.
+        job: the position of the job; None for a checkpoint of a single process.
         options: the options that decide weights.
         scores: progressive validation of the last epoch.
     """
@@ -118,7 +117,7 @@ class CommitDescription:
     partitions: int
     first_partition: str
     last_partition: str
-    job: Mapping[str, Any] | None
+    job: JobPosition | None
     scores: Mapping[str, Any]
     tables: tuple[TableSummary, ...]
     arrays: tuple[ArraySummary, ...]
@@ -171,11 +170,10 @@ def _summary(files: RunFiles, epochs: int, written_secs: float, rule: str) -> Co
 
 def summary_of(commit: StoredCommit, written_secs: float, rule: str = "") -> CommitSummary:
     """The summary of a commit. Raises :class:`TornCheckpoint` for a document that does not fit."""
-    job = commit.document.members().get("job")
     return CommitSummary(
         name=commit_name(commit.epochs_done),
         epochs=commit.epochs_done,
-        attempt=None if job is None else job.at("attempt").count(),
+        attempt=None if commit.job is None else commit.job.attempt,
         step=commit.document.at("step").count(),
         events=sum(item.at("scores").at("events").count() for item in commit.document.at("history").items()),
         hosts=len(commit.parts),
@@ -191,7 +189,6 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
     commit = open_commit(files, name)
     identity = commit.document.at("identity")
     history = commit.document.at("history").items()
-    job = commit.document.members().get("job")
     trained = sorted({key for item in history for key in item.at("partitions").texts()})
     return CommitDescription(
         summary=summary_of(commit, files.written_secs(f"{name}/{MANIFEST}")),
@@ -202,7 +199,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         partitions=len(trained),
         first_partition=trained[0] if trained else "",
         last_partition=trained[-1] if trained else "",
-        job=None if job is None else {key: field.value for key, field in job.members().items()},
+        job=commit.job,
         scores={} if not history else {key: one.value for key, one in history[-1].at("scores").members().items()},
         tables=_tables(commit),
         arrays=_arrays(files, commit),
@@ -265,7 +262,7 @@ def _totals(saved: SavedCounts | None) -> LedgerTotals | None:
 def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
     if not commit.is_merged:
         return ()
-    hosts = commit.document.at("job").at("hosts").texts()
+    hosts = commit.job.hosts if commit.job else ()
     return tuple(
         PartSummary(
             host,
@@ -306,7 +303,7 @@ def check_files(files: RunFiles, epochs: int) -> Iterator[FileCheck]:
 
 def _problem(files: RunFiles, file: StoredFile) -> str:
     try:
-        file.array(files) if file.path.endswith(".npy") else file.read(files)
+        file.verify(files)
     except TornCheckpoint as error:
         return error.what
     return ""
@@ -315,11 +312,7 @@ def _problem(files: RunFiles, file: StoredFile) -> str:
 def _misfit(files: RunFiles, commit: StoredCommit) -> str:
     """Why the parts of a commit do not fit each other, or ""."""
     try:
-        for kind, table in commit.tables:
-            merge_rows(
-                [part.arrays[f"{kind}/rows/{table}"].array(files) for part in commit.parts], f"{kind} table {table}"
-            )
-        counts_of(files, commit)
+        check_fit(files, commit)
         summary_of(commit, 0.0)
     except TornCheckpoint as error:
         return f"{error.what} ({error.where})"

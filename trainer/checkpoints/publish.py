@@ -15,7 +15,7 @@ from trainer.checkpoints.manifest import MANIFEST, array_file
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PartManifest
-from trainer.checkpoints.read import read_commit, read_document, read_part_manifest
+from trainer.checkpoints.read import read_document, read_part_manifest, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
 from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, TornCheckpoint
 from trainer.scheduling.orders import Commit
@@ -83,7 +83,7 @@ def _is_published(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bo
         return True
     for one in later:
         try:
-            read_commit(files, one)
+            verify_commit(files, one)
         except TornCheckpoint:
             with translated_write_errors(files.place(one), "a commit"):
                 files.remove(one)

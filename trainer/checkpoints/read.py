@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from trainer.checkpoints.commit_manifest import (
     COMMIT_FORMAT,
     TABLE_COLUMNS,
     CommitManifest,
+    JobPosition,
     check_parts,
     digest_of,
     table_of,
@@ -60,6 +61,11 @@ class Checkpoint:
         """The name of its folder."""
         return commit_name(self.epochs_done)
 
+    @property
+    def job(self) -> JobPosition | None:
+        """The position of the job that published it; None for a checkpoint of a single process."""
+        return JobPosition.read(DocumentField(self.document, self.path))
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -88,12 +94,20 @@ class StoredFile:
     def read(self, files: RunFiles) -> bytes:
         """The verified bytes. Raises :class:`TornCheckpoint`."""
         data = files.read(self.path, expected_bytes=self.file.size_bytes)
+        self._check(files, (data,))
+        return data
+
+    def verify(self, files: RunFiles) -> None:
+        """Read every byte, not all at once. Raises :class:`TornCheckpoint`."""
+        self._check(files, files.chunks(self.path, self.file.size_bytes))
+
+    def _check(self, files: RunFiles, chunks: Iterable[bytes]) -> None:
         sha256 = self.purpose()
-        sha256.update(data)
+        for chunk in chunks:
+            sha256.update(chunk)
         if sha256.hexdigest() != self.file.sha256:
             raise TornCheckpoint("a file must have the bytes that the manifest records, got others",
                                  where=files.place(self.path), value=sha256.hexdigest(), allowed=self.file.sha256)  # fmt: skip
-        return data
 
     def array(self, files: RunFiles) -> Array:
         """The verified array."""
@@ -125,6 +139,11 @@ class StoredCommit:
     digest: str
     state: StoredFile | None = None
     names: tuple[PartName, ...] = ()
+
+    @property
+    def job(self) -> JobPosition | None:
+        """The position of the job that published it; None for a checkpoint of a single process."""
+        return JobPosition.read(self.document)
 
     @property
     def is_merged(self) -> bool:
@@ -188,10 +207,12 @@ def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) 
     where = files.place(f"{name}/{MANIFEST}")
     manifest = CommitManifest.read(found, where)
     document = DocumentField(dict(manifest.document), where)
-    job = document.at("job")
-    commit = Commit(manifest.epochs_done, job.at("attempt").count(), job.at("next_unit").count())
+    job = JobPosition.read(document)
+    if job is None:
+        raise TornCheckpoint("a commit must hold the position of its job, got none", where=where)
+    commit = Commit(manifest.epochs_done, job.attempt, job.next_unit)
     parts = tuple((part, read_part_manifest(files, part)) for part in manifest.parts)
-    check_parts(commit, job.at("hosts").texts(), parts)
+    check_parts(commit, job.hosts, parts)
     stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
     return StoredCommit(manifest.epochs_done, document, stored, digest, names=manifest.parts)
 
@@ -217,6 +238,22 @@ def _part_files(name: PartName, manifest: PartManifest) -> dict[str, StoredFile]
 
 def _purpose(purpose: str, name: str, form: str) -> Callable[[], hashlib._Hash]:
     return lambda: purpose_digest(purpose, name, form)
+
+
+def verify_commit(files: RunFiles, name: str) -> StoredCommit:
+    """Verify every byte of a checkpoint, with the memory of a table's row numbers. Raises as :func:`read_commit`."""
+    commit = open_commit(files, name)
+    for file in commit.files:
+        file.verify(files)
+    check_fit(files, commit)
+    return commit
+
+
+def check_fit(files: RunFiles, commit: StoredCommit) -> None:
+    """Raises :class:`TornCheckpoint` unless the parts of a commit fit each other: each row in one part, counters of the same events."""
+    for kind, table in commit.tables:
+        merge_rows([part.arrays[f"{kind}/rows/{table}"].array(files) for part in commit.parts], f"{kind} table {table}")
+    counts_of(files, commit)
 
 
 def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
@@ -30,6 +30,9 @@ class RunFiles(Protocol):
 
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes. Raises :class:`TornCheckpoint` if it is absent, no file, or of another size."""
+
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """The bytes of :meth:`read` one after another, without the whole file in memory."""
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the files of a folder; none if it is absent."""

@@ -21,7 +21,7 @@ from tests.trainer.checkpoints.job_states import (
     state,
     write_parts,
 )
-from trainer.checkpoints.checkpoint import read_epoch, read_newest, write_checkpoint
+from trainer.checkpoints.checkpoint import read_epoch, read_newest, verify_newest, write_checkpoint
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
@@ -260,6 +260,21 @@ def test_two_parts_that_change_places_are_noticed(tmp_path: Path) -> None:
         read_epoch(tmp_path, 1)
 
 
+def test_the_controller_verifies_the_newest_commit_without_its_arrays(run_dir: str | Path) -> None:
+    for epochs in (1, 2):
+        publish_all(run_dir, checkpoint(epochs), 2, attempt=epochs)
+    found = verify_newest(run_dir, on_skip=pytest.fail)
+    assert found is not None
+    assert found.job is not None
+    assert (found.epochs_done, found.job.attempt, found.job.next_unit, found.job.hosts) == (2, 2, 200, names_of(2))
+    assert found.job == newest(run_dir).job
+    write_part(run_dir, *cut(checkpoint(1), 0, 2, attempt=2))
+    skipped: list[str] = []
+    found = verify_newest(run_dir, on_skip=skipped.append)
+    assert found is not None
+    assert (found.epochs_done, len(skipped)) == (1, 1)
+
+
 def test_a_row_in_two_parts_is_torn(tmp_path: Path) -> None:
     parts = {}
     for rank, host in enumerate(names_of(2)):
@@ -270,6 +285,8 @@ def test_a_row_in_two_parts_is_torn(tmp_path: Path) -> None:
     publish(tmp_path, commit_of(checkpoint(1), 1), names_of(2), parts, facts())
     with pytest.raises(TornCheckpoint, match="must be in the part of one host"):
         read_epoch(tmp_path, 1)
+    with pytest.raises(TornCheckpoint, match="must have an intact checkpoint"):
+        verify_newest(tmp_path, on_skip=lambda reason: None)
 
 
 def test_a_first_epoch_that_was_killed_begins_again(tmp_path: Path) -> None:
