@@ -39,6 +39,7 @@ COMMANDS = {
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),
+    "ckpt": Place("headrace.cli.checkpoints", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
-from trainer.checkpoints.local_run import missing, wrong_size
+from trainer.checkpoints.local_run import CHUNK_BYTES, missing, wrong_size
 from trainer.checkpoints.run_files import CHECKPOINTS
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
@@ -40,7 +40,7 @@ class BucketRun:
 
     def place(self, path: str) -> str:
         """A path as errors and screens show it."""
-        return f"{self._root}/{path}"
+        return f"{self._root}/{path}".rstrip("/")
 
     def names(self) -> list[str]:
         """The names in the folder of checkpoints, ascending, without hidden ones."""
@@ -62,6 +62,17 @@ class BucketRun:
             raise wrong_size(self.place(path), len(data), expected_bytes)
         return data
 
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """The bytes of an object one after another."""
+        try:
+            with self._storage.open_input(self.place(path)) as file:
+                if file.size() != expected_bytes:
+                    raise wrong_size(self.place(path), file.size(), expected_bytes)
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+        except MissingFile as error:
+            raise missing(self.place(path)) from error
+
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the objects of a prefix."""
         start = len(self.place(folder)) + 1
@@ -81,8 +92,13 @@ class BucketRun:
         """Create an object unless it exists: exactly one of several writers gets True."""
         return self._storage.create(f"{self.place(folder)}/{name}", data)
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace an object."""
+        self._storage.write_atomic(self.place(path), data)
+
     def remove(self, folder: str) -> None:
-        """Remove all objects of a prefix, the manifest first: without it the others are not read."""
+        """Remove an object and all objects of a prefix, the manifest first: without it the others are not read."""
+        self._storage.delete(self.place(folder))
         paths = self._below(self.place(folder))
         for path in sorted(paths, key=lambda path: (not path.endswith("manifest.json"), path)):
             self._storage.delete(f"{self.place(folder)}/{path}")

@@ -23,9 +23,9 @@ from trainer.checkpoints.manifest import FORMAT, MANIFEST, STATE, Manifest, cano
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import Array, PartedArrays
-from trainer.checkpoints.read import Checkpoint, read_commit
+from trainer.checkpoints.read import Checkpoint, Share, StoredCommit, read_commit, verify_commit
 from trainer.checkpoints.retention import Retention, apply_retention
-from trainer.checkpoints.run_files import CHECKPOINTS, commit_name, epochs_of, newest_first
+from trainer.checkpoints.run_files import CHECKPOINTS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.errors import TornCheckpoint
 from transforms.errors import listed
 
@@ -86,11 +86,21 @@ def newest_intact(run_dir: str | Path, take: Callable[[Checkpoint], T], *, on_sk
     Raises :class:`TornCheckpoint` if all checkpoints are torn: training from the beginning would discard their training.
     """
     files = open_run(run_dir)
+    return _newest(files, lambda name: take(read_commit(files, name)), on_skip)
+
+
+def verify_newest(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> StoredCommit | None:
+    """The newest intact checkpoint as in :func:`newest_intact`, every byte verified, without its arrays in memory."""
+    files = open_run(run_dir)
+    return _newest(files, lambda name: verify_commit(files, name), on_skip)
+
+
+def _newest(files: RunFiles, take: Callable[[str], T], on_skip: Callable[[str], None]) -> T | None:
     reasons = []
     commits = newest_first(files)
     for name in commits:
         try:
-            return take(read_commit(files, name))
+            return take(name)
         except TornCheckpoint as error:
             reasons.append(f"{name}: {error.what} ({error.where})")
             on_skip(reasons[-1])
@@ -111,6 +121,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return read_commit(LocalRun(path.parent), path.name)
 
 
-def read_epoch(run_dir: str | Path, epochs_done: int) -> Checkpoint:
-    """Read the checkpoint of a run after so many epochs and verify every byte."""
-    return read_commit(open_run(run_dir), commit_name(epochs_done))
+def read_epoch(run_dir: str | Path, epochs_done: int, share: Share | None = None) -> Checkpoint:
+    """Read the checkpoint of a run after so many epochs and verify every byte: see :func:`trainer.checkpoints.read.read_commit`."""
+    return read_commit(open_run(run_dir), commit_name(epochs_done), share)

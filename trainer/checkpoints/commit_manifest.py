@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from trainer.checkpoints.host_part import HostPart, PartName
+from trainer.checkpoints.host_part import HostPart, PartName, read_carried
 from trainer.checkpoints.manifest import other_format, signed_text, verified_document
 from trainer.checkpoints.part_manifest import PartManifest, check_moments
 from trainer.document_field import DocumentField
@@ -53,6 +53,46 @@ class CommitFacts:
             head={name: member.value for name, member in document.at("head").members().items()},
             segments=tuple(segment.texts() for segment in document.at("segments").items()),
             planned_rows={name: rows.count() for name, rows in document.at("planned_rows").members().items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobPosition:
+    """The position of a job in its units at a commit.
+
+    Attributes:
+        attempt: the attempt that trained it.
+        next_unit: the units below this number are trained, but for ``carried``.
+        plan: the name of the plan.
+        hosts: the hosts by rank.
+        carried: begun units with the first position that is not trained, ascending.
+        release: the release that trained it.
+    """
+
+    attempt: int
+    next_unit: int
+    plan: str
+    hosts: tuple[str, ...]
+    carried: tuple[tuple[int, int], ...]
+    release: str
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {**asdict(self), "hosts": list(self.hosts), "carried": [list(pair) for pair in self.carried]}
+
+    @classmethod
+    def read(cls, document: DocumentField) -> JobPosition | None:
+        """The position in the document of a checkpoint; None for one of a single process."""
+        job = document.members().get("job")
+        if job is None:
+            return None
+        return cls(
+            job.at("attempt").count(),
+            job.at("next_unit").count(),
+            job.at("plan").text(),
+            job.at("hosts").texts(),
+            tuple(map(read_carried, job.at("carried").items())),
+            job.at("release").text(),
         )
 
 
@@ -172,6 +212,8 @@ def commit_document(
     if len(first.history) != first.epochs_done or {one.epochs_done for one in parts} != {first.epochs_done}:
         raise TornCheckpoint("the part of rank 0 must hold the scores of all finished epochs, got others", where=first.folder,
                              value=f"scores of {len(first.history)}", allowed=f"{first.epochs_done}")  # fmt: skip
+    carried = tuple(sorted(pair for part in parts for pair in part.carried))
+    position = JobPosition(commit.attempt, commit.next_unit, first.plan, tuple(hosts), carried, release)
     return {
         "position": {"epochs_done": first.epochs_done, "data_digest": facts.data_digest},
         "step": first.step,
@@ -180,12 +222,5 @@ def commit_document(
         "planned_rows": dict(facts.planned_rows),
         "identity": dict(facts.identity),
         "head": dict(facts.head),
-        "job": {
-            "attempt": commit.attempt,
-            "next_unit": commit.next_unit,
-            "plan": first.plan,
-            "hosts": list(hosts),
-            "carried": sorted([list(pair) for part in parts for pair in part.carried]),
-            "release": release,
-        },
+        "job": position.to_document(),
     }

@@ -104,7 +104,7 @@ class HostPart:
             raise TornCheckpoint("the rank of a part must be below the number of hosts", where=document.place,
                                  value=numbers["rank"], allowed=f"less than {numbers['hosts']}")  # fmt: skip
         return cls(
-            carried=tuple(_read_pair(item) for item in document.at("carried").items()),
+            carried=tuple(read_carried(item) for item in document.at("carried").items()),
             ledger=_object_or_none(document.at("ledger")),
             history=tuple(_object(item) for item in document.at("history").items()),
             plan=document.at("plan").text(),
@@ -112,7 +112,8 @@ class HostPart:
         )
 
 
-def _read_pair(item: DocumentField) -> tuple[int, int]:
+def read_carried(item: DocumentField) -> tuple[int, int]:
+    """A carried unit at ``item``. Raises :class:`TornCheckpoint`."""
     numbers = [number.count() for number in item.items()]
     if len(numbers) != 2:
         raise TornCheckpoint("a carried unit must be two numbers, got another list", where=item.place)

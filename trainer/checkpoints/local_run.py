@@ -9,8 +9,10 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -23,6 +25,8 @@ T = TypeVar("T")
 
 #: The beginning of the names of unfinished folders.
 TEMPORARY = ".tmp-"
+#: Bytes that are read at once where a file is not needed whole.
+CHUNK_BYTES = 8 << 20
 #: Errors of a file that is absent, of another kind or damaged on its disk.
 _TORN_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ENXIO})
 
@@ -59,6 +63,10 @@ class LocalRun:
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes; see :func:`read_file`."""
         return read_file(self.root / path, expected_bytes=expected_bytes)
+
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """A file's bytes one after another; see :func:`read_file`."""
+        return read_chunks(self.root / path, expected_bytes)
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the files of a folder; none if it is absent."""
@@ -111,8 +119,17 @@ class LocalRun:
         sync_path(place.parent)
         return True
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace a file atomically."""
+        place = self.root / path
+        temporary = place.with_name(f"{TEMPORARY}{place.name}-{os.getpid()}")
+        _clear(temporary)
+        LocalFolder(temporary.parent).write(temporary.name, lambda file: file.write(data))
+        os.replace(temporary, place)
+        sync_path(place.parent)
+
     def remove(self, folder: str) -> None:
-        """Remove a folder: renamed first, so that one that is partly deleted is never found under its name."""
+        """Remove a folder or a file: renamed first, so that one that is partly deleted is never found under its name."""
         place = self.root / folder
         doomed = place.with_name(f"{TEMPORARY}old-{place.name}-{os.getpid()}")
         try:
@@ -159,14 +176,32 @@ def read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
     Raises :class:`TornCheckpoint` for a file that is absent, damaged or of another kind, :class:`StorageError` if it cannot be
     read.
     """
+    with _translated_read_errors(path), _opened(path, expected_bytes) as file:
+        return file.readall()
+
+
+def read_chunks(path: Path, expected_bytes: int) -> Iterator[bytes]:
+    """The bytes of :func:`read_file` one after another."""
+    with _translated_read_errors(path), _opened(path, expected_bytes) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+@contextmanager
+def _opened(path: Path, expected_bytes: int | None) -> Iterator[FileIO]:
+    with open(path, "rb", buffering=0, opener=_open_now) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise TornCheckpoint("a checkpoint must consist of regular files", where=str(path))
+        if expected_bytes is not None and found.st_size != expected_bytes:
+            raise wrong_size(str(path), found.st_size, expected_bytes)
+        yield file
+
+
+@contextmanager
+def _translated_read_errors(path: Path) -> Iterator[None]:
     try:
-        with open(path, "rb", buffering=0, opener=_open_now) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise TornCheckpoint("a checkpoint must consist of regular files", where=str(path))
-            if expected_bytes is not None and found.st_size != expected_bytes:
-                raise wrong_size(str(path), found.st_size, expected_bytes)
-            return file.readall()
+        yield
     except FileNotFoundError as error:
         raise missing(str(path)) from error
     except OSError as error:

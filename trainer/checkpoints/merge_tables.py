@@ -16,9 +16,7 @@ def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array
     Raises :class:`TornCheckpoint` unless every row is of one host.
     """
     for rows in of_hosts:
-        if rows.dtype != np.int64 or rows.ndim != 1:
-            raise TornCheckpoint("the rows of a table must be int64 numbers in a list, got others", where=where,
-                                 value=f"{rows.dtype} {rows.shape}")  # fmt: skip
+        check_rows(rows, where)
     merged = np.concatenate(of_hosts) if len(of_hosts) > 1 else of_hosts[0]
     if len(of_hosts) > 1:
         merged = np.sort(merged, kind="stable")  # radix or merge sort of runs
@@ -27,6 +25,13 @@ def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array
     if any((rows[1:] <= rows[:-1]).any() for rows in of_hosts):
         raise TornCheckpoint("the rows of a part must ascend", where=where)
     return merged, [np.searchsorted(merged, rows) for rows in of_hosts]
+
+
+def check_rows(rows: Array, where: str) -> None:
+    """Raises :class:`TornCheckpoint` unless they are a list of int64 numbers."""
+    if rows.dtype != np.int64 or rows.ndim != 1:
+        raise TornCheckpoint("the rows of a table must be int64 numbers in a list, got others", where=where,
+                             value=f"{rows.dtype} {rows.shape}")  # fmt: skip
 
 
 def merge_values(places: Sequence[Array], rows: int, read: Callable[[int], Array], where: str) -> Array:

@@ -15,9 +15,9 @@ from trainer.checkpoints.manifest import MANIFEST, array_file
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PartManifest
-from trainer.checkpoints.read import read_commit, read_part_manifest
+from trainer.checkpoints.read import read_part_manifest, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
-from trainer.errors import CheckpointNotWritten, CommitConflict, TornCheckpoint
+from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, TornCheckpoint
 from trainer.scheduling.orders import Commit
 
 
@@ -44,14 +44,16 @@ def publish(
     files = open_run(run_dir)
     name = commit_name(commit.epochs)
     found = [_read_part(files, PartName.parse(parts[host], f"part of host {host}")) for host in hosts]
+    named = tuple(part for part, _ in found)
     check_parts(commit, hosts, found)
+    if _is_published(files, name, named):
+        return files.place(name)
     written = [one.part for _, one in found]
     document = commit_document(commit, hosts, written, find_facts(written[0].plan), release)
-    data = CommitManifest(commit.epochs, document, tuple(part for part, _ in found)).to_bytes()
-    if not _is_published(files, name, data):
-        with translated_write_errors(files.place(name), "a commit"):
-            if not files.create(name, MANIFEST, data) and not _is_published(files, name, data):
-                raise _conflict(files, name)  # another controller was faster
+    data = CommitManifest(commit.epochs, document, named).to_bytes()
+    with translated_write_errors(files.place(name), "a commit"):
+        if not files.create(name, MANIFEST, data) and not _is_published(files, name, named):
+            raise _conflict(files, name)  # another controller was faster
     return files.place(name)
 
 
@@ -72,17 +74,17 @@ def _read_part(files: RunFiles, name: PartName) -> tuple[PartName, PartManifest]
     return name, manifest
 
 
-def _is_published(files: RunFiles, name: str, data: bytes) -> bool:
-    """Whether this commit is published. What is torn under its number or above is removed, which the run passed again.
+def _is_published(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bool:
+    """Whether a commit of these parts is published. What is torn under its number or above is removed, which the run passed again.
 
-    Raises :class:`CommitConflict` for an intact commit there.
+    Raises :class:`CommitConflict` for another intact commit there.
     """
     later = [one for one in files.names() if is_commit_name(one) and epochs_of(one) >= epochs_of(name)]
-    if name in later and _is_equal(files, name, data):
+    if name in later and _names(files, name, parts):
         return True
     for one in later:
         try:
-            read_commit(files, one)
+            verify_commit(files, one)
         except TornCheckpoint:
             with translated_write_errors(files.place(one), "a commit"):
                 files.remove(one)
@@ -91,10 +93,12 @@ def _is_published(files: RunFiles, name: str, data: bytes) -> bool:
     return False
 
 
-def _is_equal(files: RunFiles, name: str, data: bytes) -> bool:
+def _names(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bool:
+    """Whether a commit names these parts, whose digests cover all that hosts have written."""
+    where = files.place(f"{name}/{MANIFEST}")
     try:
-        return files.read(f"{name}/{MANIFEST}") == data
-    except TornCheckpoint:
+        return CommitManifest.from_bytes(files.read(f"{name}/{MANIFEST}"), where).parts == parts
+    except (TornCheckpoint, OtherFormat):
         return False
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainer.checkpoints.commit_manifest import COMMIT_FORMAT, CommitManifest
 from trainer.checkpoints.host_part import PARTS, attempt_folder
-from trainer.checkpoints.manifest import MANIFEST, verified_document
+from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
+from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, newest_first
+from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.errors import InputError
+
+#: The file of the policy of a run.
+RECORD = ".retention.json"
 
 _ATTEMPT = re.compile("attempt-([0-9]{6,18})")
 
@@ -50,26 +55,36 @@ def _rule(policy: Retention, place: int, epochs: int, age_secs: float) -> str:
         return f"newest {policy.newest}"
     if policy.every and epochs % policy.every == 0:
         return f"every {policy.every}"
-    return f"younger than {policy.younger_secs:g} s" if policy.younger_secs and age_secs < policy.younger_secs else ""
+    return (
+        f"younger than {policy.younger_secs / 3600:g} h"
+        if policy.younger_secs and age_secs < policy.younger_secs
+        else ""
+    )
 
 
 def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) -> tuple[str, ...]:
     """Remove the commits that no rule keeps, and parts that no kept commit names; returns the removed places.
 
-    Parts of attempts above that of the newest commit are kept: they may be being written. Safe against a crash at any instruction:
-    commits are removed before their parts, and what remains is removed next time.
+    Parts of attempts above every published one are kept: they may be being written. Safe against a crash at any instruction:
+    commits are removed before their parts, and what remains is removed next time. Raises :class:`CheckpointNotWritten`.
     """
     files = open_run(run_dir)
-    written = {epochs: files.written_secs(f"{commit_name(epochs)}/{MANIFEST}") for epochs in _epochs(files)}
-    kept = kept_commits(policy, written, now_secs)
-    removed = [commit_name(epochs) for epochs in sorted(written) if epochs not in kept]
-    for name in removed:
-        files.remove(name)
-    named = _named_attempts(files, sorted(kept))
-    if named is None:
-        return tuple(map(files.place, removed))
-    newest = max(named, default=0)
-    return tuple(map(files.place, (*removed, *_remove_parts(files, named, newest))))
+    with translated_write_errors(files.place(""), "the removal of old checkpoints"):
+        _record(files, policy)
+        written = written_commits(files)
+        kept = kept_commits(policy, written, now_secs)
+        removed = [commit_name(epochs) for epochs in sorted(written) if epochs not in kept]
+        attempts = _attempts(files)
+        published = _named_attempts(files, sorted(written)) if attempts else None
+        for name in removed:
+            files.remove(name)
+        named = _named_attempts(files, sorted(kept)) if attempts else None
+        if named is not None:
+            below = max(named | (published or set()), default=-1) + 1
+            removed += _remove_parts(files, attempts, named, below)
+        if attempts:
+            files.remove_unfinished(PARTS)
+    return tuple(map(files.place, removed))
 
 
 def remove_leftovers(run_dir: str | Path, *, below_attempt: int | None = None) -> None:
@@ -79,13 +94,46 @@ def remove_leftovers(run_dir: str | Path, *, below_attempt: int | None = None) -
     """
     files = open_run(run_dir)
     files.remove_unfinished("")
+    attempts = _attempts(files)
+    if not attempts:
+        return
     named = _named_attempts(files, _epochs(files))
     if named is not None:
-        _remove_parts(files, named, below_attempt)
-    for folder in _attempts(files).values():
-        if below_attempt is None:
+        _remove_parts(files, attempts, named, below_attempt)
+    for attempt, folder in attempts.items():
+        if below_attempt is None or attempt < below_attempt:
             files.remove_unfinished(folder)
     files.remove_unfinished(PARTS)
+
+
+def written_commits(files: RunFiles) -> dict[int, float]:
+    """When each commit was written, in epoch seconds, by its epochs."""
+    return {epochs: files.written_secs(f"{commit_name(epochs)}/{MANIFEST}") for epochs in _epochs(files)}
+
+
+def recorded_policy(files: RunFiles) -> Retention | None:
+    """The policy of a run, if it has other rules than the newest. Raises :class:`TornCheckpoint` for a damaged record."""
+    if RECORD not in files.sizes(""):
+        return None
+    field = DocumentField(parse_json(files.read(RECORD), files.place(RECORD)), files.place(RECORD))
+    newest, every = field.at("newest").count(), field.at("every").count()
+    try:
+        return Retention(newest, every, field.at("younger_secs").number())
+    except InputError as error:
+        raise TornCheckpoint(error.what, where=files.place(RECORD), value=error.value) from error
+
+
+def _record(files: RunFiles, policy: Retention) -> None:
+    """Record a policy for ``headrace ckpt ls``, if it has other rules than the newest."""
+    try:
+        recorded = recorded_policy(files)
+    except TornCheckpoint:
+        recorded = Retention(policy.newest, policy.every + 1)
+    if policy == Retention(policy.newest):
+        if recorded is not None:
+            files.remove(RECORD)
+    elif policy != recorded:
+        files.put(RECORD, canonical_json(asdict(policy)))
 
 
 def _epochs(files: RunFiles) -> list[int]:
@@ -106,11 +154,13 @@ def _named_attempts(files: RunFiles, commits: Sequence[int]) -> set[int] | None:
     return named
 
 
-def _remove_parts(files: RunFiles, named: set[int], below_attempt: int | None) -> list[str]:
+def _remove_parts(
+    files: RunFiles, attempts: Mapping[int, str], named: set[int], below_attempt: int | None
+) -> list[str]:
     """Remove the parts of attempts that are not named, below a number."""
     removed = [
         folder
-        for attempt, folder in _attempts(files).items()
+        for attempt, folder in attempts.items()
         if attempt not in named and (below_attempt is None or attempt < below_attempt)
     ]
     for folder in removed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
@@ -31,6 +31,9 @@ class RunFiles(Protocol):
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes. Raises :class:`TornCheckpoint` if it is absent, no file, or of another size."""
 
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """The bytes of :meth:`read` one after another, without the whole file in memory."""
+
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the files of a folder; none if it is absent."""
 
@@ -43,8 +46,11 @@ class RunFiles(Protocol):
     def create(self, folder: str, name: str, data: bytes) -> bool:
         """Create a folder with one file atomically; False if it exists."""
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace a file atomically."""
+
     def remove(self, folder: str) -> None:
-        """Remove a folder; it disappears at once."""
+        """Remove a folder or a file; it disappears at once. One that is absent is no error."""
 
     def remove_unfinished(self, folder: str) -> None:
         """Remove what killed processes have left in a folder."""

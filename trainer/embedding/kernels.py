@@ -304,7 +304,7 @@ def put_aside(
 ) -> tuple[int, int]:  # fmt: skip
     """Copy the rows of a (checked) batch, from ``captured`` of their table on, that were not put aside; once each.
 
-    ``rows``, ``was_changed`` and ``places`` have room for all ids, ``kept`` for their weights and slots. Rows without changes are
+    ``rows``, ``was_changed`` and ``places`` have space for all ids, ``kept`` for their weights and slots. Rows without changes are
     only noted. Returns the new numbers of rows and of floats.
     """
     ids, offsets, _ = bags

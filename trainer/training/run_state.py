@@ -146,7 +146,7 @@ class Weights:
         """
         engines = (("embedding", self.engine), ("linear", self.linear))
         return tuple(
-            together for kind, engine in engines if engine for together in _parted_tables(kind, engine, most_bytes)
+            together for kind, engine in engines if engine for together in parted_tables(kind, engine, most_bytes)
         )
 
     def end_tables(self) -> None:
@@ -166,7 +166,8 @@ class Weights:
                 engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
 
 
-def _parted_tables(kind: str, engine: Tables, most_bytes: int) -> list[PartedArrays]:
+def parted_tables(kind: str, engine: Tables, most_bytes: int) -> list[PartedArrays]:
+    """The tables of one engine as they are now; see :meth:`Weights.begin_tables`."""
     snapshot = engine.begin_snapshot(most_bytes=most_bytes)
     found = []
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.checkpoint import newest_intact
+from trainer.checkpoints.commit_manifest import JobPosition
 from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.manifest import STATE
 from trainer.checkpoints.read import Checkpoint
@@ -23,35 +24,6 @@ from trainer.runs.identity import RunIdentity
 from trainer.training.run_state import RunProgress
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class SavedJob:
-    """The position of a job at a commit.
-
-    Attributes:
-        attempt: the attempt that trained it.
-        next_unit: the units of the plan below this number are begun.
-        plan: the digest of the plan's document.
-        hosts: the names of the hosts by rank.
-        carried: begun units with the first position that is not trained, ascending.
-    """
-
-    attempt: int
-    next_unit: int
-    plan: str
-    hosts: tuple[str, ...]
-    carried: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def read(cls, field: DocumentField) -> SavedJob:
-        """The position at ``field``. Raises :class:`TornCheckpoint` for an invalid one."""
-        pairs = [tuple(number.count() for number in item.items()) for item in field.at("carried").items()]
-        carried = tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
-        if len(carried) != len(pairs) or list(carried) != sorted(dict(carried).items()):
-            raise TornCheckpoint("carried units must be ascending pairs of numbers, got others", where=field.place)
-        hosts = field.at("hosts").texts()
-        return cls(field.at("attempt").count(), field.at("next_unit").count(), field.at("plan").text(), hosts, carried)
 
 
 @dataclass(frozen=True)
@@ -78,7 +50,7 @@ class SavedRun:
     head: Head = BINARY
     digest: str = ""
     number: int = 0
-    job: SavedJob | None = None
+    job: JobPosition | None = None
 
     @property
     def name(self) -> str:
@@ -97,7 +69,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     identity = RunIdentity.read(field.at("identity"))
     progress = RunProgress.read(field)
     position = DataPosition.read(field.at("position"))
-    job = None if "job" not in field.members() else SavedJob.read(field.at("job"))
+    job = JobPosition.read(field)
     done = checkpoint.epochs_done if job is None else position.epochs_done  # a commit of a job may be within an epoch
     if position != DataPosition(done, identity.data_digest):
         raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
