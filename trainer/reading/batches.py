@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.engine import IdBatch
-from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout
 from trainer.reading import kernels
-from trainer.reading.columns import DecodedFragment
+from trainer.reading.columns import DecodedFragment, refuse_ids
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -159,42 +158,21 @@ def _stack(pieces: Sequence[_Piece], batch_rows: int, layout: InputLayout) -> Id
     at = 0
     for p, (fragment, start, stop) in enumerate(pieces):
         if fragment.taken is None:
-            ranges[p] = p, start, stop, -1
+            ranges[p] = p, fragment.first + start, fragment.first + stop, -1
         else:
             ranges[p] = p, 0, stop - start, at
             taken.append(fragment.taken[start:stop])
             at += stop - start
     rows = np.concatenate(taken) if taken else _NO_ROWS
     columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
-    count = kernels.count_ids(ranges, columns, rows)
+    most = kernels.most_ids(ranges, columns, rows)
     offsets = np.empty((len(layout.embedded), batch_rows + 1), np.int64)
-    ids = np.empty(max(count, 0) + 1, np.int64)
-    weights = np.empty(max(count, 0) if layout.is_weighted else 0, np.float32)
-    wrong = (
-        (kernels.BAD_OFFSETS, 0, 0) if count < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
+    ids = np.empty(max(most, 0), np.int64)
+    weights = np.empty(max(most, 0) if layout.is_weighted else 0, np.float32)
+    wrong, count, _ = (
+        (kernels.BAD_OFFSETS, 0, 0) if most < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
     )
-    if wrong[0]:
+    if wrong:
         for fragment, _, _ in pieces:
-            _refuse(fragment)
-    return IdBatch(ids[:count], offsets, weights if layout.is_weighted else None, layout.bounds)
-
-
-def _refuse(fragment: DecodedFragment) -> None:
-    """Raise :class:`BadFeature` for the first wrong input of a fragment, if it has one."""
-    for item, held in zip(fragment.ids.inputs, fragment.ids.held, strict=True):
-        where, ids, offsets = f"fragment {fragment.key}", held.ids, held.offsets
-        if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
-            raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
-                             where=f"{where}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
-                             next_step="write the column again with a program that checks its offsets")  # fmt: skip
-        buckets = item.type.buckets or 0
-        outside = (ids < 0) | (ids >= buckets)
-        if held.valid is not None:
-            bits = np.unpackbits(held.valid, bitorder="little")[held.first_bit :]
-            outside &= bits[: len(ids)] == 1
-        if outside.any():
-            at = int(np.flatnonzero(outside)[0])
-            row = at // held.size if offsets is None else int(np.searchsorted(offsets, at, side="right")) - 1
-            raise BadFeature("an id must lie in its buckets", where=f"{where}, row {row}, input {item.name}",
-                             value=int(ids[at]), allowed=f"[0, {buckets})",
-                             next_step="hash the input with .hash_buckets(n)")  # fmt: skip
+            refuse_ids(fragment.ids, fragment.key)
+    return IdBatch(ids[:count], offsets, weights[:count] if layout.is_weighted else None, layout.bounds)

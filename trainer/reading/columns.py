@@ -7,6 +7,7 @@ expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities). Ids a
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,12 +59,20 @@ class IdColumns:
     Attributes:
         inputs: the inputs, in the order of the layout.
         table: int64 [inputs, :data:`~trainer.reading.kernels.FIELDS`], for the kernels.
-        held: the arrays of each input that the addresses in ``table`` point into.
+        owner: what holds the memory that the addresses in ``table`` point into.
     """
 
     inputs: tuple[TypedInput, ...]
     table: Array
-    held: tuple[HeldIds, ...]
+    owner: object
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all ids, offsets and weights."""
+        table = self.table
+        per_id = table[:, kernels.WIDTH] + 4 * (table[:, kernels.WEIGHTS] != 0)
+        per_event = 4 * (table[:, kernels.OFFSETS] != 0)
+        return int((table[:, kernels.COUNT] * per_id + table[:, kernels.EVENTS] * per_event).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +83,8 @@ class DecodedFragment:
         ids: the embedded inputs of all rows of the fragment.
         dense: float32 [rows, width of the dense inputs].
         labels: float32 [rows].
-        taken: the row in ``ids`` of each event, int64; None if event i is row i.
+        first: the row in ``ids`` of event 0.
+        taken: the row in ``ids`` of each event, int64; None if event i is row ``first + i``.
         positions: the stored event of each row, int64, ascending; None if row i is event i.
         unlabelled: the number of events left out because their label is null.
     """
@@ -87,13 +97,51 @@ class DecodedFragment:
     taken: Array | None = None
     positions: Array | None = None
     unlabelled: int = 0
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredColumns:
+    """The columns of a fragment, or of a range of its rows, as arrays; labels are not checked yet.
+
+    Attributes:
+        ids: the embedded inputs of the fragment.
+        dense: float32 [rows, width of the dense inputs].
+        labels: float64 [rows], 0 if missing.
+        present: bool [rows], whether a label is not null; None if all are.
+        positions: the stored event of each row, int64, ascending; None if row i is event i.
+        first: the row in ``ids`` of the first row.
+    """
+
+    key: str
+    rows: int
+    ids: IdColumns
+    dense: Array
+    labels: Array
+    present: Array | None = None
+    positions: Array | None = None
+    first: int = 0
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all arrays."""
-        own = (self.dense, self.labels, self.taken, self.positions)
-        ids = (array for one in self.ids.held for array in (one.ids, one.offsets, one.weights, one.valid))
-        return sum(array.nbytes for array in (*own, *ids) if array is not None)
+        """The bytes of all arrays; of a part, about its share of the ids."""
+        others = (self.dense, self.labels, self.present, self.positions)
+        events = int(self.ids.table[0, kernels.EVENTS]) if len(self.ids.table) else 0
+        share = self.rows / max(events, 1)
+        return int(self.ids.size_bytes * share) + sum(one.nbytes for one in others if one is not None)
+
+    def part(self, first: int, stop: int) -> StoredColumns:
+        """Rows ``first`` to ``stop``, without a copy."""
+        present = None if self.present is None else self.present[first:stop]
+        return replace(
+            self,
+            rows=stop - first,
+            dense=self.dense[first:stop],
+            labels=self.labels[first:stop],
+            present=None if present is None or present.all() else present,
+            positions=np.arange(first, stop) if self.positions is None else self.positions[first:stop],
+            first=self.first + first,
+        )
 
 
 def decode(
@@ -105,6 +153,14 @@ def decode(
 
     Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
     """
+    return with_labels(read_columns(table, layout, key, labelled=labelled), head)
+
+
+def read_columns(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True) -> StoredColumns:
+    """A fragment's columns as arrays; without ``labelled``, labels are zeros.
+
+    Raises :class:`BadFeature`, and :class:`BadLabel` for a column of labels that are not numbers.
+    """
     ids = _id_columns(table, layout, key)
     dense = np.zeros((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
     at = 0
@@ -112,11 +168,22 @@ def decode(
         width = width_of(item.type)
         dense[:, at : at + width] = _numbers(_column(table, item, key), item, key).reshape(-1, width)
         at += width
-    labels, present = label_values(table, key, head) if labelled else (np.zeros(table.num_rows, np.float32), None)
-    whole = DecodedFragment(key, table.num_rows, ids, dense, labels, positions=_positions(table))
-    if present is None:
+    labels, present = stored_labels(table, key) if labelled else (np.zeros(table.num_rows), None)
+    return StoredColumns(key, table.num_rows, ids, dense, labels, present, _positions(table))
+
+
+def with_labels(stored: StoredColumns, head: Head = BINARY) -> DecodedFragment:
+    """The events of stored columns that have a label.
+
+    Raises :class:`BadLabel` naming the fragment and the event for a label that ``head`` does not accept.
+    """
+    labels = _checked_labels(stored.labels, stored.present, stored.positions, stored.key, head)
+    whole = DecodedFragment(
+        stored.key, stored.rows, stored.ids, stored.dense, labels, positions=stored.positions, first=stored.first
+    )
+    if stored.present is None:
         return whole
-    kept = take_events(whole, np.flatnonzero(present))
+    kept = take_events(whole, np.flatnonzero(stored.present))
     return replace(kept, unlabelled=whole.rows - kept.rows)
 
 
@@ -136,7 +203,7 @@ def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
         rows=len(rows),
         dense=decoded.dense[rows],
         labels=decoded.labels[rows],
-        taken=rows if decoded.taken is None else decoded.taken[rows],
+        taken=rows + decoded.first if decoded.taken is None else decoded.taken[rows],
         positions=rows if decoded.positions is None else decoded.positions[rows],
     )
 
@@ -168,6 +235,50 @@ def _column_of(array: pa.Array, item: TypedInput) -> _Stored:
     return column
 
 
+def refuse_ids(columns: IdColumns, key: str) -> None:
+    """Raise :class:`BadFeature` for the first input with offsets that do not ascend, or an id out of its buckets."""
+    for item, described in zip(columns.inputs, columns.table, strict=True):
+        held = _held(described)
+        where, ids, offsets = _where(key), held.ids, held.offsets
+        if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
+            raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
+                             where=f"{where}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
+                             next_step="write the column again with a program that checks its offsets")  # fmt: skip
+        buckets = item.type.buckets or 0
+        outside = (ids < 0) | (ids >= buckets)
+        if held.valid is not None:
+            bits = np.unpackbits(held.valid, bitorder="little")[held.first_bit :]
+            outside &= bits[: len(ids)] == 1
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            row = at // held.size if offsets is None else int(np.searchsorted(offsets, at, side="right")) - 1
+            raise BadFeature("an id must lie in its buckets", where=f"{where}, row {row}, input {item.name}",
+                             value=int(ids[at]), allowed=f"[0, {buckets})",
+                             next_step="hash the input with .hash_buckets(n)")  # fmt: skip
+
+
+def _held(described: Array) -> HeldIds:
+    """The arrays of an input at the addresses in its row of the table, which their owner must outlive."""
+    kind, ids, offsets, valid, _, size, events, count, _, first_bit, width = described.tolist()
+    return HeldIds(
+        kind,
+        size,
+        events,
+        _view(ids, count, np.dtype(np.int64 if width == 8 else f"u{width}")),
+        _view(offsets, events + 1, np.dtype(np.int32)) if offsets else None,
+        valid=_view(valid, (first_bit + events + 7) // 8, np.dtype(np.uint8)) if valid else None,
+        first_bit=first_bit,
+    )
+
+
+def _view(address: int, count: int, dtype: np.dtype[Any]) -> Array:
+    if not count:
+        return np.zeros(0, dtype)
+    memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+    view: Array = np.frombuffer(memory, np.uint8).view(dtype)  # type: ignore[call-overload, unused-ignore]
+    return view
+
+
 def _id_columns(table: pa.Table, layout: InputLayout, key: str) -> IdColumns:
     """Describe the ids of all embedded inputs for the kernels that stack them."""
     described = np.zeros((len(layout.embedded), kernels.FIELDS), np.int64)
@@ -189,9 +300,10 @@ def _id_columns(table: pa.Table, layout: InputLayout, key: str) -> IdColumns:
             len(held.ids),
             item.type.buckets or 0,
             held.first_bit,
+            8,
         ]
         kept.append(held)
-    return IdColumns(layout.embedded, described, tuple(kept))
+    return IdColumns(layout.embedded, described, kept)
 
 
 def _nullable_ids(array: pa.Array) -> HeldIds:
@@ -243,19 +355,16 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
     return values
 
 
-def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array, Array | None]:
-    """The labels, float32 [rows], 0 if missing, and whether each exists, bool [rows] or None if all do.
-
-    Raises :class:`BadLabel` with the row for a label that ``head`` does not accept.
-    """
-    values, present = stored_labels(table, key)
+def _checked_labels(values: Array, present: Array | None, positions: Array | None, key: str, head: Head) -> Array:
     bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+        at = int(np.flatnonzero(bad)[0])
+        row = at if positions is None else int(positions[at])
         raise BadLabel(f"a {head.task} label must be {head.allowed}", where=f"{_where(key)}, row {row}",
-                       value=values[row].item(), allowed=f"{head.allowed}; null where it has not come yet",
+                       value=values[at].item(), allowed=f"{head.allowed}; null where it has not come yet",
                        next_step=head.remedy)  # fmt: skip
-    return values.astype(np.float32), present
+    labels: Array = values.astype(np.float32)
+    return labels
 
 
 def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
