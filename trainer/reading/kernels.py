@@ -221,6 +221,12 @@ def _take_valid(
 @uncounted
 def _take_fixed(source: Array, size: int, taken: Array, out: Array, last: Any) -> Any:
     wrong, at = np.uint64(0), 0
+    if size == 1:
+        for i in range(len(taken)):
+            one = np.uint64(source[taken[i]])
+            wrong |= one | (last - one)
+            out[i] = np.int64(one)
+        return wrong
     for i in range(len(taken)):
         for k in range(taken[i] * size, taken[i] * size + size):
             one = np.uint64(source[k])
@@ -247,6 +253,16 @@ def _take_lists(
             at += 1
         ends[i] = at
     return wrong, at
+
+
+@compiled
+def copy_numbers(address: int, row_step: int, column_step: int, out: Array) -> None:
+    """Fill ``out`` (float32 [rows, columns]) from an address; a number is ``row_step`` and ``column_step`` numbers after its neighbours."""
+    rows, columns = out.shape
+    source = carray(float32_at(address), (rows - 1) * row_step + (columns - 1) * column_step + 1)
+    for c in range(columns):
+        for i in range(rows):
+            out[i, c] = source[i * row_step + c * column_step]
 
 
 @compiled

@@ -495,7 +495,9 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
                     return True
                 left = job.delivered_secs + self._fetching.most_wait_secs - self._clock()
                 if left <= 0:
-                    self._held = withdraw_service(self._held, number, reader.name)  # requested again when there is space
+                    self._held = withdraw_service(
+                        self._held, number, reader.name
+                    )  # requested again when there is space
                     return False
                 job.waits = True
                 self._changed.notify()
