@@ -228,6 +228,7 @@ def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> S
     if header[7]:
         present = np.unpackbits(sections.present(content), count=rows, bitorder="little").view(bool)
     labels = sections.labels(content).astype(np.float64)
+    labels = labels if present is None else np.where(present, labels, 0.0)
     ids = IdColumns(layout.inputs, table, content)
     return StoredColumns(request.fragment, rows, ids, dense.T, labels, present, positions)
 
