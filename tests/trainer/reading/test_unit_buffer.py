@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.reading.test_unit_reader import DATA, DIGEST, LAYOUT, events_in, events_of, reader_of
+from trainer.errors import BadFeature, DataNotReady
+from trainer.flight.addresses import Address
+from trainer.flight.error_documents import RemoteError, Unreachable
+from trainer.reading.batches import make_batches
+from trainer.reading.packed_units import UnitDecoder
+from trainer.reading.reader_service import ReaderService
+from trainer.reading.unit_buffer import FetchSettings, UnitBuffer
+from trainer.reading.unit_fetching import LOCAL, LocalFetcher, RemoteFetcher
+from trainer.reading.unit_requests import UnitRequest
+from trainer.scheduling.assignment import AssignmentSettings
+from trainer.scheduling.buffer_control import BufferSettings
+from transforms.errors import StorageError
+
+LOOPBACK = Address("127.0.0.1", 0)
+QUICK = FetchSettings(retry_secs=0.05, most_retry_secs=0.2, tick_secs=0.01)
+ROOT = Path(__file__).parents[3]
+#: (key, rows) of all fragments.
+FRAGMENTS = [(f"hour=0{hour}#{k}", f"hour=0{hour}/{k}.parquet", 60 + 17 * k) for hour in range(2) for k in range(2)]
+
+
+def requests_of(count, *, first=0, attempt=1, rows=11):
+    """Units of all fragments in turn, repeated."""
+    found = []
+    while len(found) < count:
+        for key, _, most in FRAGMENTS:
+            found += [(key, start, min(rows, most - start)) for start in range(0, most, rows)]
+    return [UnitRequest(first + n, attempt, DIGEST, *unit) for n, unit in enumerate(found[:count])]
+
+
+def buffer_of(requests, fetchers, **options):
+    """A buffer over fetchers by name, or over addresses."""
+    options.setdefault("fetching", QUICK)
+
+    def connect(name):
+        return fetchers[name]() if name in fetchers else RemoteFetcher(name, timeout_secs=10)
+
+    return UnitBuffer(requests, connect, UnitDecoder(LAYOUT), **options)
+
+
+def local(read=None):
+    reader = reader_of(read, kept_bytes=0)
+    return lambda: LocalFetcher(reader)
+
+
+def events_of_requests(requests):
+    paths = {key: path for key, path, _ in FRAGMENTS}
+    return [
+        event
+        for one in requests
+        for event in events_of(DATA.tables[paths[one.fragment]].slice(one.first_row, one.rows))
+    ]
+
+
+def taken(buffer):
+    """The numbers of all units, and their events."""
+    units = list(buffer)
+    batches = make_batches([decoded for _, decoded in units], LAYOUT, batch_rows=16)
+    return [request.number for request, _ in units], events_in(batches)
+
+
+def wait_for(condition, secs=10.0):
+    until = time.monotonic() + secs
+    while not condition():
+        assert time.monotonic() < until, "the condition must become true"
+        time.sleep(0.005)
+
+
+@contextmanager
+def process(secs):
+    command = [sys.executable, "-m", "tests.trainer.reading.reader_process", str(secs)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            yield running, running.stdout.readline().strip()
+        finally:
+            running.kill()
+
+
+def test_units_come_in_order_from_a_reader_in_the_same_process():
+    requests = requests_of(60)
+    with closing(buffer_of(requests, {LOCAL: local()})) as buffer:
+        buffer.set_readers([LOCAL])
+        assert taken(buffer) == (list(range(60)), events_of_requests(requests))
+
+
+def test_units_come_in_order_from_many_readers_of_different_speed():
+    def slow(secs):
+        draw = np.random.default_rng(0)
+
+        def read(_solution, fragment):
+            time.sleep(secs * draw.random())
+            return DATA.tables[fragment.path]
+
+        return reader_of(read, kept_bytes=0)
+
+    requests = requests_of(80)
+    services = [ReaderService(LOOPBACK, slow(secs)) for secs in (0.0, 0.01, 0.03)]
+    try:
+        with closing(buffer_of(requests, {})) as buffer:
+            buffer.set_readers([str(service.address) for service in services])
+            assert taken(buffer) == (list(range(80)), events_of_requests(requests))
+            sample = buffer.sample()
+            assert (sample.consumed_rows, sample.served_units) == (sum(one.rows for one in requests), 80)
+            assert sample.left_units == 0
+        assert all(service.status()["units"] > 0 for service in services)
+    finally:
+        for service in services:
+            service.shutdown()
+
+
+def test_a_reader_that_is_killed_is_replaced_by_the_others():
+    requests = requests_of(150)
+    with process(0.02) as (one, first), process(0.02) as (_, second), closing(buffer_of(requests, {})) as buffer:
+        buffer.set_readers([first, second])
+        begun = [next(buffer) for _ in range(20)]
+        os.kill(one.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        rest = [next(buffer) for _ in range(30)]
+        assert time.monotonic() - killed < 2.0, "from the death of a reader to full speed"
+        rest += list(buffer)
+        assert [request.number for request, _ in begun + rest] == list(range(150))
+        batches = make_batches([decoded for _, decoded in begun + rest], LAYOUT, batch_rows=16)
+        assert events_in(batches) == events_of_requests(requests)
+
+
+def test_without_a_reader_the_host_waits_and_is_starved():
+    requests = requests_of(20)
+    with closing(buffer_of(requests, {LOCAL: local()})) as buffer:
+        assert buffer.take(0.05) is None
+        sample = buffer.sample()
+        assert (sample.fullness, sample.consumed_rows, sample.busy_secs) == (0.0, 0, 0.0)
+        assert sample.left_units > 0
+        buffer.set_readers(["127.0.0.1:1"])  # not there
+        assert buffer.take(0.2) is None
+        buffer.set_readers(["127.0.0.1:1", LOCAL])
+        assert taken(buffer) == (list(range(20)), events_of_requests(requests))
+
+
+def test_a_reader_that_comes_back_at_its_address_is_asked_again():
+    requests = requests_of(40)
+    first = ReaderService(LOOPBACK, reader_of())
+    with closing(buffer_of(requests, {})) as buffer:
+        buffer.set_readers([str(first.address)])
+        begun = [next(buffer)[0].number for _ in range(5)]
+        first.shutdown()
+        while (found := buffer.take(0.3)) is not None:  # what was in the buffer
+            begun.append(found[0].number)
+            if len(begun) == 40:
+                break
+        with ReaderService(first.address, reader_of()):
+            assert begun + [request.number for request, _ in buffer] == list(range(40))
+
+
+def test_the_set_of_readers_may_change_at_any_time():
+    requests = requests_of(200)
+    draw = np.random.default_rng(1)
+    names = [f"r{n}" for n in range(4)]
+    with closing(buffer_of(requests, dict.fromkeys(names, local()))) as buffer:
+        numbers = []
+        for request, _ in buffer_with(buffer, names):
+            numbers.append(request.number)
+            buffer.set_readers([name for name in names if draw.random() < 0.5] or names[:1])
+        assert numbers == list(range(200))
+
+
+def buffer_with(buffer, readers):
+    buffer.set_readers(readers)
+    return buffer
+
+
+def test_a_straggler_is_served_by_a_second_reader_and_delivered_once():
+    stuck = threading.Event()
+
+    def read(_solution, fragment):
+        if fragment.path == "hour=01/0.parquet":
+            stuck.wait(20)
+        return DATA.tables[fragment.path]
+
+    requests = requests_of(60)
+    assigning = AssignmentSettings(straggler_secs=0.05, least_measured=2)
+    fetchers = {"a": local(read), "b": local()}
+    with closing(buffer_of(requests, fetchers, assigning=assigning)) as buffer:
+        buffer.set_readers(["a", "b"])
+        assert taken(buffer) == (list(range(60)), events_of_requests(requests))
+        assert not stuck.is_set()
+        stuck.set()
+        assert buffer.sample().served_units == 60
+
+
+def failing(error, times):
+    """A read function that raises an error for one fragment, so many times."""
+    left = [times]
+
+    def read(_solution, fragment):
+        if fragment.path == "hour=00/1.parquet" and left[0]:
+            left[0] -= 1
+            raise error
+        return DATA.tables[fragment.path]
+
+    return read
+
+
+FIRST_OF_SECOND = 6  # the number of the first unit of hour=00/1.parquet
+
+
+@pytest.mark.parametrize("error", [BadFeature("bad"), DataNotReady("not yet"), MemoryError("no memory")])
+def test_an_error_that_would_repeat_comes_in_place_of_its_unit(error):
+    with closing(buffer_of(requests_of(20), {LOCAL: local(failing(error, -1))})) as buffer:
+        buffer.set_readers([LOCAL])
+        assert [next(buffer)[0].number for _ in range(FIRST_OF_SECOND)] == list(range(FIRST_OF_SECOND))
+        for _ in range(2):
+            with pytest.raises(type(error)):
+                next(buffer)
+
+
+def test_an_error_of_another_process_comes_with_its_kinds():
+    with ReaderService(LOOPBACK, reader_of(failing(BadFeature("bad"), -1))) as service:
+        with closing(buffer_of(requests_of(20), {})) as buffer:
+            buffer.set_readers([str(service.address)])
+            with pytest.raises(RemoteError, match="bad") as caught:
+                list(buffer)
+            assert caught.value.kinds[0] == "BadFeature"
+
+
+def test_a_transient_error_is_tried_on_another_reader():
+    fetchers = {"a": local(failing(StorageError("503"), -1)), "b": local()}
+    with closing(buffer_of(requests_of(40), fetchers)) as buffer:
+        buffer.set_readers(["a", "b"])
+        assert taken(buffer)[0] == list(range(40))
+
+
+def test_a_transient_error_that_repeats_is_raised():
+    with closing(buffer_of(requests_of(20), {LOCAL: local(failing(StorageError("503"), -1))})) as buffer:
+        buffer.set_readers([LOCAL])
+        with pytest.raises(StorageError, match="503"):
+            list(buffer)
+
+
+def test_a_transient_error_that_ends_is_not_noticed():
+    with closing(buffer_of(requests_of(20), {LOCAL: local(failing(StorageError("503"), 2))})) as buffer:
+        buffer.set_readers([LOCAL])
+        assert taken(buffer)[0] == list(range(20))
+
+
+def test_an_oversized_unit_is_an_error_and_no_loss_of_its_reader():
+    with ReaderService(LOOPBACK, reader_of()) as service:
+        small = lambda: RemoteFetcher(str(service.address), timeout_secs=5, most_bytes=300)  # noqa: E731
+        with closing(buffer_of(requests_of(3), {"small": small})) as buffer:
+            buffer.set_readers(["small"])
+            with pytest.raises(Unreachable, match="must answer"):
+                next(buffer)
+
+
+def test_a_reader_that_leaves_is_not_asked_and_costs_no_failure():
+    with ReaderService(LOOPBACK, reader_of()) as leaving, ReaderService(LOOPBACK, reader_of()) as staying:
+        with closing(buffer_of(requests_of(60), {}, fetching=FetchSettings(most_failures=1, tick_secs=0.01))) as buffer:
+            buffer.set_readers([str(leaving.address), str(staying.address)])
+            begun = [next(buffer)[0].number for _ in range(3)]
+            assert leaving.leave(10)
+            assert begun + [request.number for request, _ in buffer] == list(range(60))
+
+
+def test_the_buffer_is_bounded_in_bytes_whatever_the_number_of_readers():
+    requests = requests_of(120)
+    with closing(buffer_of(requests, {})) as probe:
+        probe.set_readers([])
+    sizes = [reader_of().read(one).size_bytes for one in requests[:30]]
+    limit = 5 * max(sizes)
+    options = {
+        "settings": BufferSettings(limit_bytes=limit),
+        "fetching": FetchSettings(first_bytes=max(sizes), tick_secs=0.01),
+    }
+    names = [f"r{n}" for n in range(8)]
+    with closing(buffer_of(requests, dict.fromkeys(names, local()), **options)) as buffer:
+        buffer.set_readers(names)
+        most = 0.0
+        for _ in range(120):
+            time.sleep(0.002)
+            most = max(most, buffer.sample().fullness)
+            next(buffer)
+    assert 0.6 < most <= 1.0 + max(sizes) / limit
+
+
+def test_a_unit_larger_than_the_buffer_is_trained_alone():
+    with closing(buffer_of(requests_of(20), {LOCAL: local()}, settings=BufferSettings(limit_bytes=1))) as buffer:
+        buffer.set_readers([LOCAL])
+        assert taken(buffer)[0] == list(range(20))
+
+
+def test_later_units_that_wait_for_space_give_way_to_the_next_one():
+    """Both slots of the only reader wait for space with later units, when the unit that the host needs is requested again."""
+    requests = requests_of(12)
+    failed, go_on = threading.Event(), threading.Event()
+
+    def read(_solution, fragment):
+        return DATA.tables[fragment.path]
+
+    class FailsFirst(LocalFetcher):
+        def fetch(self, request, admit):
+            if request.number == 0 and not failed.is_set():
+                go_on.wait(10)
+                failed.set()
+                raise StorageError("503")
+            return super().fetch(request, admit)
+
+    reader = reader_of(read)
+    size = max(reader.read(one).size_bytes for one in requests)
+    # Units are thought to be smaller than they are, so more are requested than fit.
+    options = {"settings": BufferSettings(limit_bytes=2 * size, units_per_reader=3)}
+    options["fetching"] = FetchSettings(first_bytes=1, retry_secs=0.01, tick_secs=0.01)
+    with closing(buffer_of(requests, {LOCAL: lambda: FailsFirst(reader)}, **options)) as buffer:
+        buffer.set_readers([LOCAL])
+        wait_for(lambda: buffer.sample().fullness > 0.9)
+        time.sleep(0.05)
+        go_on.set()
+        assert taken(buffer)[0] == list(range(12))
+
+
+def test_iteration_ends_before_a_unit_and_goes_on():
+    with closing(buffer_of(requests_of(40), {LOCAL: local()})) as buffer:
+        buffer.set_readers([LOCAL])
+        buffer.stop_before(10)
+        assert taken(buffer)[0] == list(range(10))
+        assert taken(buffer)[0] == []
+        buffer.stop_before(25)
+        assert taken(buffer)[0] == list(range(10, 25))
+        buffer.stop_before(None)
+        assert taken(buffer)[0] == list(range(25, 40))
+        buffer.extend(requests_of(5, first=40))
+        assert taken(buffer)[0] == list(range(40, 45))
+
+
+def test_the_limit_ends_a_host_that_waits():
+    with closing(buffer_of(requests_of(10), {})) as buffer:
+        timer = threading.Timer(0.05, buffer.stop_before, (0,))
+        timer.start()
+        assert list(buffer) == []
+
+
+def test_a_restart_discards_what_was_requested_before():
+    go_on = threading.Event()
+
+    def read(_solution, fragment):
+        if fragment.path == "hour=00/1.parquet":
+            go_on.wait(10)
+        return DATA.tables[fragment.path]
+
+    with closing(buffer_of(requests_of(40), {LOCAL: local(read)})) as buffer:
+        buffer.set_readers([LOCAL])
+        assert [next(buffer)[0].number for _ in range(3)] == [0, 1, 2]
+        again = requests_of(20, first=1, attempt=2, rows=7)
+        buffer.restart(again)
+        go_on.set()
+        units = list(buffer)
+        assert [request for request, _ in units] == again
+        batches = make_batches([decoded for _, decoded in units], LAYOUT, batch_rows=16)
+        assert events_in(batches) == events_of_requests(again)
+
+
+def test_an_error_of_the_requests_comes_after_what_was_requested():
+    def requests():
+        yield from requests_of(5)
+        raise DataNotReady("no more units")
+
+    with closing(buffer_of(requests(), {LOCAL: local()})) as buffer:
+        buffer.set_readers([LOCAL])
+        assert [next(buffer)[0].number for _ in range(5)] == list(range(5))
+        with pytest.raises(DataNotReady):
+            next(buffer)
+
+
+def test_the_host_is_busy_only_while_it_has_units():
+    now = [0.0]
+    with closing(buffer_of(requests_of(30), {LOCAL: local()}, clock=lambda: now[0])) as buffer:
+        now[0] = 5.0  # no unit was asked for yet
+        buffer.set_readers([LOCAL])
+        first = next(buffer)[0]
+        buffer.sample()
+        now[0] = 7.0
+        next(buffer)
+        now[0] = 8.0
+        sample = buffer.sample()
+        assert sample.busy_secs == 3.0
+        assert sample.consumed_rows == requests_of(2)[1].rows
+        assert first.number == 0
+        buffer.stop_before(2)
+        list(buffer)
+        now[0] = 100.0  # the host has no work
+        assert buffer.sample().busy_secs == 0.0
+
+
+def test_closing_ends_all_threads_and_iteration():
+    before = set(threading.enumerate())
+    buffer = buffer_of(requests_of(1000), {LOCAL: local()})
+    buffer.set_readers([LOCAL])
+    next(buffer)
+    began = time.monotonic()
+    buffer.close()
+    assert time.monotonic() - began < 1.0
+    assert list(buffer) == []
+    assert set(threading.enumerate()) <= before
+    buffer.close()
