@@ -228,12 +228,12 @@ def test_an_error_that_would_repeat_comes_in_place_of_its_unit(error):
 
 
 def test_an_error_of_another_process_comes_with_its_kinds():
-    with ReaderService(LOOPBACK, reader_of(failing(BadFeature("bad"), -1))) as service:
-        with closing(buffer_of(requests_of(20), {})) as buffer:
-            buffer.set_readers([str(service.address)])
-            with pytest.raises(RemoteError, match="bad") as caught:
-                list(buffer)
-            assert caught.value.kinds[0] == "BadFeature"
+    service = ReaderService(LOOPBACK, reader_of(failing(BadFeature("bad"), -1)))
+    with service, closing(buffer_of(requests_of(20), {})) as buffer:
+        buffer.set_readers([str(service.address)])
+        with pytest.raises(RemoteError, match="bad") as caught:
+            list(buffer)
+        assert caught.value.kinds[0] == "BadFeature"
 
 
 def test_a_transient_error_is_tried_on_another_reader():
@@ -266,23 +266,22 @@ def test_an_oversized_unit_is_an_error_and_no_loss_of_its_reader():
 
 
 def test_a_reader_that_leaves_is_not_asked_and_costs_no_failure():
-    with ReaderService(LOOPBACK, reader_of()) as leaving, ReaderService(LOOPBACK, reader_of()) as staying:
-        with closing(buffer_of(requests_of(60), {}, fetching=FetchSettings(most_failures=1, tick_secs=0.01))) as buffer:
-            buffer.set_readers([str(leaving.address), str(staying.address)])
-            begun = [next(buffer)[0].number for _ in range(3)]
-            assert leaving.leave(10)
-            assert begun + [request.number for request, _ in buffer] == list(range(60))
+    leaving, staying = (ReaderService(LOOPBACK, reader_of()) for _ in range(2))
+    fetching = FetchSettings(most_failures=1, tick_secs=0.01)
+    with leaving, staying, closing(buffer_of(requests_of(60), {}, fetching=fetching)) as buffer:
+        buffer.set_readers([str(leaving.address), str(staying.address)])
+        begun = [next(buffer)[0].number for _ in range(3)]
+        assert leaving.leave(10)
+        assert begun + [request.number for request, _ in buffer] == list(range(60))
 
 
 def test_the_buffer_is_bounded_in_bytes_whatever_the_number_of_readers():
     requests = requests_of(120)
-    with closing(buffer_of(requests, {})) as probe:
-        probe.set_readers([])
     sizes = [reader_of().read(one).size_bytes for one in requests[:30]]
     limit = 5 * max(sizes)
     options = {
         "settings": BufferSettings(limit_bytes=limit),
-        "fetching": FetchSettings(first_bytes=max(sizes), tick_secs=0.01),
+        "fetching": FetchSettings(first_bytes=1, tick_secs=0.01),
     }
     names = [f"r{n}" for n in range(8)]
     with closing(buffer_of(requests, dict.fromkeys(names, local()), **options)) as buffer:
@@ -301,33 +300,54 @@ def test_a_unit_larger_than_the_buffer_is_trained_alone():
         assert taken(buffer)[0] == list(range(20))
 
 
-def test_later_units_that_wait_for_space_give_way_to_the_next_one():
-    """Both slots of the only reader wait for space with later units, when the unit that the host needs is requested again."""
-    requests = requests_of(12)
-    failed, go_on = threading.Event(), threading.Event()
+def test_a_later_unit_that_waits_for_space_gives_way_to_the_next_one():
+    """The only reader that is left has one slot, in which a later unit waits until the host has trained the next one."""
+    begun, go_on = threading.Event(), threading.Event()
 
     def read(_solution, fragment):
+        begun.set()
+        go_on.wait(10)
         return DATA.tables[fragment.path]
 
-    class FailsFirst(LocalFetcher):
+    options = {"settings": BufferSettings(limit_bytes=2, units_per_reader=1)}
+    options["fetching"] = FetchSettings(
+        first_bytes=1, tick_secs=0.01
+    )  # units are larger than it seems: two are requested
+    with closing(buffer_of(requests_of(12), {"a": local(read), "b": local()}, **options)) as buffer:
+        buffer.set_readers(["a", "b"])
+        assert begun.wait(10)
+        time.sleep(0.1)
+        buffer.set_readers(["b"])
+        changed = time.monotonic()
+        assert taken(buffer)[0] == list(range(12))
+        assert time.monotonic() - changed < 5.0
+        go_on.set()
+
+
+def test_two_readers_that_deliver_a_unit_at_once_take_space_once():
+    both, decodes = threading.Barrier(2), []
+
+    class Meeting(LocalFetcher):
         def fetch(self, request, admit):
-            if request.number == 0 and not failed.is_set():
-                go_on.wait(10)
-                failed.set()
-                raise StorageError("503")
+            if request.number == 8 and not decodes:
+                both.wait(10)
             return super().fetch(request, admit)
 
-    reader = reader_of(read)
-    size = max(reader.read(one).size_bytes for one in requests)
-    # Units are thought to be smaller than they are, so more are requested than fit.
-    options = {"settings": BufferSettings(limit_bytes=2 * size, units_per_reader=3)}
-    options["fetching"] = FetchSettings(first_bytes=1, retry_secs=0.01, tick_secs=0.01)
-    with closing(buffer_of(requests, {LOCAL: lambda: FailsFirst(reader)}, **options)) as buffer:
-        buffer.set_readers([LOCAL])
-        wait_for(lambda: buffer.sample().fullness > 0.9)
-        time.sleep(0.05)
-        go_on.set()
-        assert taken(buffer)[0] == list(range(12))
+    decoder = UnitDecoder(LAYOUT)
+
+    def decode(request, delivered):
+        if request.number == 8:
+            decodes.append(request)
+            time.sleep(0.2)
+        return decoder(request, delivered)
+
+    assigning = AssignmentSettings(straggler_secs=0.02, least_measured=2)
+    connect = lambda name: Meeting(reader_of())  # noqa: E731
+    with closing(UnitBuffer(requests_of(30), connect, decode, assigning=assigning, fetching=QUICK)) as buffer:
+        buffer.set_readers(["a", "b"])
+        assert taken(buffer)[0] == list(range(30))
+        assert len(decodes) == 1
+        assert buffer.sample().fullness == 0.0
 
 
 def test_iteration_ends_before_a_unit_and_goes_on():
