@@ -31,6 +31,7 @@ from trainer.scheduling.assignment import (
     fail_service,
     receive_unit,
     request_units,
+    withdraw_reader,
     withdraw_service,
 )
 from trainer.scheduling.buffer_control import BufferSample, BufferSettings, accepts_unit, units_to_request
@@ -436,6 +437,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         if reader is None:
             return
         reader.closed = True
+        self._held = withdraw_reader(self._held, name)
         for job in reader.jobs.values():
             job.revoked = True
         reader.jobs.clear()

@@ -177,6 +177,28 @@ def test_the_set_of_readers_may_change_at_any_time():
         assert numbers == list(range(200))
 
 
+def test_a_reader_that_is_gone_for_a_moment_gets_its_units_again():
+    begun, go_on, calls = threading.Event(), threading.Event(), []
+
+    def read(_solution, fragment):
+        calls.append(fragment)
+        if len(calls) == 1:
+            begun.set()
+            go_on.wait(10)
+        return DATA.tables[fragment.path]
+
+    fetchers = {"a": local(read)}
+    with closing(buffer_of(requests_of(20), fetchers, settings=BufferSettings(units_per_reader=1))) as buffer:
+        buffer.set_readers(["a"])
+        assert begun.wait(10)
+        fetchers["a"] = local()  # a new process at the same address
+        buffer.set_readers([])
+        buffer.set_readers(["a"])
+        assert taken(buffer)[0] == list(range(20))
+        assert not go_on.is_set()
+        go_on.set()
+
+
 def buffer_with(buffer, readers):
     buffer.set_readers(readers)
     return buffer
@@ -434,3 +456,66 @@ def test_closing_ends_all_threads_and_iteration():
     assert list(buffer) == []
     assert set(threading.enumerate()) <= before
     buffer.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_come_in_order_whatever_happens_to_readers(seed):
+    """Readers that are slow, fail, are lost, leave and come back, in a small buffer, and a host that stops and starts again."""
+    draw = np.random.default_rng(seed)
+    lock = threading.Lock()
+
+    def random():
+        with lock:
+            return draw.random()
+
+    class Troubled(LocalFetcher):
+        def __init__(self):
+            super().__init__(reader_of())
+            self.gone = False
+
+        def fetch(self, request, admit):
+            chance = random()
+            if self.gone or chance < 0.03:
+                self.gone = chance < 0.01
+                raise Unreachable("a service must answer")
+            if chance < 0.06:
+                raise StorageError("503")
+            time.sleep(0.05 if chance < 0.1 else 0.001)
+            return super().fetch(request, admit)
+
+        def probe(self):
+            if self.gone:
+                raise Unreachable("a service must answer")
+
+    names = [f"r{n}" for n in range(4)]
+    options = {
+        "settings": BufferSettings(
+            limit_bytes=int(draw.choice([1, 4000, 40_000])), units_per_reader=int(draw.integers(1, 4))
+        ),
+        "assigning": AssignmentSettings(straggler_secs=0.01, least_measured=2),
+        "fetching": FetchSettings(
+            most_failures=50, retry_secs=0.005, most_retry_secs=0.05, tick_secs=0.005, first_bytes=1
+        ),
+    }
+    requests = requests_of(300)
+    with closing(buffer_of(requests, dict.fromkeys(names, Troubled), **options)) as buffer:
+        buffer.set_readers(names)
+        number, until = 0, time.monotonic() + 60
+        while number < 300:
+            assert time.monotonic() < until, f"unit {number} must come"
+            chance = random()
+            if chance < 0.05:
+                buffer.set_readers([name for name in names if random() < 0.6] or names[1:])
+            elif chance < 0.06:
+                number = int(number * random())
+                buffer.restart(requests[number:])
+            elif chance < 0.08:
+                buffer.stop_before(number)
+                assert list(buffer) == []
+                buffer.stop_before(None)
+            found = buffer.take(0.02)
+            if found is not None:
+                assert found[0] == requests[number]
+                number += 1
+        sample = buffer.sample()
+        assert (sample.fullness, sample.left_units) == (0.0, 0)

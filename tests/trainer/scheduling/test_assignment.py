@@ -15,6 +15,7 @@ from trainer.scheduling.assignment import (
     fail_service,
     receive_unit,
     request_units,
+    withdraw_reader,
     withdraw_service,
 )
 from transforms.errors import InputError
@@ -65,6 +66,12 @@ def test_a_unit_avoids_readers_that_failed_to_serve_it() -> None:
     held = fail_service(held, 1, "b")
     assert assign_units(held, ["a", "b"], 2.0, SETTINGS)[1] == (AssignUnit(1, "a", "h0"),), "all failed"
     assert assign_units(held, ["b"], 2.0, SETTINGS)[1] == (AssignUnit(1, "b", "h0"),), "there is no other"
+
+
+def test_the_units_of_a_reader_that_was_gone_for_a_moment_are_assigned_again() -> None:
+    held, _ = assign_units(requested(1, 2), ["a", "b"], 0.0, SETTINGS)
+    held = withdraw_reader(held, "a")
+    assert assign_units(held, ["a", "b"], 1.0, SETTINGS)[1] == (AssignUnit(1, "a", "h0"),)
 
 
 def test_a_withdrawn_service_is_no_failure() -> None:
