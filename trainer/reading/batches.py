@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from trainer.embedding.engine import IdBatch
 from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout
 from trainer.reading import kernels
-from trainer.reading.columns import DecodedFragment
+from trainer.reading.columns import DecodedFragment, refuse_ids, take_events
+from trainer.reading.shuffling import ShuffleWindow, order_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,15 +54,22 @@ _Piece = tuple[DecodedFragment, int, int]
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """The rows of an added fragment from ``start`` on that are in no batch yet."""
+    """Rows ``start`` to ``stop`` of an added fragment."""
 
     unit: int
     decoded: DecodedFragment
-    start: int = 0
+    start: int
+    stop: int
 
     @property
     def rows(self) -> int:
-        return self.decoded.rows - self.start
+        return self.stop - self.start
+
+    @property
+    def events(self) -> Array:
+        """The stored events."""
+        positions = self.decoded.positions
+        return np.arange(self.start, self.stop) if positions is None else positions[self.start : self.stop]
 
     @property
     def first_event(self) -> int:
@@ -69,23 +77,81 @@ class _Rows:
         return self.start if positions is None else int(positions[self.start])
 
 
+class _Rest:
+    """The rows of a stream that are in no batch yet."""
+
+    def __init__(self) -> None:
+        self.parts: deque[_Rows] = deque()
+        self.rows = 0
+
+    def add(self, part: _Rows) -> None:
+        self.parts.append(part)
+        self.rows += part.rows
+
+    def cut(self, rows: int) -> list[_Rows]:
+        """Remove the first ``rows``."""
+        found = []
+        self.rows -= rows
+        while rows:
+            first = self.parts[0]
+            stop = min(first.stop, first.start + rows)
+            found.append(_Rows(first.unit, first.decoded, first.start, stop))
+            rows -= stop - first.start
+            first.start = stop
+            if not first.rows:
+                self.parts.popleft()
+        return found
+
+
+class _OpenWindow:
+    """The events of a window in the order of the stream, and those that are in no batch yet in the order in which they are drawn."""
+
+    def __init__(self, window: ShuffleWindow, parts: list[_Rows]) -> None:
+        self.parts = parts
+        units = np.repeat([one.unit for one in parts], [one.rows for one in parts])
+        self._order = order_of(window, units, np.concatenate([one.events for one in parts]))
+        self._ends = np.cumsum([one.rows for one in parts])
+        self._drawn = window.drawn
+
+    @property
+    def left(self) -> int:
+        return max(0, len(self._order) - self._drawn)
+
+    @property
+    def drawn(self) -> int:
+        return self._drawn
+
+    def draw(self, count: int) -> list[_Piece]:
+        """The next ``count`` events as pieces, in the order of the stream."""
+        chosen = np.sort(self._order[self._drawn : self._drawn + count])
+        self._drawn += count
+        stops = np.searchsorted(chosen, self._ends)
+        pieces = []
+        for part, end, start, stop in zip(self.parts, self._ends, np.r_[0, stops[:-1]], stops, strict=True):
+            if stop > start:
+                rows = chosen[start:stop] - (end - part.rows) + part.start
+                pieces.append((take_events(part.decoded, rows), 0, int(stop - start)))
+        return pieces
+
+
 class BatchAssembler:
     """Cuts a stream of decoded units into batches of ``batch_rows`` events, across units.
 
-    Add units in order; :meth:`take` batches while one is :meth:`ready`. After :meth:`finish` the last batch may be shorter.
+    Add units in order; :meth:`take` batches while one is :attr:`ready`. After :meth:`finish` the last batch may be shorter.
+    With a ``window``, events are shuffled in windows (:mod:`trainer.reading.shuffling`), which must be whole before they are drawn from.
     """
 
-    def __init__(self, layout: InputLayout, batch_rows: int) -> None:
-        self._layout, self._batch_rows = layout, batch_rows
-        self._queue: deque[_Rows] = deque()
-        self._rows = 0
+    def __init__(self, layout: InputLayout, batch_rows: int, window: ShuffleWindow | None = None) -> None:
+        self._shape = _Shape(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
+        self._rest = _Rest()
+        self._next = window
+        self._open: _OpenWindow | None = None
         self._finished = False
 
     def add(self, decoded: DecodedFragment, unit: int = 0) -> None:
         """Add the events of a unit after all others."""
         if decoded.rows:
-            self._queue.append(_Rows(unit, decoded))
-            self._rows += decoded.rows
+            self._rest.add(_Rows(unit, decoded, 0, decoded.rows))
 
     def finish(self) -> None:
         """The stream ends here: the events that are left become a last, shorter batch."""
@@ -94,7 +160,16 @@ class BatchAssembler:
     @property
     def ready(self) -> bool:
         """Whether :meth:`take` has a batch."""
-        return self._rows >= (1 if self._finished else self._batch_rows)
+        rows = self._rest.rows
+        if self._next is not None:
+            left = 0 if self._open is None else self._open.left
+            rows = left + self._drawable(self._next, rows)
+        return rows >= (1 if self._finished else self._shape.batch_rows)
+
+    def _drawable(self, window: ShuffleWindow, rows: int) -> int:
+        """How many of ``rows`` events are in whole windows and are not trained already."""
+        whole = rows if self._finished else rows // window.rows * window.rows
+        return max(0, whole - window.drawn)
 
     def take(self) -> Batch:
         """The next batch.
@@ -102,22 +177,44 @@ class BatchAssembler:
         Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
         """
         assert self.ready
-        pieces: list[_Piece] = []
-        filled = 0
-        while filled < self._batch_rows and self._queue:
-            first = self._queue[0]
-            stop = min(first.decoded.rows, first.start + self._batch_rows - filled)
-            pieces.append((first.decoded, first.start, stop))
-            filled += stop - first.start
-            first.start = stop
-            if not first.rows:
-                self._queue.popleft()
-        self._rows -= filled
-        return _assemble(pieces, filled, self._batch_rows, self._layout)
+        batch_rows = self._shape.batch_rows
+        if self._next is None:
+            cut = self._rest.cut(min(batch_rows, self._rest.rows))
+            pieces = [(one.decoded, one.start, one.stop) for one in cut]
+        else:
+            pieces = []
+            while (need := batch_rows - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
+                pieces += window.draw(min(need, window.left))
+        return _assemble(pieces, self._shape)
+
+    def _window(self) -> _OpenWindow | None:
+        """The window to draw from, opened if it is whole; None if there is none."""
+        while self._open is None or not self._open.left:
+            assert self._next is not None
+            rows = min(self._next.rows, self._rest.rows)
+            if not rows or not (self._finished or rows == self._next.rows):
+                return None
+            self._open = _OpenWindow(self._next, self._rest.cut(rows))
+            self._next = replace(self._next, number=self._next.number + 1, drawn=0)
+        return self._open
+
+    @property
+    def window(self) -> ShuffleWindow | None:
+        """The window that continues the stream at :meth:`pending`, for another assembler; None without shuffling."""
+        if self._next is None or self._open is None or not self._open.left:
+            return self._next
+        return replace(self._next, number=self._next.number - 1, drawn=self._open.drawn)
 
     def pending(self) -> list[tuple[int, int]]:
-        """The units with events that are in no batch yet, each with the first such stored event, in order."""
-        return [(one.unit, one.first_event) for one in self._queue]
+        """The units with events that are to be added again to continue, each with the first such stored event, in order.
+
+        Without shuffling these are the events that are in no batch yet; with it, also the others of their window.
+        """
+        parts = [*(self._open.parts if self._open is not None and self._open.left else ()), *self._rest.parts]
+        found: dict[int, int] = {}
+        for one in parts:
+            found.setdefault(one.unit, one.first_event)
+        return list(found.items())
 
 
 def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
@@ -135,66 +232,62 @@ def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, bat
         yield assembler.take()
 
 
-def _assemble(pieces: Sequence[_Piece], rows: int, batch_rows: int, layout: InputLayout) -> Batch:
-    dense = np.zeros((batch_rows, layout.dense_width), np.float32)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What all batches of a layout have in common."""
+
+    batch_rows: int
+    inputs: int
+    dense_width: int
+    is_weighted: bool
+    bounds: tuple[int, ...]
+
+
+def _assemble(pieces: Sequence[_Piece], shape: _Shape) -> Batch:
+    batch_rows, rows = shape.batch_rows, sum(stop - start for _, start, stop in pieces)
+    dense = np.zeros((batch_rows, shape.dense_width), np.float32)
     labels = np.zeros(batch_rows, np.float32)
     at = 0
     for fragment, start, stop in pieces:
-        dense[at : at + stop - start] = fragment.dense[start:stop]
+        numbers = fragment.dense[start:stop]
+        assert numbers.dtype == np.float32
+        if numbers.size:
+            row_step, column_step = (step // numbers.itemsize for step in numbers.strides)
+            kernels.copy_numbers(numbers.ctypes.data, row_step, column_step, dense[at : at + stop - start])
         labels[at : at + stop - start] = fragment.labels[start:stop]
         at += stop - start
     weights = np.zeros(batch_rows, np.float32)
     weights[:rows] = 1.0
     spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
-    return Batch(rows, _stack(pieces, batch_rows, layout), dense, labels, weights, spans)
+    return Batch(rows, _stack(pieces, shape), dense, labels, weights, spans)
 
 
 _NO_ROWS = np.zeros(0, np.int64)
 
 
-def _stack(pieces: Sequence[_Piece], batch_rows: int, layout: InputLayout) -> IdBatch:
+def _stack(pieces: Sequence[_Piece], shape: _Shape) -> IdBatch:
     """The ids of all inputs of a batch, checked."""
     ranges = np.zeros((len(pieces), 4), np.int64)
     taken: list[Array] = []
     at = 0
     for p, (fragment, start, stop) in enumerate(pieces):
         if fragment.taken is None:
-            ranges[p] = p, start, stop, -1
+            ranges[p] = p, fragment.first + start, fragment.first + stop, -1
         else:
             ranges[p] = p, 0, stop - start, at
             taken.append(fragment.taken[start:stop])
             at += stop - start
     rows = np.concatenate(taken) if taken else _NO_ROWS
     columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
-    count = kernels.count_ids(ranges, columns, rows)
-    offsets = np.empty((len(layout.embedded), batch_rows + 1), np.int64)
-    ids = np.empty(max(count, 0) + 1, np.int64)
-    weights = np.empty(max(count, 0) if layout.is_weighted else 0, np.float32)
-    wrong = (
-        (kernels.BAD_OFFSETS, 0, 0) if count < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
+    most = kernels.most_ids(ranges, columns, rows)
+    offsets = np.empty((shape.inputs, shape.batch_rows + 1), np.int64)
+    ids = np.empty(max(most, 0), np.int64)
+    weights = np.empty(max(most, 0) if shape.is_weighted else 0, np.float32)
+    wrong, count, _ = (
+        (kernels.BAD_OFFSETS, 0, 0) if most < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
     )
-    if wrong[0]:
+    if wrong:
         for fragment, _, _ in pieces:
-            _refuse(fragment)
-    return IdBatch(ids[:count], offsets, weights if layout.is_weighted else None, layout.bounds)
-
-
-def _refuse(fragment: DecodedFragment) -> None:
-    """Raise :class:`BadFeature` for the first wrong input of a fragment, if it has one."""
-    for item, held in zip(fragment.ids.inputs, fragment.ids.held, strict=True):
-        where, ids, offsets = f"fragment {fragment.key}", held.ids, held.offsets
-        if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
-            raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
-                             where=f"{where}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
-                             next_step="write the column again with a program that checks its offsets")  # fmt: skip
-        buckets = item.type.buckets or 0
-        outside = (ids < 0) | (ids >= buckets)
-        if held.valid is not None:
-            bits = np.unpackbits(held.valid, bitorder="little")[held.first_bit :]
-            outside &= bits[: len(ids)] == 1
-        if outside.any():
-            at = int(np.flatnonzero(outside)[0])
-            row = at // held.size if offsets is None else int(np.searchsorted(offsets, at, side="right")) - 1
-            raise BadFeature("an id must lie in its buckets", where=f"{where}, row {row}, input {item.name}",
-                             value=int(ids[at]), allowed=f"[0, {buckets})",
-                             next_step="hash the input with .hash_buckets(n)")  # fmt: skip
+            refuse_ids(fragment.ids, fragment.key)
+        raise BadFeature("the ids of a batch must be sound", where=f"fragment {pieces[0][0].key}", value=wrong)
+    return IdBatch(ids[:count], offsets, weights[:count] if shape.is_weighted else None, shape.bounds)

@@ -7,6 +7,7 @@ expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities). Ids a
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from trainer.reading import kernels
 from transforms.columns.arrays import one_array
 from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
 from transforms.errors import DataError
-from transforms.types import Dense, DType
+from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -58,12 +59,20 @@ class IdColumns:
     Attributes:
         inputs: the inputs, in the order of the layout.
         table: int64 [inputs, :data:`~trainer.reading.kernels.FIELDS`], for the kernels.
-        held: the arrays of each input that the addresses in ``table`` point into.
+        owner: what holds the memory that the addresses in ``table`` point into.
     """
 
     inputs: tuple[TypedInput, ...]
     table: Array
-    held: tuple[HeldIds, ...]
+    owner: object
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all ids, offsets and weights."""
+        table = self.table
+        per_id = table[:, kernels.WIDTH] + 4 * (table[:, kernels.WEIGHTS] != 0)
+        per_event = 4 * (table[:, kernels.OFFSETS] != 0)
+        return int((table[:, kernels.COUNT] * per_id + table[:, kernels.EVENTS] * per_event).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +83,8 @@ class DecodedFragment:
         ids: the embedded inputs of all rows of the fragment.
         dense: float32 [rows, width of the dense inputs].
         labels: float32 [rows].
-        taken: the row in ``ids`` of each event, int64; None if event i is row i.
+        first: the row in ``ids`` of event 0.
+        taken: the row in ``ids`` of each event, int64; None if event i is row ``first + i``.
         positions: the stored event of each row, int64, ascending; None if row i is event i.
         unlabelled: the number of events left out because their label is null.
     """
@@ -87,13 +97,51 @@ class DecodedFragment:
     taken: Array | None = None
     positions: Array | None = None
     unlabelled: int = 0
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredColumns:
+    """The columns of a fragment, or of a range of its rows, as arrays; labels are not checked yet.
+
+    Attributes:
+        ids: the embedded inputs of the fragment.
+        dense: float32 [rows, width of the dense inputs].
+        labels: float64 [rows], 0 if missing.
+        present: bool [rows], whether a label is not null; None if all are.
+        positions: the stored event of each row, int64, ascending; None if row i is event i.
+        first: the row in ``ids`` of the first row.
+    """
+
+    key: str
+    rows: int
+    ids: IdColumns
+    dense: Array
+    labels: Array
+    present: Array | None = None
+    positions: Array | None = None
+    first: int = 0
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all arrays."""
-        own = (self.dense, self.labels, self.taken, self.positions)
-        ids = (array for one in self.ids.held for array in (one.ids, one.offsets, one.weights, one.valid))
-        return sum(array.nbytes for array in (*own, *ids) if array is not None)
+        """The bytes of all arrays; of a part, about its share of the ids."""
+        others = (self.dense, self.labels, self.present, self.positions)
+        events = int(self.ids.table[0, kernels.EVENTS]) if len(self.ids.table) else 0
+        share = self.rows / max(events, 1)
+        return int(self.ids.size_bytes * share) + sum(one.nbytes for one in others if one is not None)
+
+    def part(self, first: int, stop: int) -> StoredColumns:
+        """Rows ``first`` to ``stop``, without a copy."""
+        present = None if self.present is None else self.present[first:stop]
+        return replace(
+            self,
+            rows=stop - first,
+            dense=self.dense[first:stop],
+            labels=self.labels[first:stop],
+            present=None if present is None or present.all() else present,
+            positions=np.arange(first, stop) if self.positions is None else self.positions[first:stop],
+            first=self.first + first,
+        )
 
 
 def decode(
@@ -105,6 +153,14 @@ def decode(
 
     Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
     """
+    return with_labels(read_columns(table, layout, key, labelled=labelled), head)
+
+
+def read_columns(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True) -> StoredColumns:
+    """A fragment's columns as arrays; without ``labelled``, labels are zeros.
+
+    Raises :class:`BadFeature`, and :class:`BadLabel` for a column of labels that are not numbers.
+    """
     ids = _id_columns(table, layout, key)
     dense = np.zeros((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
     at = 0
@@ -112,11 +168,22 @@ def decode(
         width = width_of(item.type)
         dense[:, at : at + width] = _numbers(_column(table, item, key), item, key).reshape(-1, width)
         at += width
-    labels, present = label_values(table, key, head) if labelled else (np.zeros(table.num_rows, np.float32), None)
-    whole = DecodedFragment(key, table.num_rows, ids, dense, labels, positions=_positions(table))
-    if present is None:
+    labels, present = stored_labels(table, key) if labelled else (np.zeros(table.num_rows), None)
+    return StoredColumns(key, table.num_rows, ids, dense, labels, present, _positions(table))
+
+
+def with_labels(stored: StoredColumns, head: Head = BINARY) -> DecodedFragment:
+    """The events of stored columns that have a label.
+
+    Raises :class:`BadLabel` naming the fragment and the event for a label that ``head`` does not accept.
+    """
+    labels = _checked_labels(stored.labels, stored.present, stored.positions, stored.key, head)
+    whole = DecodedFragment(
+        stored.key, stored.rows, stored.ids, stored.dense, labels, positions=stored.positions, first=stored.first
+    )
+    if stored.present is None:
         return whole
-    kept = take_events(whole, np.flatnonzero(present))
+    kept = take_events(whole, np.flatnonzero(stored.present))
     return replace(kept, unlabelled=whole.rows - kept.rows)
 
 
@@ -136,7 +203,7 @@ def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
         rows=len(rows),
         dense=decoded.dense[rows],
         labels=decoded.labels[rows],
-        taken=rows if decoded.taken is None else decoded.taken[rows],
+        taken=rows + decoded.first if decoded.taken is None else decoded.taken[rows],
         positions=rows if decoded.positions is None else decoded.positions[rows],
     )
 
@@ -145,20 +212,25 @@ _Stored = Numbers | RaggedItems | WeightedItems | Vectors
 
 
 def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
-    return _column_of(_conformed(table, item, key), item)
+    return _column_of(_conformed(_array(table, item, key), item, key), item)
 
 
-def _conformed(table: pa.Table, item: TypedInput, key: str) -> pa.Array:
-    """The column of an input in the Arrow layout of its type, as one array."""
+def _array(table: pa.Table, item: TypedInput, key: str) -> pa.Array:
+    """The column of an input as one array."""
     at = table.schema.get_field_index(item.name)
     if at < 0:
         raise BadFeature("a fragment must have a column for every input", where=f"{_where(key)}, input {item.name}",
                          allowed=", ".join(table.column_names))  # fmt: skip
+    return one_array(table.column(at))
+
+
+def _conformed(array: pa.Array, item: TypedInput, key: str) -> pa.Array:
+    """An array in the Arrow layout of an input's type."""
     try:
-        return one_array(cast_to_layout(table.column(at), item.type))
+        return cast_to_layout(array, item.type)
     except DataError as error:
         raise BadFeature("a fragment's column must have its input's type",
-                         where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),
+                         where=f"{_where(key)}, input {item.name}", value=str(array.type),
                          allowed=str(item.type)) from error  # fmt: skip
 
 
@@ -168,30 +240,109 @@ def _column_of(array: pa.Array, item: TypedInput) -> _Stored:
     return column
 
 
+def refuse_ids(columns: IdColumns, key: str) -> None:
+    """Raise :class:`BadFeature` for the first input with offsets that do not ascend, or an id out of its buckets."""
+    for item, described in zip(columns.inputs, columns.table, strict=True):
+        held = _held(described)
+        where, ids, offsets = _where(key), held.ids, held.offsets
+        if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
+            raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
+                             where=f"{where}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
+                             next_step="write the column again with a program that checks its offsets")  # fmt: skip
+        buckets = item.type.buckets or 0
+        outside = (ids < 0) | (ids >= buckets)
+        if held.valid is not None:
+            bits = np.unpackbits(held.valid, bitorder="little")[held.first_bit :]
+            outside &= bits[: len(ids)] == 1
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            row = at // held.size if offsets is None else int(np.searchsorted(offsets, at, side="right")) - 1
+            raise BadFeature("an id must lie in its buckets", where=f"{where}, row {row}, input {item.name}",
+                             value=int(ids[at]), allowed=f"[0, {buckets})",
+                             next_step="hash the input with .hash_buckets(n)")  # fmt: skip
+
+
+def _held(described: Array) -> HeldIds:
+    """The arrays of an input at the addresses in its row of the table, which their owner must outlive."""
+    kind, ids, offsets, valid, _, size, events, count, _, first_bit, width = described.tolist()
+    return HeldIds(
+        kind,
+        size,
+        events,
+        _view(ids, count, np.dtype(np.int64 if width == 8 else f"u{width}")),
+        _view(offsets, events + 1, np.dtype(np.int32)) if offsets else None,
+        valid=_view(valid, (first_bit + events + 7) // 8, np.dtype(np.uint8)) if valid else None,
+        first_bit=first_bit,
+    )
+
+
+def _view(address: int, count: int, dtype: np.dtype[Any]) -> Array:
+    if not count:
+        return np.zeros(0, dtype)
+    memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+    view: Array = np.frombuffer(memory, np.uint8).view(dtype)  # type: ignore[call-overload, unused-ignore]
+    return view
+
+
 def _id_columns(table: pa.Table, layout: InputLayout, key: str) -> IdColumns:
     """Describe the ids of all embedded inputs for the kernels that stack them."""
     described = np.zeros((len(layout.embedded), kernels.FIELDS), np.int64)
-    kept = []
+    kept: list[object] = []
     for f, item in enumerate(layout.embedded):
-        array = _conformed(table, item, key)
-        found = _nullable_ids(array) if isinstance(item.type, Dense) and array.null_count else None
-        held = found or _id_arrays(_column_of(array, item), item, key)
-        if held.events != table.num_rows:
+        array = _array(table, item, key)
+        row = _plain_ids(array, item.type)
+        if row is None:
+            held = _other_ids(array, item, key)
+            arrays = (held.ids, held.offsets, held.valid, held.weights)
+            addresses = (0 if one is None else one.ctypes.data for one in arrays)
+            row = (held.kind, *addresses, held.size, held.events, len(held.ids), held.first_bit)
+            kept.append(held)
+        else:
+            kept.append(array)
+        *of_arrays, events, count, first_bit = row
+        if events != table.num_rows:
             raise BadFeature("an input must have the rows of its fragment", where=f"{_where(key)}, input {item.name}",
-                             value=held.events, allowed=str(table.num_rows))  # fmt: skip
-        arrays = (held.ids, held.offsets, held.valid, held.weights)
-        addresses = [0 if one is None else one.ctypes.data for one in arrays]
-        described[f] = [
-            held.kind,
-            *addresses,
-            held.size,
-            held.events,
-            len(held.ids),
-            item.type.buckets or 0,
-            held.first_bit,
-        ]
-        kept.append(held)
-    return IdColumns(layout.embedded, described, tuple(kept))
+                             value=events, allowed=str(table.num_rows))  # fmt: skip
+        described[f] = (*of_arrays, events, count, item.type.buckets or 0, first_bit, 8)
+    return IdColumns(layout.embedded, described, kept)
+
+
+_INT64, _INT64_LISTS = (arrow_type(one) for one in (Dense(DType.INT64), Ragged(DType.INT64)))
+
+
+def _plain_ids(array: pa.Array, column_type: ColumnType) -> tuple[int, ...] | None:
+    """The fields from the kind to the bit of the first event, without the bound, of ids that are stored as their type is; else None.
+
+    What memos hold is: this takes a few microseconds, and the general way some dozens, which are most of the cost of a small fragment.
+    """
+    events = len(array)
+    if isinstance(column_type, Dense) and array.type == _INT64:
+        bitmap, content = array.buffers()
+        if content is None or content.size < 8 * (array.offset + events):
+            return None
+        ids = content.address + 8 * array.offset
+        if not array.null_count:
+            return kernels.FIXED, ids, 0, 0, 0, 1, events, events, 0
+        if bitmap.size < (array.offset + events + 7) // 8:
+            return None
+        return kernels.NULLABLE, ids, 0, bitmap.address, 0, 1, events, events, array.offset
+    if isinstance(column_type, Ragged) and array.type == _INT64_LISTS and events and not array.null_count:
+        offsets, values = array.buffers()[1], array.values
+        content = values.buffers()[1]
+        if content is None or values.null_count or offsets.size < 4 * (array.offset + events + 1):
+            return None
+        first, count = np.frombuffer(offsets, np.int32)[[array.offset, array.offset + events]].tolist()
+        if first or not 0 <= count <= len(values) or content.size < 8 * (values.offset + count):
+            return None  # a slice counts from its own first id, so that errors name its rows
+        ids = content.address + 8 * values.offset
+        return kernels.LISTS, ids, offsets.address + 4 * array.offset, 0, 0, 0, events, count, 0
+    return None
+
+
+def _other_ids(array: pa.Array, item: TypedInput, key: str) -> HeldIds:
+    array = _conformed(array, item, key)
+    found = _nullable_ids(array) if isinstance(item.type, Dense) and array.null_count else None
+    return found or _id_arrays(_column_of(array, item), item, key)
 
 
 def _nullable_ids(array: pa.Array) -> HeldIds:
@@ -243,19 +394,16 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
     return values
 
 
-def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array, Array | None]:
-    """The labels, float32 [rows], 0 if missing, and whether each exists, bool [rows] or None if all do.
-
-    Raises :class:`BadLabel` with the row for a label that ``head`` does not accept.
-    """
-    values, present = stored_labels(table, key)
+def _checked_labels(values: Array, present: Array | None, positions: Array | None, key: str, head: Head) -> Array:
     bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+        at = int(np.flatnonzero(bad)[0])
+        row = at if positions is None else int(positions[at])
         raise BadLabel(f"a {head.task} label must be {head.allowed}", where=f"{_where(key)}, row {row}",
-                       value=values[row].item(), allowed=f"{head.allowed}; null where it has not come yet",
+                       value=values[at].item(), allowed=f"{head.allowed}; null where it has not come yet",
                        next_step=head.remedy)  # fmt: skip
-    return values.astype(np.float32), present
+    labels: Array = values.astype(np.float32)
+    return labels
 
 
 def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:

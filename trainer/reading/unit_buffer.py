@@ -31,6 +31,7 @@ from trainer.scheduling.assignment import (
     fail_service,
     receive_unit,
     request_units,
+    withdraw_reader,
     withdraw_service,
 )
 from trainer.scheduling.buffer_control import BufferSample, BufferSettings, accepts_unit, units_to_request
@@ -56,6 +57,7 @@ class FetchSettings:
         retry_secs: the time after which a reader that was lost is tried again; doubled with each failure.
         most_retry_secs: the limit of that.
         first_bytes: the assumed size of a unit before one has arrived.
+        most_wait_secs: how long a unit waits at its reader for space, less than the limit of a call; then it is requested again.
         tick_secs: the time between two looks for stragglers.
     """
 
@@ -63,6 +65,7 @@ class FetchSettings:
     retry_secs: float = 0.5
     most_retry_secs: float = 8.0
     first_bytes: int = 1 << 20
+    most_wait_secs: float = 20.0
     tick_secs: float = 0.1
 
 
@@ -434,6 +437,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         if reader is None:
             return
         reader.closed = True
+        self._held = withdraw_reader(self._held, name)
         for job in reader.jobs.values():
             job.revoked = True
         reader.jobs.clear()
@@ -465,7 +469,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
     def _serve(self, reader: _Reader, job: _Job) -> None:
         decoded: DecodedFragment | None = None
         try:
-            delivered = reader.fetcher.fetch(job.request, lambda size: self._admit(job, size))
+            delivered = reader.fetcher.fetch(job.request, lambda size: self._admit(reader, job, size))
             if delivered is not None:
                 decoded = self._decode(job.request, delivered)
         except BaseException as error:
@@ -474,7 +478,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         with self._lock:
             self._received(reader, job, decoded)
 
-    def _admit(self, job: _Job, size_bytes: int) -> bool:
+    def _admit(self, reader: _Reader, job: _Job, size_bytes: int) -> bool:
         """Reserve space for a unit that arrives; waits for it. False if the unit is not needed any more."""
         number = job.request.number
         with self._lock:
@@ -491,9 +495,15 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
                     job.admitted_bytes = size_bytes
                     self._buffered_bytes += size_bytes
                     return True
+                left = job.delivered_secs + self._fetching.most_wait_secs - self._clock()
+                if left <= 0:
+                    self._held = withdraw_service(
+                        self._held, number, reader.name
+                    )  # requested again when there is space
+                    return False
                 job.waits = True
                 self._changed.notify()
-                self._freed.wait()
+                self._freed.wait(left)
                 job.waits = False
             return False
 
@@ -503,14 +513,12 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             self._release(reader, job)
             return
         self._retries.pop(reader.name, None)
-        size = max(job.admitted_bytes, decoded.size_bytes)
-        self._largest_bytes = max(self._largest_bytes, size)
-        self._buffered_bytes += size - job.admitted_bytes
+        self._largest_bytes = max(self._largest_bytes, job.admitted_bytes)
         delivered = self._clock() if job.delivered_secs is None else job.delivered_secs
         self._measured.served_units += 1
         self._measured.served_rows += request.rows
         self._measured.served_secs += max(0.0, delivered - job.since_secs)
-        self._settle(reader.name, request.number, _Ready(decoded, size), delivered)
+        self._settle(reader.name, request.number, _Ready(decoded, job.admitted_bytes), delivered)
 
     def _settle(self, reader: str, number: int, ready: _Ready, at_secs: float) -> None:
         """A unit is decoded or failed for good: nothing of it is in flight any more."""

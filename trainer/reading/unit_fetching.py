@@ -8,15 +8,12 @@ from typing import Protocol
 from trainer.flight.addresses import Address
 from trainer.flight.client import MOST_MESSAGE_BYTES, Client
 from trainer.reading.packed_units import Delivered
-from trainer.reading.reader_service import STATUS, fetch_unit
+from trainer.reading.reader_service import STATUS, Admit, fetch_unit
 from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import UnitRequest
 
 #: The name of the reader in the host's own process.
 LOCAL = "local"
-
-#: Called with a unit's bytes before it is received: waits until there is space, and returns whether the unit is still wanted.
-Admit = Callable[[int], bool]
 
 
 class Fetcher(Protocol):
@@ -47,8 +44,8 @@ class LocalFetcher:
 
     def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
         """The columns of a unit as they were read, without a copy."""
-        table = self._reader.read(request)
-        return table if admit(int(table.nbytes)) else None
+        columns = self._reader.read(request)
+        return columns if admit(columns.size_bytes) else None
 
     def probe(self) -> None:
         """A reader in this process always answers."""
@@ -67,9 +64,8 @@ class RemoteFetcher:
         self._timeout_secs = timeout_secs
 
     def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
-        """The columns of a unit, checked."""
-        table = fetch_unit(self._client, request, timeout_secs=self._timeout_secs)
-        return table if admit(int(table.nbytes)) else None
+        """The bytes of a unit; the time for it includes a wait for space."""
+        return fetch_unit(self._client, request, timeout_secs=self._timeout_secs, admit=admit)
 
     def probe(self) -> None:
         """Ask for the reader's status."""

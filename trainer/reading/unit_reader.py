@@ -9,21 +9,51 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from trainer.reading.columns import ROW_COLUMN
+from trainer.errors import BadFeature
+from trainer.model.inputs import InputLayout, TypedInput
+from trainer.reading.columns import ROW_COLUMN, StoredColumns, read_columns
+from trainer.reading.packed_units import UnitLayout, pack_unit
 from trainer.reading.unit_requests import UnitRequest
 from transforms.errors import DataError
+from warehouse.errors import MemoDamaged
+from warehouse.reading.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
+from warehouse.storage.storage import Storage
 
-#: Reads one fragment by a solution, with the column of stored events: :func:`warehouse.reading.reader.read_fragment`.
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Reads one fragment by a solution, with the column of stored events, as :func:`read_by_solution` does.
 ReadBySolution = Callable[[ReadSolution, SolutionFragment], pa.Table]
 #: The read solution with a digest. Raises :class:`DataError` if there is none.
 FindSolution = Callable[[str], ReadSolution]
 _KEPT_SOLUTIONS = 4
+#: Damaged memos beyond this number are not reported.
+_MOST_REPORTED = 100_000
+
+
+#: Called as ``report(memo, path of its file, error)`` for the first use of a damaged memo, before it is computed instead.
+Report = Callable[[str, str, MemoDamaged], None]
+
+
+def read_by_solution(storage: Storage, report: Report | None = None) -> ReadBySolution:
+    """Read fragments from storage; memos that are missing or damaged are computed, with the same result."""
+    lock, reported = threading.Lock(), set[str]()
+
+    def on_damage(memo: str, path: str, error: MemoDamaged) -> None:
+        with lock:
+            is_new = memo not in reported and len(reported) < _MOST_REPORTED
+            if is_new:
+                reported.add(memo)
+        if is_new and report is not None:
+            report(memo, path, error)
+
+    return lambda solution, fragment: read_fragment(storage, solution, fragment, rows=True, on_damage=on_damage)
 
 
 @dataclass
@@ -31,12 +61,22 @@ class _Kept:
     """A fragment that is being read, or was."""
 
     ready: threading.Event = field(default_factory=threading.Event)
-    table: pa.Table | None = None
+    columns: StoredColumns | None = None
     error: BaseException | None = None
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self.table is None else int(self.table.nbytes)
+        return 0 if self.columns is None else self.columns.size_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """A solution, its fragments by key, and the layout of its inputs."""
+
+    solution: ReadSolution
+    fragments: dict[str, SolutionFragment]
+    layout: InputLayout
+    unit_layout: UnitLayout
 
 
 class UnitReader:
@@ -49,31 +89,34 @@ class UnitReader:
         self._find, self._read, self._kept_bytes = find, read, kept_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
-        self._solutions: OrderedDict[str, tuple[ReadSolution, dict[str, SolutionFragment]]] = OrderedDict()
+        self._solutions: OrderedDict[str, _Known] = OrderedDict()
 
-    def read(self, request: UnitRequest) -> pa.Table:
-        """The columns of a unit's events that are not deleted, with the stored event of each as :data:`ROW_COLUMN`.
+    def read(self, request: UnitRequest) -> StoredColumns:
+        """The columns of a unit's events that are not deleted, with the stored event of each.
 
         Raises :class:`DataError` for a unit that the solution does not have, and what reading raises.
         """
-        solution, fragments = self._solution(request.solution)
-        fragment = fragments.get(request.fragment)
+        known = self._known(request.solution)
+        fragment = known.fragments.get(request.fragment)
         if fragment is None:
             raise DataError("a unit must be of a fragment of its solution", where=f"solution {request.solution[:12]}",
                             value=request.fragment)  # fmt: skip
         if request.first_row + request.rows > fragment.rows or not request.rows:
             raise DataError("a unit must be events of its fragment", where=f"fragment {request.fragment}",
                             value=f"{request.rows} events from {request.first_row} on", allowed=f"1 to {fragment.rows}")  # fmt: skip
-        table = self._table(request, solution, fragment)
-        if request.rows == fragment.rows:
-            return table
-        if table.num_rows == fragment.rows:
-            return table.slice(request.first_row, request.rows)
-        positions = table.column(ROW_COLUMN).to_numpy()
-        first, last = np.searchsorted(positions, [request.first_row, request.first_row + request.rows]).tolist()
-        return table.slice(first, last - first)
+        columns = self._columns(request, known, fragment)
+        first, stop = request.first_row, request.first_row + request.rows
+        if columns.rows != fragment.rows:
+            assert columns.positions is not None  # checked when it was read
+            first, stop = np.searchsorted(columns.positions, [first, stop]).tolist()
+        return columns.part(first, stop)
 
-    def _solution(self, digest: str) -> tuple[ReadSolution, dict[str, SolutionFragment]]:
+    def pack(self, request: UnitRequest) -> tuple[Array, int]:
+        """The bytes of a unit, uint8, and its events. Raises what :meth:`read` and :func:`pack_unit` raise."""
+        columns = self.read(request)
+        return pack_unit(columns, self._known(request.solution).unit_layout), columns.rows
+
+    def _known(self, digest: str) -> _Known:
         """A solution and its fragments by key; the last few are kept, since a new one comes with new data."""
         with self._lock:
             if digest not in self._solutions:
@@ -83,13 +126,17 @@ class UnitReader:
                     for part in solution.partitions
                     for position, fragment in enumerate(part.fragments)
                 }
-                self._solutions[digest] = solution, fragments
+                inputs = [TypedInput(item.name, item.type) for item in solution.inputs]
+                embedded = tuple(item for item in inputs if item.type.buckets is not None)
+                dense = tuple(item for item in inputs if item.type.buckets is None)
+                layout = InputLayout(embedded, dense, ())
+                self._solutions[digest] = _Known(solution, fragments, layout, UnitLayout.of(layout))
                 while len(self._solutions) > _KEPT_SOLUTIONS:
                     self._solutions.popitem(last=False)
             self._solutions.move_to_end(digest)
             return self._solutions[digest]
 
-    def _table(self, request: UnitRequest, solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
+    def _columns(self, request: UnitRequest, known: _Known, fragment: SolutionFragment) -> StoredColumns:
         key = (request.solution, request.fragment)
         with self._lock:
             kept = self._kept.get(key)
@@ -99,7 +146,7 @@ class UnitReader:
             self._kept.move_to_end(key)
         if mine:
             try:
-                kept.table = self._read(solution, fragment)
+                kept.columns = _checked(self._read(known.solution, fragment), known.layout, fragment, request.fragment)
             except BaseException as error:
                 kept.error = error
                 with self._lock:
@@ -109,8 +156,8 @@ class UnitReader:
         kept.ready.wait()
         if kept.error is not None:
             raise kept.error
-        assert kept.table is not None
-        return kept.table
+        assert kept.columns is not None
+        return kept.columns
 
     def _forget(self) -> None:
         """Let go of the fragments that were not asked for longest."""
@@ -121,3 +168,16 @@ class UnitReader:
                     return
                 if self._kept[key].ready.is_set():
                     held -= self._kept.pop(key).size_bytes
+
+
+def _checked(table: pa.Table, layout: InputLayout, fragment: SolutionFragment, key: str) -> StoredColumns:
+    """The columns of a fragment, with a number for each event unless none is deleted."""
+    if table.num_rows != fragment.live_rows:
+        raise BadFeature("a fragment must have the rows that the read solution states", where=f"fragment {key}",
+                         value=table.num_rows, allowed=str(fragment.live_rows))  # fmt: skip
+    columns = read_columns(table, layout, key)
+    if columns.positions is None and columns.rows != fragment.rows:
+        raise BadFeature("a reader that leaves deleted events out must return a column of event numbers",
+                         where=f"fragment {key}", allowed=f"a column {ROW_COLUMN}",
+                         next_step="read_fragment(..., rows=True)")  # fmt: skip
+    return columns

@@ -215,6 +215,11 @@ def withdraw_service(held: Assignments, number: int, reader: str) -> Assignments
     return replace(held, units={**held.units, number: replace(unit, services=left)})
 
 
+def withdraw_reader(held: Assignments, reader: str) -> Assignments:
+    """A reader is gone, and may come back without its units before units are assigned again."""
+    return _without_readers(held, [one for one in held.loads() if one != reader])
+
+
 def _without_readers(held: Assignments, readers: Sequence[str]) -> Assignments:
     """Without the services of readers that are gone. They need no order: they are gone, or leave after their units."""
     present = set(readers)

@@ -24,7 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _TOP = Path(__file__).parents[2]
 #: The packages with compiled functions and the modules with constants of them; their sources are digested.
 _DIGESTED = ("transforms.kernels", "transforms.operators", "transforms.columns.positions", "trainer.embedding",
-             "trainer.reading.kernels", "warehouse.files.memo_format")  # fmt: skip
+             "trainer.reading.kernels", "trainer.reading.packing", "warehouse.files.memo_format")  # fmt: skip
 #: The packages of digested modules: what is imported from them may be a module.
 _PACKAGES = frozenset({*_DIGESTED, "transforms.columns"})
 #: An import at the beginning of a line, as (module, names): ``import ...`` has no module. Comments and escaped ends of lines may be

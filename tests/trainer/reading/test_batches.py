@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
-from trainer.errors import BadFeature, BadLabel
+from trainer.errors import BadFeature, BadLabel, ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import TypedInput, lay_out
-from trainer.reading.batches import make_batches
+from trainer.reading.batches import BatchAssembler, make_batches
 from trainer.reading.columns import decode, take_events
+from trainer.reading.shuffling import ShuffleWindow
 from trainer.reading.stream import fragment_stream
 from trainer.training.preparation import fragment_refs
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
@@ -366,3 +367,108 @@ def nullable_table(rows, seed):
     }
     arrays = {name: pa.array(values, arrow_type(NULLABLE[name])) for name, values in columns.items()}
     return pa.table({**arrays, "__label__": pa.array(draw.integers(2, size=rows))})
+
+
+def unit_fragments(sizes):
+    """Decoded units with numbered events, each of a fragment of its own."""
+    tables = [fragment_table(k, size).append_column("__row__", pa.array(np.arange(size) + 5)) for k, size in enumerate(sizes)]  # fmt: skip
+    return [decode(table, LAYOUT, f"f{k}") for k, table in enumerate(tables)]
+
+
+def drawn(assembler, most=10_000):
+    """The next batches of an assembler: the keys and stored events of each."""
+    found = []
+    while assembler.ready and len(found) < most:
+        batch = assembler.take()
+        found.append([(span.key, int(event)) for span in batch.spans for event in np.arange(1000)[span.events]])
+        assert len(found[-1]) == batch.rows
+    return found
+
+
+@settings(max_examples=scaled(60))
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8),
+    batch_rows=st.integers(1, 20),
+    window=st.one_of(st.none(), st.integers(1, 50)),
+    stop=st.integers(0, 20),
+)
+def test_an_interrupted_stream_continues_with_the_same_batches(sizes, batch_rows, window, stop):
+    """Whatever was added when it was interrupted: what is pending is added again, to another assembler."""
+    units = unit_fragments(sizes)
+
+    def assembler(state):
+        return BatchAssembler(LAYOUT, batch_rows, state)
+
+    whole = assembler(None if window is None else ShuffleWindow(window, seed=3, start=2))
+    for number, unit in enumerate(units):
+        whole.add(unit, number)
+    whole.finish()
+    expected = drawn(whole)
+    assert sorted(event for batch in expected for event in batch) == sorted(
+        (unit.key, int(event)) for unit in units for event in unit.positions
+    )
+    assert [len(batch) for batch in expected[:-1]] == [batch_rows] * len(expected[:-1])
+
+    first = assembler(None if window is None else ShuffleWindow(window, seed=3, start=2))
+    added, found = 0, []
+    while added < len(units) and len(found) < stop:
+        first.add(units[added], added)
+        added += 1
+        found += drawn(first, stop - len(found))
+    second = assembler(first.window)
+    pending = first.pending()
+    assert [number for number, _ in pending] == sorted({number for number, _ in pending})
+    for number, event in pending:
+        second.add(take_events(units[number], np.flatnonzero(units[number].positions >= event)), number)
+    for number in range(added, len(units)):
+        second.add(units[number], number)
+    second.finish()
+    assert found + drawn(second) == expected
+    assert second.pending() == []
+
+
+def test_a_window_is_a_permutation_that_depends_on_its_seed_epoch_and_number_only():
+    sizes = [40, 25, 60, 35]
+
+    def batches(seed=1, start=0, window=80):
+        assembler = BatchAssembler(LAYOUT, 16, ShuffleWindow(window, seed, start))
+        for number, unit in enumerate(unit_fragments(sizes)):
+            assembler.add(unit, number)
+        assembler.finish()
+        return drawn(assembler)
+
+    first = batches()
+    assert batches() == first
+    assert batches(seed=2) != first
+    assert batches(start=9) != first
+    assert batches(window=81) != first
+    stream = [(f"f{k}", row + 5) for k, size in enumerate(sizes) for row in range(size)]
+    assert {event for batch in first[:5] for event in batch} == set(stream[:80])
+    assert {event for batch in first[5:] for event in batch} == set(stream[80:])
+    assert all(batch == sorted(batch, key=stream.index) for batch in first), "in a batch, events are in order"
+    assert first[0] != stream[:16]
+    spread = np.array([stream.index(event) for event in first[0]])
+    assert spread.max() > 40, "a batch has events of the whole window"
+
+
+def test_batches_of_shuffled_events_hold_their_values():
+    tables = [nullable_table(30, seed=k) for k in range(3)]
+    assembler = BatchAssembler(NULLABLE_LAYOUT, 7, ShuffleWindow(40, 5))
+    for k, table in enumerate(tables):
+        assembler.add(decode(table, NULLABLE_LAYOUT, str(k)), k)
+    assembler.finish()
+    while assembler.ready:
+        batch = assembler.take()
+        events = [(span.key, row) for span in batch.spans for row in np.arange(30)[span.events]]
+        in_order = [take_events(decode(tables[int(key)], NULLABLE_LAYOUT, key), np.array([row])) for key, row in events]
+        (again,) = make_batches(in_order, NULLABLE_LAYOUT, batch_rows=7)
+        assert again.ids.ids.tolist() == batch.ids.ids.tolist()
+        assert again.ids.offsets.tolist() == batch.ids.offsets.tolist()
+        assert again.ids.weights.tolist() == batch.ids.weights.tolist()
+        assert again.labels.tolist() == batch.labels.tolist()
+
+
+def test_a_window_must_have_events():
+    for wrong in ({"rows": 0}, {"rows": 5, "drawn": 5}, {"rows": 5, "seed": -1}):
+        with pytest.raises(ConfigError, match="window of shuffled events"):
+            ShuffleWindow(**wrong)

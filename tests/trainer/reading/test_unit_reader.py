@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from tests.trainer.synthetic import Synthetic
-from trainer.reading.columns import ROW_COLUMN
+from tests.trainer.synthetic import TYPES, Synthetic, config
+from trainer.errors import BadFeature
+from trainer.model.inputs import TypedInput, lay_out
+from trainer.reading.batches import make_batches
+from trainer.reading.columns import ROW_COLUMN, with_labels
 from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import UnitRequest
 from transforms.errors import DataError
@@ -32,8 +36,41 @@ def reader_of(read=None, *, kept_bytes=1 << 30):
     return UnitReader(find, read or (lambda _, fragment: DATA.tables[fragment.path]), kept_bytes=kept_bytes)
 
 
+def with_deleted(count):
+    """The solution if the second fragment of the first partition lost so many of its 77 events."""
+    first, *others = DATA.solution.partitions
+    fragments = (first.fragments[0], replace(first.fragments[1], deleted_rows=count))
+    return replace(DATA.solution, partitions=(replace(first, fragments=fragments), *others))
+
+
 def unit(first, rows, *, key=KEY, digest=DIGEST):
     return UnitRequest(0, 0, digest, key, first, rows)
+
+
+LAYOUT = lay_out([TypedInput(name, kind) for name, kind in TYPES.items()], config("run"))
+
+
+def events_of(table):
+    """One tuple an event, the slow way."""
+    dense = [(row["price"] or 0.0, float(row["mobile"] or False)) for row in table.to_pylist()]
+    return [
+        (row["words"] or [], [] if row["user"] is None else [row["user"]], numbers, float(row["__label__"]))
+        for row, numbers in zip(table.to_pylist(), dense, strict=True)
+    ]
+
+
+def events_in(batches):
+    found = []
+    for batch in batches:
+        at = batch.ids.offsets
+        for b in range(batch.rows):
+            bags = [batch.ids.ids[at[f, b] : at[f, b + 1]].tolist() for f in range(2)]
+            found.append((*bags, tuple(batch.dense[b].tolist()), float(batch.labels[b])))
+    return found
+
+
+def events_of_units(units, batch_rows=16):
+    return events_in(make_batches([with_labels(one) for one in units], LAYOUT, batch_rows=batch_rows))
 
 
 @settings(max_examples=scaled(50))
@@ -42,12 +79,13 @@ def test_units_together_are_the_fragment(cuts, seed, deleted):
     """However a fragment is cut, and whichever of its events are deleted."""
     live = np.sort(np.random.default_rng(seed).permutation(77)[deleted:])
     whole = DATA.tables["hour=00/1.parquet"].take(live).append_column(ROW_COLUMN, pa.array(live))
-    reader = reader_of(lambda _solution, _fragment: whole)
+    reader = UnitReader(lambda _digest: with_deleted(deleted), lambda _solution, _fragment: whole, kept_bytes=1 << 30)
     edges = [0, *sorted(cuts), 77]
     units = [reader.read(unit(first, last - first)) for first, last in itertools.pairwise(edges)]
-    assert pa.concat_tables(units).equals(whole)
-    for first, last, table in zip(edges[:-1], edges[1:], units, strict=True):
-        assert all(first <= row < last for row in table.column(ROW_COLUMN).to_pylist())
+    assert events_of_units(units) == events_of(whole)
+    for first, last, stored in zip(edges[:-1], edges[1:], units, strict=True):
+        assert all(first <= row < last for row in stored.positions)
+    assert [row for stored in units for row in stored.positions] == live.tolist()
 
 
 def test_a_fragment_is_read_once_for_units_at_the_same_time():
@@ -62,7 +100,7 @@ def test_a_fragment_is_read_once_for_units_at_the_same_time():
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(reader.read, unit(first, 10)) for first in (0, 10, 20, 30)]
         begin.set()
-        assert [one.result().num_rows for one in found] == [10] * 4
+        assert [one.result().rows for one in found] == [10] * 4
     assert reads == ["hour=00/1.parquet"]
 
 
@@ -90,7 +128,7 @@ def test_an_error_is_not_kept():
     reader = reader_of(read)
     with pytest.raises(OSError, match="the disk is gone"):
         reader.read(unit(0, 10))
-    assert reader.read(unit(0, 10)).num_rows == 10
+    assert reader.read(unit(0, 10)).rows == 10
 
 
 @pytest.mark.parametrize(
@@ -105,3 +143,12 @@ def test_an_error_is_not_kept():
 def test_units_that_do_not_exist_are_refused(wrong, problem):
     with pytest.raises(DataError, match=problem):
         reader_of().read(wrong)
+
+
+def test_a_fragment_with_other_rows_than_the_solution_says_is_refused():
+    table = DATA.tables["hour=00/1.parquet"]
+    with pytest.raises(BadFeature, match="must have the rows"):
+        reader_of(lambda _solution, _fragment: table.slice(1)).read(unit(0, 10))
+    unnumbered = UnitReader(lambda _digest: with_deleted(1), lambda _solution, _fragment: table.slice(1), kept_bytes=0)
+    with pytest.raises(BadFeature, match="must return a column of event numbers"):
+        unnumbered.read(unit(0, 10))

@@ -15,6 +15,8 @@ from trainer.scheduling.assignment import (
     fail_service,
     receive_unit,
     request_units,
+    withdraw_reader,
+    withdraw_service,
 )
 from transforms.errors import InputError
 
@@ -54,6 +56,29 @@ def test_units_of_a_lost_reader_are_assigned_again() -> None:
     assert told == (AssignUnit(1, "b", "h0"),)
     held, _ = assign_units(held, [], 1.0, SETTINGS)
     assert all(unit.services == () for unit in held.units.values())
+
+
+def test_a_unit_avoids_readers_that_failed_to_serve_it() -> None:
+    held, _ = assign_units(requested(1), ["a", "b"], 0.0, SETTINGS)
+    held = fail_service(held, 1, "a")
+    held, told = assign_units(held, ["a", "b"], 1.0, SETTINGS)
+    assert told == (AssignUnit(1, "b", "h0"),)
+    held = fail_service(held, 1, "b")
+    assert assign_units(held, ["a", "b"], 2.0, SETTINGS)[1] == (AssignUnit(1, "a", "h0"),), "all failed"
+    assert assign_units(held, ["b"], 2.0, SETTINGS)[1] == (AssignUnit(1, "b", "h0"),), "there is no other"
+
+
+def test_the_units_of_a_reader_that_was_gone_for_a_moment_are_assigned_again() -> None:
+    held, _ = assign_units(requested(1, 2), ["a", "b"], 0.0, SETTINGS)
+    held = withdraw_reader(held, "a")
+    assert assign_units(held, ["a", "b"], 1.0, SETTINGS)[1] == (AssignUnit(1, "a", "h0"),)
+
+
+def test_a_withdrawn_service_is_no_failure() -> None:
+    held, _ = assign_units(requested(1), ["a", "b"], 0.0, SETTINGS)
+    held = withdraw_service(held, 1, "a")
+    assert withdraw_service(held, 2, "a") == held
+    assert assign_units(held, ["a", "b"], 1.0, SETTINGS)[1] == (AssignUnit(1, "a", "h0"),)
 
 
 def test_a_failed_service_is_repeated() -> None:

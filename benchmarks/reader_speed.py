@@ -1,0 +1,224 @@
+"""The CPU time from memos to batches, beside reading the same memos alone and tf.data parsing the same features.
+
+    python -m benchmarks.reader_speed [--globo FOLDER] [--hours 24] [--unit-rows 4096] [--batch-rows 1024] [--without-tf] [--small]
+
+The memos are those of one model over Globo's log by the day, or over the sample log without it. Figures are CPU nanoseconds
+per row of one thread. *Alone* is ``read_fragment``; the stages are those of a host with a reader in its process: reading, arrays of each
+fragment's columns, units of them, and batches; the sides alternate, and of each the least of five passes counts. *By
+Flight* is a reader process and a host process: the CPU seconds of each whole process between the first and the last unit.
+
+tf.data parses examples of the same rows from an uncompressed TFRecord file in batches, in a process of its own: inputs with one
+value per event as FixedLenFeature, the others as RaggedFeature.
+
+Targets: batches at 60 % of the speed of reading alone, and 20 times the speed of tf.data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.many_models import GLOBO
+from benchmarks.support.harness import machine
+from benchmarks.support.memoized import Memoized, memoize, reader_process
+from trainer.reading.batches import BatchAssembler
+from trainer.reading.columns import read_columns, with_labels
+from trainer.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit
+from trainer.reading.shuffling import ShuffleWindow
+from trainer.reading.unit_buffer import UnitBuffer
+from trainer.reading.unit_fetching import RemoteFetcher
+from trainer.scheduling.buffer_control import BufferSettings
+from transforms.execution.memory import keep_freed_memory
+from warehouse import read_fragment
+
+PASSES = 5
+TARGET_OF_READING, TARGET_OF_TF = 0.6, 20.0
+STAGES = ("read", "arrays", "units", "batches")
+
+
+class Stopwatch:
+    """CPU seconds of this thread by stage."""
+
+    def __init__(self) -> None:
+        self.secs: dict[str, float] = {}
+        self._last = time.thread_time()
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last lap to a stage."""
+        now = time.thread_time()
+        self.secs[stage] = self.secs.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def alone(memoized: Memoized) -> float:
+    """CPU seconds of reading all fragments."""
+    storage, watch = memoized.storage, Stopwatch()
+    for fragment in memoized.solution.fragments:
+        read_fragment(storage, memoized.solution, fragment, rows=True)
+    watch.lap("read")
+    return watch.secs["read"]
+
+
+def to_batches(memoized: Memoized, unit_rows: int, batch_rows: int) -> dict[str, float]:
+    """CPU seconds by stage of a host with a reader in its process."""
+    storage, layout = memoized.storage, memoized.layout
+    assembler = BatchAssembler(layout, batch_rows)
+    watch = Stopwatch()
+    for fragment in memoized.solution.fragments:
+        table = read_fragment(storage, memoized.solution, fragment, rows=True)
+        watch.lap("read")
+        columns = read_columns(table, layout, fragment.path)
+        watch.lap("arrays")
+        for first in range(0, columns.rows, unit_rows):
+            unit = with_labels(columns.part(first, min(first + unit_rows, columns.rows)))
+            watch.lap("units")
+            assembler.add(unit)
+            while assembler.ready:
+                assembler.take()
+            watch.lap("batches")
+    return watch.secs
+
+
+def packed(memoized: Memoized, unit_rows: int, batch_rows: int, window: int) -> tuple[dict[str, float], float]:
+    """CPU seconds of packing, decoding and stacking packed units, and their bytes per row."""
+    layout = memoized.layout
+    unit_layout, decode = UnitLayout.of(layout), UnitDecoder(layout)
+    plain = BatchAssembler(layout, batch_rows)
+    shuffled = BatchAssembler(layout, batch_rows, ShuffleWindow(window))
+    reader, total, watch = memoized.reader(), 0, Stopwatch()
+    for request in memoized.requests(unit_rows):
+        columns = reader.read(request)
+        watch.lap("")
+        content = pack_unit(columns, unit_layout)
+        watch.lap("pack")
+        total += content.nbytes
+        unit = decode(request, PackedUnit.of(content))
+        watch.lap("decode")
+        for stage, assembler in (("batches", plain), (f"batches, shuffled in windows of {window:,}", shuffled)):
+            assembler.add(unit)
+            while assembler.ready:
+                assembler.take()
+            watch.lap(stage)
+    del watch.secs[""]
+    return watch.secs, total / memoized.solution.rows
+
+
+def least(run: Callable[[], dict[str, float]], passes: int) -> dict[str, float]:
+    """Of each stage the pass with the least sum."""
+    return min((run() for _ in range(passes)), key=lambda secs: sum(secs.values()))
+
+
+def by_flight(memoized: Memoized, unit_rows: int, batch_rows: int) -> tuple[float, float, float]:
+    """(CPU seconds of the reader, of the host, wall seconds) over all units but the first ones."""
+    layout, requests = memoized.layout, memoized.requests(unit_rows)
+    with reader_process(memoized.home) as (process, address):
+        for _ in range(2):  # the first pass compiles and connects
+            assembler = BatchAssembler(layout, batch_rows)
+            settings = BufferSettings(limit_bytes=64 << 20)
+            buffer = UnitBuffer(requests, RemoteFetcher, UnitDecoder(layout), settings=settings)
+            before, own, wall = _cpu_secs(process.pid), time.process_time(), time.perf_counter()
+            buffer.set_readers([address])
+            for request, unit in buffer:
+                assembler.add(unit, request.number)
+                while assembler.ready:
+                    assembler.take()
+            found = _cpu_secs(process.pid) - before, time.process_time() - own, time.perf_counter() - wall
+            buffer.close()
+    return found
+
+
+def _cpu_secs(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def tf_data_secs(memoized: Memoized, rows: int, batch_rows: int, folder: Path) -> float:
+    """CPU seconds per row of tf.data, in a process of its own."""
+    target = folder / "examples.tfrecord"
+    command = [sys.executable, "-m", "benchmarks.support.tf_examples", str(memoized.home), str(target), str(rows), str(batch_rows)]  # fmt: skip
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return float(done.stdout.split()[-1])
+
+
+def report(memoized: Memoized, options: argparse.Namespace, folder: Path) -> bool:
+    """Print all figures; return whether the targets are met."""
+    rows = memoized.solution.rows
+    sizes, passes = (options.unit_rows, options.batch_rows), 2 if options.small else PASSES
+
+    def line(what: str, secs: float, note: str = "") -> None:
+        print(f"  {what:<44} {secs / rows * 1e9:8.0f}  {note}".rstrip(), flush=True)
+
+    print(f"{rows:,} rows in {len(list(memoized.solution.fragments))} fragments, {len(memoized.solution.inputs)} inputs, "
+          f"units of {sizes[0]:,} and batches of {sizes[1]:,} rows")  # fmt: skip
+    print(f"  {'one thread, CPU':<44} {'ns/row':>8}")
+    alone(memoized), to_batches(memoized, *sizes)
+    reading, stages = [], []
+    for _ in range(passes):
+        reading.append(alone(memoized))
+        stages.append(to_batches(memoized, *sizes))
+    base, best = min(reading), min(stages, key=lambda secs: sum(secs.values()))
+    line("reading the memos alone", base)
+    for stage in STAGES:
+        line(f"  {stage}", best[stage])
+    whole = sum(best.values())
+    share = base / whole
+    line("memos to batches", whole, f"{share:.0%} of the speed of reading alone, target {TARGET_OF_READING:.0%}")
+    window = 16 * sizes[1]
+    sizes_of: list[float] = []
+
+    def packed_once() -> dict[str, float]:
+        secs, size = packed(memoized, *sizes, window)
+        sizes_of.append(size)
+        return secs
+
+    packed_once()
+    found = least(packed_once, passes)
+    memo_bytes = sum(path.stat().st_size for path in (memoized.home / "memos").rglob("*.memo")) / rows
+    for stage, secs in found.items():
+        note = f"{sizes_of[0]:.0f} bytes, in memos {memo_bytes:.0f}" if stage == "pack" else ""
+        line(f"packed: {stage}", secs, note)
+    reader, host, wall = by_flight(memoized, *sizes)
+    line("by Flight: the reader process", reader)
+    line("by Flight: the host process", host, f"{rows / wall:,.0f} rows/s")
+    met = share >= TARGET_OF_READING
+    if not options.without_tf:
+        tf_secs = tf_data_secs(memoized, min(rows, options.tf_rows), sizes[1], folder) * rows
+        faster = tf_secs / whole
+        line("tf.data, parsing examples", tf_secs, f"{faster:.1f}x of memos to batches, target {TARGET_OF_TF:.0f}x")
+        met &= faster >= TARGET_OF_TF
+    return met
+
+
+def main() -> int:
+    """Measure; the exit status is 1 if a target is missed (never with ``--small``)."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--globo", type=Path, default=GLOBO, help="the folder of clicks_hour_*.csv.gz")
+    parser.add_argument("--hours", type=int, default=24, help="of Globo's log")
+    parser.add_argument("--unit-rows", type=int, default=4096)
+    parser.add_argument("--batch-rows", type=int, default=1024)
+    parser.add_argument("--tf-rows", type=int, default=50_000, help="examples that tf.data parses")
+    parser.add_argument("--without-tf", action="store_true")
+    parser.add_argument("--small", action="store_true", help="few rows of the sample log, to test the script")
+    options = parser.parse_args()
+    print(machine())
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory(prefix="headrace-reader-") as name:
+        folder = Path(name)
+        source = options.globo if options.globo.is_dir() and not options.small else None
+        memoized = memoize(folder, source, options.hours, 2_000 if options.small else 300_000)
+        options.tf_rows = 500 if options.small else options.tf_rows
+        met = report(memoized, options, folder)
+    return 0 if met or options.small else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

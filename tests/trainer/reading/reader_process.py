@@ -1,0 +1,26 @@
+"""A reader as a process, for tests that kill it: ``python reader_process.py <seconds per fragment>`` prints its address."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.trainer.reading.test_unit_reader import DATA, reader_of
+from trainer.flight.addresses import Address
+from trainer.reading.reader_service import ReaderService
+
+
+def main(secs: float) -> None:
+    """Serve until the process is killed."""
+
+    def read(_solution, fragment):
+        time.sleep(secs)
+        return DATA.tables[fragment.path]
+
+    with ReaderService(Address("127.0.0.1", 0), reader_of(read, kept_bytes=0)) as service:
+        print(service.address, flush=True)
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

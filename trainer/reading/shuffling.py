@@ -1,0 +1,59 @@
+"""The order of events that are shuffled in windows. Pure.
+
+A window is a number of events that follow each other in a host's stream, counted from the natural start of the epoch. A batch takes
+events of its window at random; inside a batch events stay in the order of the stream. The order is a hash of the window and of each
+event's unit and number, so it depends on nothing else: not on readers, nor on where an epoch was interrupted and continued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.errors import ConfigError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleWindow:
+    """The window of a stream.
+
+    Attributes:
+        rows: the events of a window.
+        seed: the seed of the run.
+        start: the first unit of the natural epoch.
+        number: the window that comes next.
+        drawn: how many of its events are trained already; they are added again and left out.
+    """
+
+    rows: int
+    seed: int = 0
+    start: int = 0
+    number: int = 0
+    drawn: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or not 0 <= self.drawn < self.rows or min(self.seed, self.start, self.number) < 0:
+            raise ConfigError(
+                "a window of shuffled events must have at least one, and fewer drawn than it has", value=self
+            )
+
+
+def order_of(window: ShuffleWindow, units: Array, events: Array) -> Array:
+    """The order in which the events of a window are drawn: positions in ``units`` and ``events``, int64."""
+    key = _mixed(_mixed(_mixed(np.uint64(window.seed), window.start), window.number), units)
+    return np.argsort(_mixed(key, events), kind="stable")
+
+
+def _mixed(key: Any, values: Any) -> Any:
+    """A hash of each pair (SplitMix64)."""
+    with np.errstate(over="ignore"):
+        found = (np.asarray(key, np.uint64) ^ np.asarray(values).astype(np.uint64)) + _MULTIPLIERS[0]
+        for shift, multiplier in ((30, _MULTIPLIERS[1]), (27, _MULTIPLIERS[2])):
+            found = (found ^ (found >> np.uint64(shift))) * multiplier
+        return found ^ (found >> np.uint64(31))
