@@ -18,7 +18,8 @@ DataError
 Busy
 └── CommitConflict        another controller published a commit
 StorageError
-└── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+└── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 """
 
 from __future__ import annotations
@@ -80,3 +81,7 @@ class CommitConflict(Busy):
 
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class PublicationInDoubt(StorageError):
+    """The storage failed while a commit was published, which may have succeeded; publishing it again settles it."""
