@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,7 @@ def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]
     from trainer.flight.addresses import Address
     from trainer.launch.role_signals import end_with_supervisor
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:
         end_with_supervisor(supervisor)
     return JobFiles(Path(run)), Address.parse(address)

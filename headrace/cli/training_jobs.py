@@ -20,6 +20,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.control.messages import JobStatus
+    from trainer.data.late_data import LateData
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import LaunchedJob
     from trainer.scheduling.job import JobSettings
@@ -59,7 +60,8 @@ def train_job(
 
     files = JobFiles(Path(config.run_dir).absolute())
     began, events, status = time.monotonic(), 0, None
-    first = prepared = _prepare(warehouse, solution, config, accept_changed)
+    prepared = _prepare(warehouse, solution, config, accept_changed)
+    first = _Beginning.of(prepared)
     while prepared.planned_events and (status is None or status.state is JobState.DONE):
         job = make_job(prepared, files, _settings(options), home=warehouse.storage.home)
         planned = prepared.planned_events
@@ -117,14 +119,19 @@ def _run(job: LaunchedJob, prepared: PreparedRun, run_dir: str, options: JobOpti
 
 def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     """The state of a job in some words."""
+    from headrace.terminal.units import many
     from trainer.scheduling.events import RoleKind
+    from trainer.scheduling.transitions import JobState
 
     buffers = [one.buffer.fullness for one in status.members if one.buffer is not None]
-    parts = [
-        f"training {prepared.solution.model}: {str(status.state).lower().replace('_', ' ')}",
-        f"epoch {status.epoch + 1}",
-        f"{len(status.live(RoleKind.HOST))} hosts, {len(status.live(RoleKind.READER))} readers",
-    ]
+    state = (
+        "" if status.state in (JobState.TRAINING, JobState.DONE) else f": {str(status.state).lower().replace('_', ' ')}"
+    )
+    hosts, readers = len(status.live(RoleKind.HOST)), len(status.live(RoleKind.READER))
+    parts = [f"training {prepared.solution.model}{state}"]
+    if status.state is JobState.DONE:
+        return parts[0]
+    parts += [f"epoch {status.epoch + 1}", many(hosts, "host"), many(readers, "reader")]
     if buffers:
         parts.append(f"buffer {min(buffers):.0%} full")
     if status.staleness_secs is not None:
@@ -162,19 +169,42 @@ def _refuse_held(status: JobStatus, run_dir: str) -> None:
                       next_step=f"correct the cause, then: headrace holds release {run_dir}")  # fmt: skip
 
 
-def _report(first: PreparedRun, last: PreparedRun, events: int, secs: float) -> TrainReport:
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """What a report says of the moment before the job."""
+
+    epochs: int
+    resumed_from: str
+    skipped: tuple[str, ...]
+    unlabelled: int
+    late: LateData
+
+    @classmethod
+    def of(cls, prepared: PreparedRun) -> _Beginning:
+        """The facts of a run before it is trained."""
+        path = prepared.saved.path if prepared.saved else ""
+        return cls(
+            len(prepared.progress.history),
+            path,
+            prepared.skipped,
+            sum(prepared.trainable.unlabelled.values()),
+            prepared.late,
+        )
+
+
+def _report(first: _Beginning, last: PreparedRun, events: int, secs: float) -> TrainReport:
     from trainer.training.loop import TrainReport
 
     return TrainReport(
-        epochs=len(last.progress.history) - len(first.saved.progress.history if first.saved else ()),
+        epochs=len(last.progress.history) - first.epochs,
         events=events,
         seconds=secs,
         history=tuple(last.progress.history),
         ledger=last.summary(),
-        resumed_from=first.saved.path if first.saved else "",
+        resumed_from=first.resumed_from,
         finished=not last.planned_events,
         checkpoint=last.saved.path if last.saved else "",
         skipped_checkpoints=first.skipped,
-        unlabelled=sum(first.trainable.unlabelled.values()),
+        unlabelled=first.unlabelled,
         late=first.late,
     )

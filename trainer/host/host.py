@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
+from trainer.checkpoints.read import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.exchange import Exchange, OneHost
 from trainer.errors import AttemptOver, HostLost, RunMismatch
@@ -262,7 +263,13 @@ class Host:
             model.exchange.now = exchange
             state = self._state_of(order, rank, data, model)
             tools = AttemptTools(
-                data, model.weights, self._buffer, exchange, gate, self._count(order, state), self._keep
+                data,
+                model.weights,
+                self._buffer,
+                exchange,
+                gate,
+                self._count(order, state, data.plan, gate),
+                self._keep,
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, what is in memory is of no moment
@@ -346,7 +353,7 @@ class Host:
 
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
-        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs))
+        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts))))
         _check_saved(saved, order, data.plan)
         model.weights.load(saved.arrays)
         state = self._fresh(data)
@@ -362,11 +369,15 @@ class Host:
             state.carried = tuple(one for one in saved.job.carried if one[0] % len(order.hosts) == rank)
         return state
 
-    def _count(self, order: StartEpoch, state: TrainedState) -> Callable[[int], None]:
+    def _count(self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate) -> Callable[[int], None]:
         first_step, first_events = state.progress.step, state.events
 
         def on_step(events: int) -> None:
-            self._progress = Progress(order.attempt, state.progress.step - first_step, state.events - first_events)
+            unit = gate.begun_unit
+            newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
+            self._progress = Progress(
+                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs
+            )
 
         return on_step
 
