@@ -39,12 +39,12 @@ def start_roles_like_this(file: Path) -> None:
     """Let a job start its processes by this module."""
     from headrace.cli import training_jobs
 
-    command = training_jobs._command
+    command = training_jobs.role_command
 
     def timed(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "benchmarks.support.timed_steps", str(file), *command(run_dir, kind, name, options)[3:]]  # fmt: skip
 
-    training_jobs._command = timed
+    training_jobs.role_command = timed
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ COMMANDS = {
     "train": Place("headrace.cli.train", "train"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
+    "chaos": Place("headrace.cli.chaos", "chaos"),
     "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),
     "pins": Place("headrace.cli.maintenance", "pins"),

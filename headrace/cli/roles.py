@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     from trainer.control.job_files import JobFiles
     from trainer.flight.addresses import Address
+    from trainer.launch.reader_process import RoleOptions
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
 
@@ -31,6 +33,17 @@ Listen = Annotated[str, typer.Option("--address", help="Where it serves, as host
 Supervised = Annotated[
     int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", show_default=False)
 ]
+Advertised = Annotated[
+    str,
+    typer.Option("--advertise", help="The address at which others reach it. Default: --address.", show_default=False),
+]
+Controller = Annotated[
+    str,
+    typer.Option(
+        "--controller", help="The address of the controller. Default: as the run directory says.", show_default=False
+    ),
+]
+SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]
 
 
 def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
@@ -70,32 +83,69 @@ def _numbers(text: str) -> tuple[int, int, int]:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
+def _role(files: JobFiles, name: str, address: Address, advertised: str, controller: str) -> RoleOptions:
+    from trainer.flight.addresses import Address
+    from trainer.launch.reader_process import RoleOptions
+
+    parse = Address.parse
+    return RoleOptions(
+        files, name, address, parse(advertised) if advertised else None, parse(controller) if controller else None
+    )
+
+
+def _slow(file: str) -> Callable[[], None]:
+    from trainer.launch.chaos.slow_disk import SlowDisk
+
+    return SlowDisk(Path(file)).wait if file else lambda: None
+
+
 @app.command("reader")
-def reader(run: Run, name: Name = "r0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+def reader(
+    run: Run,
+    name: Name = "r0",
+    address: Listen = "127.0.0.1:0",
+    advertised: Advertised = "",
+    controller: Controller = "",
+    slow_disk: SlowDiskFile = "",
+    supervisor: Supervised = 0,
+) -> None:
     """Read work units for the hosts."""
     from trainer.launch.job_spec import JobSpec
-    from trainer.launch.reader_process import RoleOptions, run_reader
+    from trainer.launch.reader_process import run_reader
     from trainer.launch.role_signals import on_termination
     from warehouse.reading.reader import read_fragment
     from warehouse.storage.storage import Storage
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    storage = Storage(JobSpec.read(files).home)
+    storage, wait = Storage(JobSpec.read(files).home), _slow(slow_disk)
 
     def read(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
+        wait()
         return read_fragment(storage, solution, fragment, rows=True)
 
-    run_reader(RoleOptions(files, name, place), read, on_signals=on_termination)
+    run_reader(_role(files, name, place, advertised, controller), read, on_signals=on_termination)
 
 
 @app.command("host")
-def host(run: Run, name: Name = "h0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+def host(
+    run: Run,
+    name: Name = "h0",
+    address: Listen = "127.0.0.1:0",
+    advertised: Advertised = "",
+    controller: Controller = "",
+    slow_disk: SlowDiskFile = "",
+    supervisor: Supervised = 0,
+) -> None:
     """Train."""
     from trainer.launch.host_process import run_host
-    from trainer.launch.reader_process import RoleOptions
     from trainer.launch.role_signals import on_termination
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    run_host(RoleOptions(files, name, place), prepare=import_tensorflow_quietly, on_signals=on_termination)
+    run_host(
+        _role(files, name, place, advertised, controller),
+        prepare=import_tensorflow_quietly,
+        on_signals=on_termination,
+        before_write=_slow(slow_disk),
+    )

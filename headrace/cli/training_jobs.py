@@ -60,19 +60,20 @@ def train_job(
 
     files = JobFiles(Path(config.run_dir).absolute())
     began, events, status = time.monotonic(), 0, None
-    prepared = _prepare(warehouse, solution, config, accept_changed)
+    prepared = prepare(warehouse, solution, config, accept_changed)
     first = _Beginning.of(prepared)
     while prepared.planned_events and (status is None or status.state is JobState.DONE):
-        job = make_job(prepared, files, _settings(options), home=warehouse.storage.home)
+        job = make_job(prepared, files, job_settings(options), home=warehouse.storage.home)
         planned = prepared.planned_events
         status = _run(job, prepared, config.run_dir, options)
         _refuse_held(status, config.run_dir)
-        prepared = _prepare(warehouse, solution, config, accept_changed)  # the newest commit, and what is left
+        prepared = prepare(warehouse, solution, config, accept_changed)  # the newest commit, and what is left
         events += planned - prepared.planned_events
     return _report(first, prepared, events, time.monotonic() - began)
 
 
-def _prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
+def prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
+    """The run after its newest checkpoint. Raises :class:`Busy` while a process trains it."""
     from trainer.runs.lock import run_lock
     from trainer.training.preparation import prepare_run
     from warehouse.reading.reader import read_labels
@@ -83,7 +84,8 @@ def _prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, 
         return prepare_run(solution, config, labels, accept_changed=accept_changed, on_skip=skipped)
 
 
-def _settings(options: JobOptions) -> JobSettings:
+def job_settings(options: JobOptions) -> JobSettings:
+    """The settings of a job with these options."""
     import os
 
     from trainer.scheduling.job import JobSettings, PhaseSettings
@@ -112,7 +114,7 @@ def _run(job: LaunchedJob, prepared: PreparedRun, run_dir: str, options: JobOpti
                    _sentence(prepared, status))  # fmt: skip
 
         settings = SupervisorSettings(grace_secs=options.grace_secs)
-        supervisor = Supervisor(files, job.spec.job, partial(_command, str(files.run_dir)), show, say, settings)
+        supervisor = Supervisor(files, job.spec.job, partial(role_command, str(files.run_dir)), show, say, settings)
         with _signals(supervisor):
             return supervisor.run(job.newest)
 
@@ -139,7 +141,8 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     return ", ".join(parts)
 
 
-def _command(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
+def role_command(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
+    """The command line of a role's process."""
     named = () if kind == "controller" else ("--name", name)
     return [sys.executable, "-m", "headrace", "role", kind, run_dir, *named, *options]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainer.checkpoints.checkpoint import Checkpoint, read_newest
+from trainer.checkpoints.checkpoint import read_newest
+from trainer.checkpoints.read import Checkpoint
 from trainer.errors import TornCheckpoint
 
 #: Members of a commit that do not depend on how its epochs ended.
