@@ -16,7 +16,7 @@ class Interruption:
 
     Attributes:
         role: the kind of the process.
-        attempt: the attempt that was being trained; 0 if none was.
+        attempt: the attempt that had trained events; 0 if none had.
         trained_secs: since the last commit, or the beginning of the attempt if that is later.
         at_secs: when.
     """
@@ -53,8 +53,12 @@ class Accounts:
 
     @property
     def is_training(self) -> bool:
-        """Whether an attempt is being trained, by the last status."""
-        return self._last is not None and self._last[0].state in WORKING
+        """Whether an attempt has trained events and is not committed, by the last status."""
+        if self._last is None or self._last[0].state not in WORKING:
+            return False
+        status = self._last[0]
+        reports = [one.progress for one in status.members if one.progress is not None]
+        return any(one.events and one.attempt == status.attempt for one in reports)
 
     def interruption(self, role: str, at_secs: float) -> Interruption:
         """The cost of an interruption now, if its attempt is not committed."""

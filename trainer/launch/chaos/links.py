@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +19,8 @@ from transforms.errors import DataError
 _T = TypeVar("_T")
 _PIECE_BYTES = 1 << 18
 _HOST = "127.0.0.1"
+#: A socket that is closed with this option resets its connection.
+_RESET = struct.pack("ii", 1, 0)
 
 #: The address to which a new connection is made. Raises :class:`Unreachable` if there is none now.
 FindUpstream = Callable[[], Address]
@@ -63,6 +68,9 @@ class Link:
 
     def _reset(self) -> None:
         for writer in self._writers:
+            connection = writer.get_extra_info("socket")
+            with suppress(OSError):  # it may be closed
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
