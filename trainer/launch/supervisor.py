@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from trainer.control.controller_client import ControllerClient
+from trainer.control.controller_client import ControllerClient, is_away
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
-from trainer.flight.client import Unreachable
 from trainer.launch.outcome import read_outcome, remove_outcome
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import JobState
@@ -178,8 +177,12 @@ class Supervisor:
         """The status, or None if the controller does not answer now."""
         try:
             return client.status()
-        except (Unreachable, DataError):
+        except DataError:
             return None
+        except HeadraceError as error:
+            if is_away(error):  # it may also be ending
+                return None
+            raise
 
     def _child(self, kind: str, name: str) -> _Child:
         return self._children.setdefault((kind, name), _Child(kind, name))
