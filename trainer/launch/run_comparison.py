@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainer.checkpoints.checkpoint import read_newest
@@ -22,8 +23,13 @@ def run_differences(run_dir: str | Path, other: str | Path) -> tuple[str, ...]:
     one, two = _newest(run_dir), _newest(other)
     names = sorted(name for name in {*one.arrays, *two.arrays} if not name.startswith(_UNFINISHED))
     arrays = (name for name in names if not _is_same_array(one, two, name))
-    members = (name for name in _MEMBERS if one.document.get(name) != two.document.get(name))
-    return (*arrays, *members)
+    return (*arrays, *(name for name in _MEMBERS if _member(one, name) != _member(two, name)))
+
+
+def _member(checkpoint: Checkpoint, name: str) -> object:
+    document = checkpoint.document
+    assert isinstance(document, Mapping)  # every reader of checkpoints requires it
+    return document.get(name)
 
 
 def _is_same_array(one: Checkpoint, two: Checkpoint, name: str) -> bool:
