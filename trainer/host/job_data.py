@@ -37,16 +37,17 @@ class JobData:
         self._rows = dict(zip(plan.units.keys, plan.fragment_rows.tolist(), strict=True))
         self._before: Ledger | None = None
         if plan.counts is not None and plan.counts.fragments:
-            self._before = Ledger(self._rows)
-            self._before.load(plan.counts)
+            self._before = self.ledger_of(plan.counts)
         self._counted = frozenset(() if plan.counts is None else (one.key for one in plan.counts.fragments))
 
-    def new_ledger(self) -> Ledger | None:
-        """A ledger of the plan's fragments, all counts 0; None if events are not counted."""
-        return None if self.plan.counts is None else Ledger(self._rows)
+    def ledger_before(self, rank: int) -> Ledger | None:
+        """The ledger of a host at the plan's beginning: all earlier counts are those of rank 0. None if events are not counted."""
+        if self.plan.counts is None:
+            return None
+        return self.ledger_of(self.plan.counts) if rank == 0 else Ledger(self._rows)
 
     def ledger_of(self, counts: SavedCounts) -> Ledger:
-        """A ledger with the counts of a commit, which may be of more fragments than the plan's."""
+        """A ledger with these counts, which may be of more fragments than the plan's."""
         ledger = Ledger({**{one.key: one.rows for one in counts.fragments}, **self._rows})
         ledger.load(counts)
         return ledger

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainer.control.job_files import JobFiles
 from trainer.launch.job_spec import FORMAT, JobSpec, job_identity
+from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit
 from trainer.training.job_plan import JobPlan, plan_job
@@ -64,6 +65,19 @@ def make_job(
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)
+
+
+def extend_job(
+    prepared: PreparedRun, files: JobFiles, spec: JobSpec, *, unit_rows: int = UNIT_ROWS
+) -> DataRange | None:
+    """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
+    if not prepared.planned_events:
+        return None
+    plan = plan_job(prepared, unit_rows=unit_rows, first_unit=_next_unit(prepared.saved))
+    put_solution(files, prepared.solution)
+    data = plan.data_range(files.put_document(plan.to_bytes()))
+    replace(spec, data=data).write(files)
+    return data
 
 
 def put_solution(files: JobFiles, solution: ReadSolution) -> str:

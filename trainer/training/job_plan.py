@@ -65,7 +65,7 @@ class JobPlan:
         is_first: of each stretch: no earlier stretch of the plan trains events that were never trained; bool.
         epochs: those that are left, in order.
         segments, planned_rows: see :class:`~trainer.training.run_state.RunProgress`.
-        counts: how often the fragments' events were trained before the plan; None if events are not counted.
+        counts: how often all events of the run were trained before the plan; None if events are not counted.
     """
 
     solution: str
@@ -228,20 +228,8 @@ def _assembled(
         epochs=tuple(PlannedEpoch(epoch, stop) for epoch, stop in zip(prepared.remaining, ends, strict=True)),
         segments=prepared.progress.segments,
         planned_rows=dict(prepared.progress.planned_rows),
-        counts=None if prepared.ledger is None else _counts_of(prepared.ledger.counts(), numbers),
+        counts=None if prepared.ledger is None else prepared.ledger.counts(),
     )
-
-
-def _counts_of(counts: SavedCounts, keys: Mapping[str, int]) -> SavedCounts:
-    """The counts of some fragments."""
-    own, uneven, at = [], [np.zeros(0, np.uint8)], 0
-    for one in counts.fragments:
-        stop = at + (one.rows if one.count is None else 0)
-        if one.key in keys:
-            own.append(one)
-            uneven.append(counts.uneven[at:stop])
-        at = stop
-    return SavedCounts(tuple(own), np.concatenate(uneven))
 
 
 def _unit_plan(
