@@ -48,7 +48,9 @@ class PackedUnit:
     def of(cls, content: Any) -> PackedUnit:
         """A unit in a buffer; an unaligned one is copied."""
         found = np.frombuffer(content, np.uint8)
-        return cls(found if found.ctypes.data % 8 == 0 else found.copy())
+        found = found if found.ctypes.data % 8 == 0 else found.copy()
+        found.flags.writeable = False  # kernels are compiled for the one or the other
+        return cls(found)
 
 
 #: What a reader delivers: arrays in its own process, or their packed bytes.
