@@ -218,7 +218,9 @@ def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> S
     wrong = packing.point(content, described, sections.places, layout.types, rows, table)
     _require(wrong < 0, request, "have offsets that ascend, and finite weights", wrong)
     dense = sections.dense(content)
-    _require(bool(np.isfinite(dense).all()), request, "have finite numbers", "NaN or an infinity")
+    _require(
+        kernels.are_finite(dense.reshape(-1).view(np.uint32)), request, "have finite numbers", "NaN or an infinity"
+    )
     positions = np.arange(first_event, first_event + rows)
     if header[8]:
         positions = sections.events(content).astype(np.int64) + first_event
