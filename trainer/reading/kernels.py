@@ -268,7 +268,7 @@ def copy_numbers(address: int, row_step: int, column_step: int, out: Array) -> N
 @compiled
 def are_finite(bits: Array) -> bool:
     """Whether no float32 is NaN or infinite, of their bits (uint32)."""
-    return _has_full_exponent(bits) == 0
+    return bool(_has_full_exponent(bits) == 0)
 
 
 @uncounted
