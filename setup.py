@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 CORE = [
     "alembic>=1.14",
+    "grpcio>=1.65",
     "numba>=0.61",
     "numpy>=2.0",
     "pyarrow>=19",

@@ -14,14 +14,23 @@ DataError
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
 ├── DataNotReady          the data to train is not there yet
+├── DamagedLog            the log of a job's events has other bytes than were written
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
+Busy
+├── LeaseLost             another controller has the job, or may have it
+└── CommitConflict        another controller published a commit
 StorageError
-└── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── EventNotLogged        an event could not be written to the log of a job; nothing was done
+└── PublicationInDoubt    it is unknown whether a commit was published: publish it again
+HostLost                  another host of the job ended, or does not answer
+AttemptOver               the controller gave the attempt up
+JobHeld                   a person must release the job before it goes on
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError, StorageError, TypeMismatch
+from transforms.errors import Busy, DataError, HeadraceError, InputError, StorageError, TypeMismatch
 
 
 class ConfigError(InputError):
@@ -68,9 +77,45 @@ class DataNotReady(DataError):
     """The data to train is not there yet: memos that are not ready, a partition that has not landed."""
 
 
+class DamagedLog(DataError):
+    """The log of a job's events has other bytes than were written."""
+
+
 class TornCheckpoint(DataError):
     """A checkpoint whose bytes are not those that were written."""
 
 
+class CommitConflict(Busy):
+    """Another controller published a commit of this number, or a newer one; nothing was changed."""
+
+
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class HostLost(HeadraceError):
+    """Another host of the job ended, or does not answer: the attempt cannot go on."""
+
+    exit_status = 6
+
+
+class AttemptOver(HeadraceError):
+    """The controller gave the attempt up: this host stops training it."""
+
+
+class EventNotLogged(StorageError):
+    """An event could not be written to the log of a job; nothing was done, and its sender repeats it."""
+
+
+class LeaseLost(Busy):
+    """The lock of the run directory was replaced or removed: another controller has the job, or may have it."""
+
+
+class JobHeld(HeadraceError):
+    """A job is held: it goes on after a person has released it."""
+
+    exit_status = 7
+
+
+class PublicationInDoubt(StorageError):
+    """The storage failed while a commit was published, which may have succeeded; publishing it again settles it."""

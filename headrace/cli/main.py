@@ -1,7 +1,7 @@
 """The root of the command line: command groups, and errors as one message and an exit status.
 
 Exit status: 0 done; 2 wrong input; 3 damaged or missing stored data; 4 not found; 5 conflict with another process;
-6 storage failed; 70 a defect in Headrace; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
+6 storage failed; 7 a held job; 70 a defect in Headrace; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ COMMANDS = {
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),
+    "ckpt": Place("headrace.cli.checkpoints", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
+    "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),
     "pins": Place("headrace.cli.maintenance", "pins"),
     "gc": Place("headrace.cli.maintenance", "gc"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from functools import partial
 from pathlib import Path
@@ -61,8 +60,8 @@ def predict(
         config = ScoringConfig(
             home=warehouse.storage.home,
             output=output,
-            source=hashlib.sha256((saved.path / "manifest.json").read_bytes()).hexdigest(),
-            load=partial(load_scores, folder, str(saved.path)),
+            source=saved.digest,
+            load=partial(load_scores, folder, saved.path),
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
         )
         with progress_bar(f"scoring {model}", "partitions") as report:
@@ -70,7 +69,7 @@ def predict(
     screen = PredictedScreen(
         model=model,
         version=solution.model_version,
-        checkpoint=saved.path.name,
+        checkpoint=saved.name,
         output=output,
         partitions=done.partitions,
         files=done.files,
@@ -87,7 +86,7 @@ def predict(
 def _saved(run_dir: str, model: str) -> SavedRun:
     from trainer.training.saved_run import read_newest_run
 
-    saved = read_newest_run(Path(run_dir), on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
+    saved = read_newest_run(run_dir, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
     if saved is None:
         raise NotFound("a run must have a checkpoint to predict with, got none", where=run_dir,
                        next_step=f"headrace train {model}, or name the run with --run-dir")  # fmt: skip

@@ -16,6 +16,7 @@ import typer
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
+from headrace.cli.training_jobs import JobOptions, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -60,6 +61,20 @@ def train(
     run_dir: Annotated[
         str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
     ] = "",
+    hosts: Annotated[
+        int,
+        typer.Option(help="Train with this number of host processes. Default: in this process.", show_default=False),
+    ] = 0,
+    readers: Annotated[
+        int,
+        typer.Option(help="Reader processes of a job with --hosts. Default: as many as it needs.", show_default=False),
+    ] = 0,
+    epoch_secs: Annotated[
+        float,
+        typer.Option(
+            help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
+        ),
+    ] = 0.0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +101,12 @@ def train(
             _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
         settings = _choose(warehouse, solution, options, folder)
-        report = _train(warehouse, solution, settings, accept_changed)
+        if hosts or readers:
+            report = train_job(
+                warehouse, solution, settings, accept_changed, JobOptions(hosts or 1, readers, epoch_secs)
+            )
+        else:
+            report = _train(warehouse, solution, settings, accept_changed)
         scores = _evaluate(warehouse, held_out, folder) if held_out else None
         raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)

@@ -10,7 +10,7 @@ Report = Callable[..., None]
 
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
-    """A bar of (done, total). Without a terminal it is one line at the end; without work it is nothing."""
+    """A bar of (done, total), and what is being done now. Without a terminal it is one line at the end; without work it is nothing."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -20,7 +20,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Report]:
         task = progress.add_task(what, total=None)
 
         def report(done: int, total: int, current: str = "") -> None:
-            progress.update(task, completed=done, total=total)
+            progress.update(task, completed=done, total=total, description=current or what)
 
         try:
             yield report

@@ -33,6 +33,18 @@ def test_the_decisions_of_a_job_load_no_arrays():
     assert not loaded & {"numpy", "pyarrow", "tensorflow", "apache_beam", "sqlalchemy"}
 
 
+def test_a_controller_and_its_members_load_no_model_and_no_database():
+    """Readers and the controller start in less than a second."""
+    names = "open_controller controller_service controller_client membership"
+    program = (
+        f"import json, sys, importlib; [importlib.import_module('trainer.control.' + m) for m in '{names}'.split()];"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
+    assert not loaded & {"tensorflow", "keras", "apache_beam", "sqlalchemy", "pandas", "polars", "numba", "sklearn"}
+    assert "pyarrow.flight" in loaded
+
+
 def test_the_public_surface():
     assert sorted(trainer.__all__) == [
         "Scores",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ class Manifest:
             "state": self.state.to_document(),
             "arrays": [{"name": name, **file.to_document()} for name, file in self.arrays],
         }
-        return canonical_json({**body, "sha256": _body_digest(body)})
+        return signed_text(body)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Manifest:
@@ -75,16 +76,15 @@ class Manifest:
 
         Raises :class:`TornCheckpoint` for changed bytes, :class:`OtherFormat` for another version.
         """
-        document = DocumentField(parse_json(data, where), where)
-        body = {name: field.value for name, field in document.members().items()}
-        recorded = body.pop("sha256", None)
-        if recorded is None and body.get("format") == _UNVERIFIED_FORMAT:
-            raise _other_format(_UNVERIFIED_FORMAT, where)
-        if recorded != _body_digest(body) or data != canonical_json(document.value):
-            raise TornCheckpoint("a manifest must match the digest it records, got other bytes", where=where)
+        return cls.read(verified_document(data, where))
+
+    @classmethod
+    def read(cls, document: DocumentField) -> Manifest:
+        """The manifest of a verified document."""
+        where = document.place
         form = document.at("format").text()
         if form not in READABLE:
-            raise _other_format(form, where)
+            raise other_format(form, READABLE, where)
         arrays = tuple((item.at("name").text(), CheckpointFile.read(item)) for item in document.at("arrays").items())
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
@@ -99,6 +99,23 @@ def array_file(position: int) -> str:
 def purpose_digest(purpose: str, name: str = "", form: str = FORMAT) -> hashlib._Hash:
     """SHA-256 of a file's purpose, to be continued with its bytes. ``purpose`` is "state" or "array"."""
     return hashlib.sha256(encode([form, purpose, name]))
+
+
+def signed_text(body: Mapping[str, Any]) -> bytes:
+    """The canonical JSON text of an object with its own digest as the member ``sha256``."""
+    return canonical_json({**body, "sha256": _body_digest(body)})
+
+
+def verified_document(data: bytes, where: str) -> DocumentField:
+    """The inverse of :func:`signed_text`. Raises :class:`TornCheckpoint` for changed bytes."""
+    document = DocumentField(parse_json(data, where), where)
+    body = {name: field.value for name, field in document.members().items()}
+    recorded = body.pop("sha256", None)
+    if recorded is None and body.get("format") == _UNVERIFIED_FORMAT:
+        raise other_format(_UNVERIFIED_FORMAT, READABLE, where)
+    if recorded != _body_digest(body) or data != canonical_json(document.value):
+        raise TornCheckpoint("a manifest must match the digest it records, got other bytes", where=where)
+    return document
 
 
 def canonical_json(document: object) -> bytes:
@@ -125,11 +142,13 @@ def _body_digest(body: object) -> str:
         return ""
 
 
-def _other_format(found: str, where: str) -> OtherFormat:
+def other_format(found: str, readable: Sequence[str], where: str) -> OtherFormat:
+    """The error for an intact file of a format that this release does not read."""
+    allowed = " or ".join(readable)
     return OtherFormat(
-        f"a checkpoint must have the format {' or '.join(READABLE)}, got {found}",
+        f"a checkpoint must have the format {allowed}, got {found}",
         where=where,
         value=found,
-        allowed=" or ".join(READABLE),
+        allowed=allowed,
         next_step="continue with the release of Headrace that wrote it, or train from the beginning in another run directory",
     )

@@ -49,7 +49,8 @@ class PartedArrays:
                     raise ValueError(
                         f"a part of {kind.name} must be {kind.dtype} {kind.shape}, got {array.dtype} {array.shape}"
                     )
-                sink.write(np.ascontiguousarray(array).data)
+                if array.size:  # slots of no columns have no bytes
+                    sink.write(np.ascontiguousarray(array).data)
                 left[k] -= len(array)
         if any(left):
             raise ValueError(

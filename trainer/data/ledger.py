@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
+from trainer.checkpoints.saved_counts import MOST_COUNT, SavedCounts, SavedFragment
 from trainer.errors import TornCheckpoint
 from trainer.reading.batches import Span
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_MOST = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,58 +41,6 @@ class LedgerSummary:
         return {**asdict(self), "exact": self.exact}
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFragment:
-    """A fragment's ``rows`` events.
-
-    Attributes:
-        key: its place.
-        rows: its stored events.
-        count: the common count of its events; None if they differ.
-        labels: :func:`label_sum` over its trained events; None if unknown.
-    """
-
-    key: str
-    rows: int
-    count: int | None
-    labels: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SavedCounts:
-    """The counts of a checkpoint: one number for a fragment with equal counts, else an array.
-
-    ``uneven``: uint8, the counts of the other fragments, concatenated in the order of ``fragments``.
-    """
-
-    fragments: tuple[SavedFragment, ...]
-    uneven: Array
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object without ``uneven``, the inverse of :meth:`read`."""
-        return {"fragments": [asdict(fragment) for fragment in self.fragments]}
-
-    @classmethod
-    def read(cls, field: DocumentField, uneven: Array) -> SavedCounts:
-        """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts match."""
-        fragments = tuple(_read_fragment(item) for item in field.at("fragments").items())
-        if len({fragment.key for fragment in fragments}) != len(fragments):
-            raise TornCheckpoint("the fragments of a ledger must be distinct", where=field.place)
-        expected = sum(fragment.rows for fragment in fragments if fragment.count is None)
-        if uneven.dtype != np.uint8 or uneven.shape != (expected,):
-            raise TornCheckpoint("the ledger's counts must fit its fragments, got others", where=field.place,
-                                 value=f"{uneven.dtype} {uneven.shape}", allowed=f"uint8 ({expected},)")  # fmt: skip
-        return cls(fragments, uneven)
-
-
-def _read_fragment(field: DocumentField) -> SavedFragment:
-    count = field.at("count")
-    known = None if count.value is None else count.count(most=_MOST)
-    labels = field.members().get("labels")
-    summed = None if labels is None or labels.value is None else labels.count(most=2**64 - 1)
-    return SavedFragment(field.at("key").text(), field.at("rows").count(), known, summed)
-
-
 class Ledger:
     """One uint8 counter per stored event, by fragment key. ``rows`` maps fragment keys to stored events."""
 
@@ -114,20 +60,25 @@ class Ledger:
         """Set the label sum of a fragment's trained events."""
         self._labels[key] = labels
 
-    def count(self, spans: Iterable[Span], labels: Array | None = None) -> None:
-        """Count the training of these events, with ``labels`` in their order. Raises :class:`OverflowError` past 255."""
+    def count(
+        self, spans: Iterable[Span], labels: Array | None = None, *, before: Callable[[str], Array] | None = None
+    ) -> None:
+        """Count the training of these events, with ``labels`` in their order. Raises :class:`OverflowError` past 255.
+
+        ``before``: of a fragment, how often its stored events were trained before; by default as often as this ledger counts.
+        """
         at = 0
         for span in spans:
             counts, events = self._counts[span.key], span.events
             trained = counts[events]
-            if len(trained) and trained.max() == _MOST:
-                raise OverflowError(f"an event of fragment {span.key} was trained more than {_MOST} times")
+            if len(trained) and trained.max() == MOST_COUNT:
+                raise OverflowError(f"an event of fragment {span.key} was trained more than {MOST_COUNT} times")
             counts[events] = trained + np.uint8(1)
             known = self._labels[span.key]
             if labels is None:
                 self._labels[span.key] = None
-            elif known is not None and not trained.all():
-                own, new = labels[at : at + len(trained)], trained == 0
+            elif known is not None and not (earlier := trained if before is None else before(span.key)[events]).all():
+                own, new = labels[at : at + len(trained)], earlier == 0
                 places = np.arange(span.start, span.stop) if isinstance(events, slice) else events
                 self._labels[span.key] = (known + label_sum(places[new], own[new])) % 2**64
             at += len(trained)
@@ -142,16 +93,8 @@ class Ledger:
 
     def counts(self) -> SavedCounts:
         """The counts to save, without fragments that were never trained."""
-        fragments: list[SavedFragment] = []
-        uneven: list[Array] = [np.zeros(0, np.uint8)]
-        for key, counts in self._counts.items():
-            if not counts.any():
-                continue
-            even = counts.min() == counts.max()
-            fragments.append(SavedFragment(key, len(counts), int(counts[0]) if even else None, self._labels[key]))
-            if not even:
-                uneven.append(counts)
-        return SavedCounts(tuple(fragments), np.concatenate(uneven))
+        trained = ((key, counts) for key, counts in self._counts.items() if counts.any())
+        return SavedCounts.of((key, counts, self._labels[key]) for key, counts in trained)
 
     def load(self, saved: SavedCounts, now: Mapping[str, str] | None = None) -> None:
         """Load saved counts; other fragments keep zero.
@@ -159,21 +102,18 @@ class Ledger:
         ``now`` maps the key of each saved fragment to its current key; other saved fragments are gone. Raises
         :class:`TornCheckpoint` for counts of events that this data does not have.
         """
-        at = 0
-        for fragment in saved.fragments:
-            stop = at + (fragment.rows if fragment.count is None else 0)
+        for fragment, trained in saved.counts():
             key = fragment.key if now is None else now.get(fragment.key)
             if key is not None:
-                self._take(key, fragment, saved.uneven[at:stop])
-            at = stop
+                self._take(key, fragment, trained)
 
-    def _take(self, key: str, fragment: SavedFragment, uneven: Array) -> None:
+    def _take(self, key: str, fragment: SavedFragment, trained: Array) -> None:
         counts = self._counts.get(key)
         # Earlier releases counted only events that were not deleted, all events of a fragment equally often.
         shorter = fragment.labels is None and fragment.count is not None
         if counts is None or (len(counts) != fragment.rows and not (shorter and len(counts) > fragment.rows)):
             raise TornCheckpoint("the ledger must count only events of this data", value=fragment.key)
-        counts[:] = uneven if fragment.count is None else fragment.count
+        counts[:] = trained if fragment.count is None else fragment.count
         self._labels[key] = fragment.labels
 
 

@@ -6,8 +6,8 @@ order of reads. The system commits memory as rows are touched, so a large vocabu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,15 +66,17 @@ class CpuEngine:
     """Lookups and updates over the tables of ``features``; single-threaded, releases the GIL while it works.
 
     The same calls in the same order give the same bits on one machine. Raises :class:`ConfigError` for equal names.
+
+    ``row_stride``, ``row_first``: row r here is row ``row_stride * r + row_first`` of its table, for tables that are spread over hosts.
     """
 
-    def __init__(self, features: Sequence[FeatureSpec], *, seed: int) -> None:
+    def __init__(self, features: Sequence[FeatureSpec], *, seed: int, row_stride: int = 1, row_first: int = 0) -> None:
         self.features = tuple(features)
         self.tables = tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
         self._bounds = tuple(feature.table.vocabulary_size for feature in self.features)
-        self._layout = layout_of(self.features, self.tables, seed)
+        self._layout = layout_of(self.features, self.tables, seed, (row_stride, row_first))
         self._allocate()
 
     def _allocate(self) -> None:
@@ -126,13 +128,48 @@ class CpuEngine:
             raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
+        with self._changing(bags):
+            kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
+
+    @contextmanager
+    def _changing(self, bags: Bags) -> Iterator[None]:
+        """While the rows of a batch change: a snapshot keeps what it has not read."""
         snapshot = self._snapshot
         if snapshot is not None and snapshot.is_done:
             snapshot = self._snapshot = None
-        with nullcontext() if snapshot is None else snapshot.changing():
-            if snapshot is not None:
-                snapshot.put_aside(bags)
-            kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
+        if snapshot is None:
+            yield
+            return
+        with snapshot.changing():
+            snapshot.put_aside(bags)
+            yield
+
+    def read_rows(self, rows: Array, counts: Array) -> Array:
+        """The current weights of ``rows`` (int64), of which each table has ``counts``; float32, one row after the other.
+
+        For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
+        """
+        batch = _one_event(rows, counts)
+        bags = self._bags(batch)
+        out = np.empty(int((counts * self._layout.dims).sum()), np.float32)
+        kernels.read_rows(bags, self._layout, self._values.weights, out)
+        return out
+
+    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> None:
+        """One optimizer update for each distinct row, with the sum of its gradients in the order of the parts.
+
+        Args:
+            asked: of each part, rows and their numbers by table, as in :meth:`read_rows`.
+            gradients: of each part, float32 as :meth:`read_rows` returns them.
+
+        Raises :class:`BadBatch`; nothing is changed then.
+        """
+        rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
+        batch = _one_event(rows, counts)
+        bags = self._bags(batch)
+        self._reserve(len(rows))
+        with self._changing(bags):
+            kernels.update_rows(bags, flat, self._layout, self._scratch, self._values)
 
     def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
         """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
@@ -201,7 +238,16 @@ class CpuEngine:
                 start = int(of.weight_base[t]) + row * dim
                 out[k] = weights[start : start + dim]
             else:
-                kernels.fill_row(out[k], 0, dim, of.keys[t], row, of.kinds[t], of.init_a[t], of.init_b[t])
+                kernels.fill_row(
+                    out[k],
+                    0,
+                    dim,
+                    of.keys[t],
+                    row * of.rows_of[0] + of.rows_of[1],
+                    of.kinds[t],
+                    of.init_a[t],
+                    of.init_b[t],
+                )
         return out
 
     def _table_position(self, name: str) -> int:
@@ -253,6 +299,38 @@ class CpuEngine:
         if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
             raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
                                  value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
+
+
+def _one_event(rows: Array, counts: Array) -> IdBatch:
+    """Rows of each table as the bag of one event."""
+    ends = np.cumsum(counts)
+    if len(ends) and int(ends[-1]) != len(rows):
+        raise BadBatch("rows must be as many as their numbers by table", value=len(rows), allowed=str(int(ends[-1])))
+    return IdBatch(rows, np.stack([ends - counts, ends], axis=1).astype(np.int64))
+
+
+def _by_table(
+    asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], dims: Array
+) -> tuple[Array, Array, Array]:
+    """Rows, their numbers by table, and their gradients: table after table, in each the parts in order."""
+    rows: list[Array] = [np.zeros(0, np.int64)]
+    floats: list[Array] = [np.zeros(0, np.float32)]
+    for (own, counts), flat in zip(asked, gradients, strict=True):
+        if flat.dtype != np.float32 or flat.shape != (int((counts * dims).sum()),):
+            raise BadBatch(
+                "gradients must be those of the rows", value=flat.shape, allowed=str(int((counts * dims).sum()))
+            )
+        if len(own) != int(counts.sum()):
+            raise BadBatch(
+                "rows must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
+            )
+    starts = [np.concatenate([[0], np.cumsum(counts)]) for _, counts in asked]
+    float_starts = [np.concatenate([[0], np.cumsum(counts * dims)]) for _, counts in asked]
+    for t in range(len(dims)):
+        rows += [own[at[t] : at[t + 1]] for (own, _), at in zip(asked, starts, strict=True)]
+        floats += [flat[at[t] : at[t + 1]] for flat, at in zip(gradients, float_starts, strict=True)]
+    totals: Array = np.stack([counts for _, counts in asked]).sum(axis=0)
+    return np.concatenate(rows), totals, np.concatenate(floats)
 
 
 def _ascending(rows: Array, table: TableSpec) -> bool:

@@ -95,6 +95,7 @@ def initialise_missing(bags: Bags, layout: TableLayout, values: TableValues) -> 
     """Initialise the weights and slots of every row of a (checked) batch that was never read."""
     ids, offsets, _ = bags
     weights, slots, row_state = values
+    stride, first_row = layout.rows_of[0], layout.rows_of[1]
     features, ends = offsets.shape
     for f in range(features):
         t = layout.table_of[f]
@@ -108,7 +109,7 @@ def initialise_missing(bags: Bags, layout: TableLayout, values: TableValues) -> 
             if row_state[row_base + row] != 0:
                 continue
             row_state[row_base + row] = 1
-            fill_row(weights, weight_base + row * dim, dim, key, row, kind, init_a, init_b)
+            fill_row(weights, weight_base + row * dim, dim, key, row * stride + first_row, kind, init_a, init_b)
             if has_slots:
                 start = slot_base + row * dim
                 slots[start : start + dim] = slot_start
@@ -228,6 +229,59 @@ def apply_gradients(bags: Bags, gradients: Array, layout: TableLayout, scratch: 
 
 
 @compiled
+def read_rows(bags: Bags, layout: TableLayout, weights: Array, out: Array) -> None:
+    """The weights of the ids of a batch with one feature a table and one event, one after the other."""
+    ids, offsets, _ = bags
+    at = 0
+    for f in range(offsets.shape[0]):
+        t = layout.table_of[f]
+        dim, base = layout.dims[t], layout.weight_base[t]
+        for i in range(offsets[f, 0], offsets[f, 1]):
+            start = base + ids[i] * dim
+            for d in range(dim):
+                out[at + d] = weights[start + d]
+            at += dim
+
+
+@compiled
+def update_rows(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scratch, values: TableValues) -> None:
+    """One optimizer update for every distinct row of a batch as in :func:`read_rows`, with the sum of its ``gradients``.
+
+    ``gradients``: for each id its values, one after the other, added in the order of the ids.
+    """
+    ids, offsets, _ = bags
+    place, rows, sums = scratch
+    weights, slots, row_state = values
+    at = 0
+    for f in range(offsets.shape[0]):
+        t = layout.table_of[f]
+        dim, rate, row_base, weight_base = layout.dims[t], layout.rate[t], layout.row_base[t], layout.weight_base[t]
+        has_slots, slot_base = layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t]
+        distinct = 0
+        for i in range(offsets[f, 0], offsets[f, 1]):
+            row = ids[i]
+            position = place[row_base + row]
+            if position == 0:
+                distinct += 1
+                position = distinct
+                place[row_base + row] = position
+                rows[distinct - 1] = row
+                sums[(distinct - 1) * dim : distinct * dim] = np.float32(0.0)
+            start = (position - 1) * dim
+            for d in range(dim):
+                sums[start + d] += gradients[at + d]
+            at += dim
+        for k in range(distinct):
+            w = weight_base + rows[k] * dim
+            if has_slots:
+                adagrad_row(weights, w, slots, slot_base + rows[k] * dim, sums, k * dim, dim, rate)
+            else:
+                sgd_row(weights, w, sums, k * dim, dim, rate)
+            place[row_base + rows[k]] = 0
+            row_state[row_base + rows[k]] = CHANGED
+
+
+@compiled
 def count_aside(bags: Bags, layout: TableLayout, captured: Array, is_aside: Array, row_state: Array) -> int:
     """At most the floats that :func:`put_aside` adds: rows that occur more than once are counted each time."""
     ids, offsets, _ = bags
@@ -250,7 +304,7 @@ def put_aside(
 ) -> tuple[int, int]:  # fmt: skip
     """Copy the rows of a (checked) batch, from ``captured`` of their table on, that were not put aside; once each.
 
-    ``rows``, ``was_changed`` and ``places`` have room for all ids, ``kept`` for their weights and slots. Rows without changes are
+    ``rows``, ``was_changed`` and ``places`` have space for all ids, ``kept`` for their weights and slots. Rows without changes are
     only noted. Returns the new numbers of rows and of floats.
     """
     ids, offsets, _ = bags

@@ -54,6 +54,8 @@ class TableLayout(NamedTuple):
         kinds: The code of each table's initializer.
         init_a: float64, its first number.
         init_b: float64, its second number.
+        rows_of: (stride, first): row r of a table here is row ``stride * r + first`` of the table that its initial weights are
+            drawn for; (1, 0) unless the tables are spread over hosts.
     """
 
     table_of: Array
@@ -73,6 +75,7 @@ class TableLayout(NamedTuple):
     kinds: Array
     init_a: Array
     init_b: Array
+    rows_of: Array
 
 
 class TableValues(NamedTuple):
@@ -100,8 +103,10 @@ class Scratch(NamedTuple):
     sums: Array
 
 
-def layout_of(features: Sequence[FeatureSpec], tables: Sequence[TableSpec], seed: int) -> TableLayout:
-    """The layout of ``tables``, in their order, for ``features``."""
+def layout_of(
+    features: Sequence[FeatureSpec], tables: Sequence[TableSpec], seed: int, rows_of: tuple[int, int] = (1, 0)
+) -> TableLayout:
+    """The layout of ``tables``, in their order, for ``features``; ``rows_of``: see :class:`TableLayout`."""
     position = {table.name: t for t, table in enumerate(tables)}
     table_of = np.array([position[feature.table.name] for feature in features], np.int64)
     vocabulary = np.array([table.vocabulary_size for table in tables], np.int64)
@@ -127,6 +132,7 @@ def layout_of(features: Sequence[FeatureSpec], tables: Sequence[TableSpec], seed
         kinds=np.array([code[0] for code in initializers], np.int64),
         init_a=np.array([code[1] for code in initializers], np.float64),
         init_b=np.array([code[2] for code in initializers], np.float64),
+        rows_of=np.array(rows_of, np.int64),
     )
 
 

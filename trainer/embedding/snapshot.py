@@ -38,7 +38,7 @@ class _Aside(threading.Condition):
 
     def __init__(self, rows: int) -> None:
         super().__init__()
-        self.is_aside = np.zeros(rows, np.uint8)  # one byte a row of all tables; the system commits what is written
+        self.is_aside = np.zeros(rows, np.uint8)  # one byte per row of all tables; the system commits what is written
         self.count = self.used = 0
         self.rows = np.zeros(0, np.int64)
         self.was_changed = np.zeros(0, np.uint8)
@@ -46,7 +46,7 @@ class _Aside(threading.Condition):
         self.values = np.zeros(0, np.float32)
 
     def reserve(self, rows: int, floats: int) -> None:
-        """Make room for more rows."""
+        """Make space for more rows."""
         if self.count + rows > len(self.rows):
             size = 2 * (self.count + rows)
             self.rows, self.was_changed, self.places = (

@@ -14,6 +14,8 @@ from transforms.errors import DataError, HeadraceError, InputError
 _T = TypeVar("_T")
 #: gRPC refuses a longer message before it takes memory for it.
 MOST_MESSAGE_BYTES = 1 << 30
+#: How gRPC says that a service refuses a message because of its size.
+_TOO_LONG = "larger than max"
 
 
 class Client:
@@ -29,11 +31,13 @@ class Client:
         self._headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         self._client = flight.FlightClient(address.uri, generic_options=options)
 
-    def call(self, work: Callable[[flight.FlightClient, flight.FlightCallOptions], _T], *, timeout_secs: float) -> _T:
+    def call(
+        self, work: Callable[[flight.FlightClient, flight.FlightCallOptions], _T], *, timeout_secs: float | None
+    ) -> _T:
         """``work`` with Flight's client and options.
 
         Raises :class:`Unreachable`, also for a message above the limit, :class:`RemoteError`, :class:`InputError` for a refused
-        token, and :class:`DataError` for a damaged message.
+        token, and :class:`DataError` for a damaged message, or one that is too long for the service.
         """
         options = flight.FlightCallOptions(timeout=timeout_secs, headers=self._headers)
         try:
@@ -51,6 +55,8 @@ class Client:
                 return from_bytes(content, where)
             except DataError as damaged:
                 return damaged
+        if _TOO_LONG in str(error):
+            return DataError("a message must be short", where=where, value=first_line)
         if isinstance(error, flight.FlightError):
             # A message above the limit ends as a cancelled call, as does one of a service that is ending.
             return Unreachable("a service must answer", where=where, value=first_line,

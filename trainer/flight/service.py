@@ -1,4 +1,4 @@
-"""The base of all services: loopback unless stated otherwise, a token where there is one, errors as documents."""
+"""The base of services that stream Arrow data: loopback unless stated otherwise, a token where there is one, errors as documents."""
 
 from __future__ import annotations
 

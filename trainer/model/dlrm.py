@@ -77,6 +77,8 @@ class Dlrm:
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
         self._step = tf.function(self._train_step, input_signature=self._signature(5), autograph=False)
+        self._differentiate = tf.function(self._gradients, input_signature=self._signature(5), autograph=False)
+        self._update = tf.function(self._apply_step, autograph=False)
         self._forward = tf.function(self._predict_step, input_signature=self._signature(3), autograph=False)
 
     def _build_deep(self, layout: InputLayout, config: TrainConfig) -> None:
@@ -162,15 +164,22 @@ class Dlrm:
         return self._logit(hidden)
 
     def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
+        logits, gradients = self._gradients(activations, linear, dense, labels, weights)
+        self._optimizer.apply(gradients[2:], self._trainable)
+        return logits, gradients[0], gradients[1]
+
+    def _apply_step(self, gradients: Any) -> None:
+        self._optimizer.apply(gradients, self._trainable)
+
+    def _gradients(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, list[Any]]:
+        """Logits, and the loss's gradients by the activations and by all dense weights."""
         with tf.GradientTape() as tape:
             tape.watch([activations, linear])
             logits = self.logits(activations, linear, dense, training=True)
             losses = _losses(self._head, labels, logits)
             loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
         sources = [activations, linear, *self._trainable]
-        gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        self._optimizer.apply(gradients[2:], self._trainable)
-        return logits, gradients[0], gradients[1]
+        return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:
         return self.logits(activations, linear, dense)
@@ -187,6 +196,24 @@ class Dlrm:
         before = self.predict(activations, linear, dense) if self._config.dropout else None
         logits, by_activations, by_linear = self._step(activations, linear, dense, labels, weights)
         return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
+
+    def gradients(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """As :meth:`step` without the update: also the gradients of all dense weights, one after the other, float32, flat."""
+        labels = self._head.targets(labels)
+        before = self.predict(activations, linear, dense) if self._config.dropout else None
+        logits, found = self._differentiate(activations, linear, dense, labels, weights)
+        flat = np.concatenate([np.zeros(0, np.float32), *(one.numpy().ravel() for one in found[2:])])
+        return (logits.numpy() if before is None else before), found[0].numpy(), found[1].numpy(), flat
+
+    def apply(self, gradients: Array) -> None:
+        """One update of the dense weights, by gradients as :meth:`gradients` returns them."""
+        sizes = [int(np.prod(variable.shape)) for variable in self._trainable]
+        parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
+        self._update(
+            [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
+        )
 
     def predict(self, activations: Array, linear: Array, dense: Array) -> Array:
         """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, classes]."""

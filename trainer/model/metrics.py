@@ -6,13 +6,15 @@ An undefined metric (no events, one class only) is NaN; :class:`Scores` turns it
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from trainer.document_field import DocumentField
-from trainer.errors import BadLabel
+from trainer.errors import BadLabel, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -155,27 +157,48 @@ def _figure(field: DocumentField, name: str) -> float | None:
     return None if figure.value is None else figure.number()
 
 
-class Collector:
-    """Collects predictions batch by batch; the metrics do not depend on the batches."""
+class _Predictions:
+    """Arrays about predictions, collected batch by batch."""
+
+    #: The type of each array.
+    types: ClassVar[Mapping[str, str]]
 
     def __init__(self) -> None:
-        self._labels: list[Array] = []
-        self._logits: list[Array] = []
+        self._parts: dict[str, list[Array]] = {name: [np.zeros(0, dtype)] for name, dtype in self.types.items()}
+
+    def _add(self, **arrays: Array) -> None:
+        for name, array in arrays.items():
+            self._parts[name].append(np.array(array, self.types[name]))
+
+    def arrays(self) -> dict[str, Array]:
+        """All that was collected, by name: equal contents give equal bytes."""
+        return {name: np.concatenate(parts) for name, parts in self._parts.items()}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the :meth:`arrays` of a collector. Raises :class:`TornCheckpoint` if they do not fit."""
+        found = {name: str(array.dtype) for name, array in arrays.items()}
+        if found != dict(self.types) or len({array.shape for array in arrays.values()}) != 1:
+            raise TornCheckpoint("saved predictions must be those of the model's task", value=sorted(found.items()),
+                                 allowed=", ".join(self.types))  # fmt: skip
+        self._parts = {name: [np.array(array)] for name, array in arrays.items()}
+
+
+class Collector(_Predictions):
+    """Collects predictions batch by batch; the metrics do not depend on the batches."""
+
+    types = MappingProxyType({"labels": "int8", "logits": "float64"})
 
     def add(self, labels: Array, logits: Array) -> None:
         """Add a copy of one batch: labels 0 or 1 and their predicted log odds."""
-        self._labels.append(np.array(labels, np.int8))
-        self._logits.append(np.array(logits, np.float64))
+        self._add(labels=labels, logits=logits)
 
     def merge(self, other: Collector) -> None:
         """Add the content of another collector."""
-        self._labels += other._labels
-        self._logits += other._logits
+        self._add(**other.arrays())
 
     def scores(self) -> Scores:
         """The figures over everything taken so far."""
-        labels = np.concatenate([np.zeros(0, np.int8), *self._labels])
-        logits = np.concatenate([np.zeros(0), *self._logits])
+        labels, logits = self.arrays().values()
         probabilities = sigmoid(logits)
         return Scores(
             events=len(labels),
@@ -186,55 +209,52 @@ class Collector:
         )
 
 
-class ClassCollector:
+class ClassCollector(_Predictions):
     """Collects multi-class predictions batch by batch: a loss, a hit and a class per event."""
 
+    types = MappingProxyType({"labels": "int32", "losses": "float64", "hits": "bool"})
+
     def __init__(self, classes: int) -> None:
+        super().__init__()
         self._classes = classes
-        self._labels: list[Array] = []
-        self._losses: list[Array] = []
-        self._hits: list[Array] = []
 
     def add(self, labels: Array, logits: Array) -> None:
         """Add one batch: classes [rows] and logits [rows, classes]."""
         own = np.array(labels, np.int32)
-        at = np.arange(len(own))
-        self._labels.append(own)
-        self._losses.append(-np.log(np.maximum(softmax(logits)[at, own], EPSILON)))
-        self._hits.append(np.argmax(logits, axis=1) == own)
+        losses = -np.log(np.maximum(softmax(logits)[np.arange(len(own)), own], EPSILON))
+        self._add(labels=own, losses=losses, hits=np.argmax(logits, axis=1) == own)
 
     def scores(self) -> ClassScores:
         """The figures over everything taken so far."""
-        labels = np.concatenate([np.zeros(0, np.int32), *self._labels])
+        labels, losses, hits = self.arrays().values()
         if not len(labels):
             return ClassScores(0, None, None, None)
-        loss = float(np.concatenate(self._losses).mean())
+        loss = float(losses.mean())
         share = np.bincount(labels, minlength=self._classes) / len(labels)
         entropy = float(-np.sum(share[share > 0] * np.log(share[share > 0])))
-        hits = float(np.concatenate(self._hits).mean())
-        return ClassScores(len(labels), hits, loss, loss / entropy if entropy > 0 else None)
+        return ClassScores(len(labels), float(hits.mean()), loss, loss / entropy if entropy > 0 else None)
 
 
-class RegressionCollector:
+class RegressionCollector(_Predictions):
     """Collects predicted numbers batch by batch; ``center`` and ``scale`` convert outputs to the label's unit."""
 
+    types = MappingProxyType({"labels": "float64", "outputs": "float64"})
+
     def __init__(self, center: float, scale: float) -> None:
+        super().__init__()
         self._center = center
         self._scale = scale
-        self._labels: list[Array] = []
-        self._outputs: list[Array] = []
 
     def add(self, labels: Array, logits: Array) -> None:
         """Add a copy of one batch: labels in their own unit, and the outputs."""
-        self._labels.append(np.array(labels, np.float64))
-        self._outputs.append(np.array(logits, np.float64))
+        self._add(labels=labels, outputs=logits)
 
     def scores(self) -> RegressionScores:
         """The figures over everything taken so far."""
-        labels = np.concatenate([np.zeros(0), *self._labels])
+        labels, outputs = self.arrays().values()
         if not len(labels):
             return RegressionScores(0, None, None, None)
-        errors = np.concatenate(self._outputs) * self._scale + self._center - labels
+        errors = outputs * self._scale + self._center - labels
         squared, variance = float(np.mean(errors**2)), float(labels.var())
         normalized = squared / variance if variance > 0 else None
         return RegressionScores(len(labels), float(np.abs(errors).mean()), squared, normalized)

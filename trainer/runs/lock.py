@@ -6,13 +6,37 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from transforms.errors import Busy, StorageError
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """A lock that this process took.
+
+    Attributes:
+        path: the file.
+        descriptor: the open file.
+    """
+
+    path: Path
+    descriptor: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the file at ``path`` is still the locked one: another process could lock one that replaced it."""
+        own = os.fstat(self.descriptor)
+        try:
+            named = os.stat(self.path)
+        except OSError:
+            return False
+        return (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)
+
+
 @contextmanager
-def run_lock(run_dir: Path) -> Iterator[None]:
+def run_lock(run_dir: Path) -> Iterator[HeldLock]:
     """Lock ``run_dir``, which is created if absent.
 
     Raises :class:`Busy` with the other process's id if the lock is taken, and :class:`StorageError` if the directory
@@ -27,7 +51,7 @@ def run_lock(run_dir: Path) -> Iterator[None]:
                            next_step="choose another run directory or fix its permissions") from error  # fmt: skip
     try:
         _acquire(descriptor, path)
-        yield
+        yield HeldLock(path, descriptor)
     finally:
         os.close(descriptor)
 

@@ -18,6 +18,7 @@ from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
 from trainer.serving.trained import Trained
+from trainer.training.run_state import Tables
 from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -61,9 +62,10 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         return tf.concat(bags, axis=1)
 
 
-def _variables(engine: CpuEngine | None) -> dict[str, Any]:
+def _variables(engine: Tables | None) -> dict[str, Any]:
     if engine is None:
         return {}
+    assert isinstance(engine, CpuEngine), "a trained model is in one process"
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:
         raise ConfigError(f"the tables of an exported model must have at most {_MOST_BYTES:,} bytes",

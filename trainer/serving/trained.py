@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from trainer.reading.batches import make_batches
 from trainer.reading.columns import decode
 from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
-from trainer.training.loop import fragment_refs
+from trainer.training.preparation import fragment_refs
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import NotFound
@@ -79,7 +78,7 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
 
     Raises :class:`NotFound` if there is no checkpoint, :class:`TornCheckpoint` if none is intact.
     """
-    saved = read_newest_run(Path(run_dir), on_skip=on_skip or _ignore)
+    saved = read_newest_run(run_dir, on_skip=on_skip or _ignore)
     if saved is None:
         raise NotFound("the run directory must hold a checkpoint", where=run_dir, next_step="train first")
     identity = saved.identity
@@ -87,7 +86,7 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     # Predicting needs no determinism, and must work if TensorFlow already runs with other threads.
     weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
     weights.load(saved.arrays)
-    return Trained(config, identity, saved.progress, str(saved.path), weights)
+    return Trained(config, identity, saved.progress, saved.path, weights)
 
 
 def evaluate(

@@ -23,7 +23,7 @@ from trainer.reading.stream import ReadFragment
 from trainer.runs.identity import in_time_order
 from trainer.training import choices as rules
 from trainer.training.choices import Candidate, Choices, DataFacts, Trial
-from trainer.training.loop import fragment_refs
+from trainer.training.preparation import fragment_refs
 from trainer.training.run_state import build_weights
 from trainer.training.saved_run import read_newest_run
 from warehouse.solution.solution import ReadSolution

@@ -7,9 +7,9 @@ bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,20 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.background import BackgroundWriter
-from trainer.checkpoints.checkpoint import remove_leftovers, write_checkpoint
+from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
-from trainer.data.due_events import DueEvents
-from trainer.data.label_scan import TrainableEvents, scan_labels
-from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
-from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
-from trainer.model.heads import Head, head_of
-from trainer.model.inputs import InputLayout, lay_out
+from trainer.data.late_data import NOTHING_LATE, LateData
+from trainer.data.ledger import LedgerSummary
+from trainer.errors import NonFiniteLoss
 from trainer.model.metrics import AnyScores
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment
-from trainer.reading.stream import FragmentRef, ReadFragment, fragment_stream
-from trainer.runs.data_changes import DataChanges, compare_data
-from trainer.runs.epochs import Epoch, Segments, plan_epochs
-from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
+from trainer.reading.stream import ReadFragment, fragment_stream
+from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
-from trainer.training.run_state import EpochScores, RunProgress, build_weights, snapshot, trained_partitions
-from trainer.training.saved_run import SavedRun, read_newest_run
-from transforms.errors import listed
+from trainer.training.preparation import PreparedRun, described, prepare_run
+from trainer.training.run_state import EpochScores, build_weights, snapshot
 from warehouse.solution.solution import ReadSolution
 
 #: Memory for rows that training changes while a checkpoint is written.
@@ -139,16 +133,21 @@ def train(
     for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
     checkpoint survives all of them.
     """
-    identity = identity_of(solution, config)
-    layout = lay_out(identity.typed_inputs, config)
-    if not solution.partitions:
-        raise ConfigError("the read solution must have a partition to train on", where=solution.table,
-                          next_step="choose a time range that holds data")  # fmt: skip
+    described(solution, config)  # raises before a folder is made
     run_dir = Path(config.run_dir)
+    tell = progress or _ignore
     with run_lock(run_dir):
         remove_leftovers(run_dir)
-        run = _Run(solution, config, identity, layout, progress or _ignore)
-        run.begin(read_labels or read, accept_changed)
+        run = _Run(
+            prepare_run(
+                solution,
+                config,
+                read_labels or read,
+                accept_changed=accept_changed,
+                on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
+            ),
+            tell,
+        )
         return run.finish(clock, read, stop or _never)
 
 
@@ -163,146 +162,27 @@ def _never() -> bool:
 class _Run:
     """One process's part of a run."""
 
-    def __init__(
-        self,
-        solution: ReadSolution,
-        config: TrainConfig,
-        identity: RunIdentity,
-        layout: InputLayout,
-        tell: Callable[[TrainEvent], None],
-    ) -> None:
-        self._solution = solution
-        self._config = config
-        self._identity = identity
-        self._layout = layout
-        self._tell = tell
-        self._run_dir = Path(config.run_dir)
-        self._fragments = {part.key: fragment_refs(part.key, part.fragments) for part in in_time_order(solution)}
-        self._skipped: list[str] = []
+    def __init__(self, prepared: PreparedRun, tell: Callable[[TrainEvent], None]) -> None:
+        self._prepared, self._tell = prepared, tell
+        self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
+        self._run_dir = Path(self._config.run_dir)
+        self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
-        self._total_events = 0
-        self._resumed_from = self._checkpoint = ""
-        self._late = NOTHING_LATE
-
-    def begin(self, read_labels: ReadFragment, accept: bool) -> None:
-        """Resume from the newest checkpoint, or start a run; check that it matches before TensorFlow is loaded."""
-        saved = read_newest_run(self._run_dir, on_skip=self._skip)
-        refs = [ref for refs in self._fragments.values() for ref in refs]
-        self._ledger = Ledger({ref.key: ref.fragment.rows for ref in refs}) if self._config.count_events else None
-        changes = DataChanges()
-        self._progress = RunProgress(segments=(tuple(self._fragments),))
-        if saved:
-            changes = self._take_over(saved, accept)
-        head = saved.head if saved else head_of(self._solution.target)
-        self._trainable, trained = self._scan(refs, changes, head, read_labels)
-        changed = trained.differences() if trained else ()
-        if changed and not accept:
-            raise _mismatch(changed)
-        if trained:
-            trained.accept()
-        if not saved:
-            head = head.fitted(self._trainable.figures)
-        self._due = DueEvents(self._ledger, self._trainable) if self._ledger else None
-        if self._due and trained:
-            accepted = (*changes.accepted, *changed)
-            self._late = count_late(changes, refs, self._due, trained.retracted, accepted)
-        self._plan()
-        self._weights = build_weights(self._layout, self._config, head)
-        if saved:
-            self._weights.load(saved.arrays)
+        self._weights = build_weights(prepared.layout, self._config, prepared.head)
+        if prepared.saved:
+            self._weights.load(prepared.saved.arrays)
+            self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
         self._say("started", message=self._resumed_from or "the beginning")
-
-    def _take_over(self, saved: SavedRun, accept: bool) -> DataChanges:
-        """Resume from a checkpoint. Raises :class:`RunMismatch` with all differences that are not allowed."""
-        counted = None if saved.counts is None else {one.key for one in saved.counts.fragments}
-        changes = compare_data(
-            saved.identity,
-            self._identity,
-            trained=trained_partitions(saved.progress.history),
-            trained_fragments=counted,
-            accept=accept,
-        )
-        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
-            raise _mismatch(differences)
-        self._progress = saved.progress
-        if self._ledger and saved.counts:
-            self._ledger.load(saved.counts, changes.now)
-        self._resumed_from = self._checkpoint = str(saved.path)
-        return changes
-
-    def _scan(
-        self, refs: Sequence[FragmentRef], changes: DataChanges, head: Head, read_labels: ReadFragment
-    ) -> tuple[TrainableEvents, TrainedLabels | None]:
-        """Scan the labels of fragments that are not wholly trained, or whose labels or deleted events have changed."""
-        ledger, done = self._ledger, trained_partitions(self._progress.history)
-        if ledger is None:
-            needed = [ref for ref in refs if ref.partition not in done]
-            return scan_labels(refs, needed, read_labels, head), None
-        differing = changes.relabelled | changes.retracted
-        needed = [
-            ref for ref in refs if ref.key in differing or ref.fragment.deleted_rows or not ledger.of(ref.key).all()
-        ]
-        trained = TrainedLabels(changes, ledger)
-        found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
-        if not found.figures.events and not self._progress.epochs_done:
-            raise BadLabel("at least one event of the range must have a label, got none", where=self._solution.table,
-                           value=f"{found.figures.unlabelled:,} events without one",
-                           next_step="overlay the labels: headrace table overlay, or train on an earlier range")  # fmt: skip
-        return found, trained
-
-    def _plan(self) -> None:
-        """The rest of the plan, with one more segment for late data."""
-        passes = self._config.passes
-        for key, refs in self._fragments.items():
-            self._progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
-        segments = self._progress.segments
-        remaining = visits_of(self._epochs_of(segments)[self._progress.epochs_done :])
-        late = late_segment(self._fragments, segments, remaining, self._due, passes)
-        self._progress.segments = (*segments, late) if late else segments
-        self._epochs = self._epochs_of(self._progress.segments)
-        self._remaining = self._epochs[self._progress.epochs_done :]
-        visits = visits_of(self._remaining)
-        # Decided once: an event that is due now is still due when it is trained.
-        self._refs_of = {
-            epoch.number: tuple(
-                ref
-                for key in epoch.partitions
-                for ref in self._of(key)
-                if self._due is None or self._due.is_due(ref.key, epoch.pass_number)
-            )
-            for epoch in self._remaining
-        }
-        self._total_events = sum(self._planned(ref, visits[key]) for key in visits for ref in self._of(key))
-
-    def _epochs_of(self, segments: Segments) -> tuple[Epoch, ...]:
-        return plan_epochs(
-            segments,
-            partitions_per_epoch=self._config.partitions_per_epoch,
-            passes=self._config.passes,
-            events_per_epoch=self._config.events_per_epoch,
-            rows=self._progress.planned_rows,
-        )
-
-    def _planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
-        if self._due is None:
-            return len(visits) * (ref.fragment.live_rows - self._trainable.unlabelled.get(ref.key, 0))
-        return self._due.planned(ref.key, visits)
-
-    def _of(self, key: str) -> tuple[FragmentRef, ...]:
-        """The fragments of a partition; none if it is gone."""
-        return self._fragments.get(key, ())
-
-    def _skip(self, reason: str) -> None:
-        self._skipped.append(reason)
-        self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
-
-    def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
-        """The fragments of the epochs that have due events."""
-        return [ref for epoch in epochs for ref in self._refs_of[epoch.number]]
 
     def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
         event = TrainEvent(
-            kind, self._progress.epochs_done, len(self._epochs), self._events, self._total_events, message, scores
+            kind,
+            self._progress.epochs_done,
+            len(self._prepared.epochs),
+            self._events,
+            self._prepared.planned_events,
+            message,
+            scores,
         )
         self._tell(event)
 
@@ -310,18 +190,19 @@ class _Run:
         """Train every remaining epoch, or until ``stop``."""
         started = clock()
         first = self._progress.epochs_done
+        prepared = self._prepared
         stream = fragment_stream(
-            self._refs(self._remaining),
+            prepared.refs(prepared.remaining),
             read,
-            self._layout,
+            prepared.layout,
             ahead=self._config.prefetch_fragments,
-            head=self._weights.head,
+            head=prepared.head,
         )
         finished = True
         with closing(stream), BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
-            for epoch in self._remaining:
+            for epoch in prepared.remaining:
                 self._epoch(epoch, stream)
-                if stop() and epoch is not self._remaining[-1]:
+                if stop() and epoch is not prepared.remaining[-1]:
                     finished = False
                     break
         return TrainReport(
@@ -329,20 +210,21 @@ class _Run:
             events=self._events,
             seconds=clock() - started,
             history=tuple(self._progress.history),
-            ledger=self._summary() if self._ledger else None,
+            ledger=prepared.summary(),
             resumed_from=self._resumed_from,
             finished=finished,
             checkpoint=self._checkpoint,
-            skipped_checkpoints=tuple(self._skipped),
-            unlabelled=sum(self._trainable.unlabelled.values()),
-            late=self._late,
+            skipped_checkpoints=prepared.skipped,
+            unlabelled=sum(prepared.trainable.unlabelled.values()),
+            late=prepared.late,
         )
 
     def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:
         collector = self._weights.head.collector()
-        decoded: Iterator[DecodedFragment] = islice(stream, len(self._refs([epoch])))
-        due = decoded if self._due is None else self._due.select(decoded, epoch.pass_number)
-        for batch in make_batches(due, self._layout, batch_rows=self._config.batch_rows):
+        decoded: Iterator[DecodedFragment] = islice(stream, len(self._prepared.refs([epoch])))
+        events = self._prepared.due
+        due = decoded if events is None else events.select(decoded, epoch.pass_number)
+        for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
             logits = self._weights.train(batch)
             if not np.isfinite(logits).all():
                 raise NonFiniteLoss(
@@ -363,7 +245,7 @@ class _Run:
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
-        document, arrays = snapshot(self._identity, self._progress, self._weights, self._ledger)
+        document, arrays = snapshot(self._prepared.identity, self._progress, self._weights, self._ledger)
         if not all(
             np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"
         ):  # tables as they are written
@@ -387,24 +269,3 @@ class _Run:
     def _written(self, path: Path) -> None:
         self._checkpoint = str(path)
         self._say("checkpoint", message=self._checkpoint)
-
-    def _summary(self) -> LedgerSummary:
-        """The ledger's summary over all trainable events: early in a run, the least count is 0."""
-        assert self._ledger is not None
-        keys = [ref.key for refs in self._fragments.values() for ref in refs]
-        return self._ledger.summary(keys, expected=self._config.passes, of=self._trainable.of)
-
-
-def _mismatch(differences: Sequence[str]) -> RunMismatch:
-    return RunMismatch(
-        "a run must continue with the options, inputs and data that it was started with",
-        value=listed(differences),
-        allowed="the same options and inputs, and unchanged trained data; new data is trained",
-        next_step="train in another run directory, give the options of the run, or for changed data "
-        "continue without training it again: --accept-changed",
-    )
-
-
-def fragment_refs(partition: str, fragments: Sequence[Any]) -> tuple[FragmentRef, ...]:
-    """The fragments of one partition with their places."""
-    return tuple(FragmentRef(partition, position, fragment) for position, fragment in enumerate(fragments))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
+from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.snapshot import EngineSnapshot
 from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The array of a checkpoint that holds the ledger's uneven counts.
-LEDGER = "ledger"
+#: The embedding tables of a model, and their snapshot: of one process, or the part of one host.
+Tables = CpuEngine | ShardedTables
+TablesSnapshot = EngineSnapshot | ShardSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +94,14 @@ class Weights:
     def __init__(
         self,
         layout: InputLayout,
-        engine: CpuEngine | None,
+        engine: Tables | None,
         dense: Dlrm,
         head: Head = BINARY,
-        linear: CpuEngine | None = None,
+        linear: Tables | None = None,
     ) -> None:
         self.layout = layout
-        self.engine = engine
-        self.linear = linear
+        self.engine: Tables | None = engine
+        self.linear: Tables | None = linear
         self.dense = dense
         self.head = head
 
@@ -117,7 +120,7 @@ class Weights:
         activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
         return self.dense.predict(activations, linear, batch.dense)[: batch.rows]
 
-    def _lookup(self, engine: CpuEngine | None, batch: Batch) -> Array:
+    def _lookup(self, engine: Tables | None, batch: Batch) -> Array:
         if engine is None:
             return np.zeros((len(batch.labels), 0), np.float32)
         return engine.lookup(batch.ids)
@@ -143,7 +146,7 @@ class Weights:
         """
         engines = (("embedding", self.engine), ("linear", self.linear))
         return tuple(
-            together for kind, engine in engines if engine for together in _parted_tables(kind, engine, most_bytes)
+            together for kind, engine in engines if engine for together in parted_tables(kind, engine, most_bytes)
         )
 
     def end_tables(self) -> None:
@@ -163,7 +166,8 @@ class Weights:
                 engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
 
 
-def _parted_tables(kind: str, engine: CpuEngine, most_bytes: int) -> list[PartedArrays]:
+def parted_tables(kind: str, engine: Tables, most_bytes: int) -> list[PartedArrays]:
+    """The tables of one engine as they are now; see :meth:`Weights.begin_tables`."""
     snapshot = engine.begin_snapshot(most_bytes=most_bytes)
     found = []
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
@@ -177,7 +181,7 @@ def _parted_tables(kind: str, engine: CpuEngine, most_bytes: int) -> list[Parted
     return found
 
 
-def _finite_parts(snapshot: EngineSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
+def _finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
     for part in snapshot.table(t):
         if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
             raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
@@ -189,15 +193,17 @@ def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> Weights:
-    """A model in its initial state. Loads and configures TensorFlow."""
+def build_weights(
+    layout: InputLayout, config: TrainConfig, head: Head = BINARY, *, with_tables: bool = True
+) -> Weights:
+    """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow."""
     from trainer.model.dlrm import Dlrm, prepare_tensorflow
 
     prepare_tensorflow(config)
-    engine = CpuEngine(layout.features, seed=config.seed) if layout.features and config.deep else None
+    engine = CpuEngine(layout.features, seed=config.seed) if with_tables and layout.features and config.deep else None
     linear = (
         CpuEngine(linear_features(layout, config, head), seed=config.seed)
-        if layout.features and config.linear
+        if with_tables and layout.features and config.linear
         else None
     )
     return Weights(layout, engine, Dlrm(layout, config, head), head, linear)

@@ -9,15 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.checkpoint import Checkpoint, newest_intact, read_checkpoint
+from trainer.checkpoints.checkpoint import newest_intact
+from trainer.checkpoints.commit_manifest import JobPosition
+from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.manifest import STATE
-from trainer.data.ledger import SavedCounts
+from trainer.checkpoints.read import Checkpoint
+from trainer.checkpoints.run_files import commit_name
+from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
-from trainer.training.run_state import LEDGER, RunProgress
+from trainer.training.run_state import RunProgress
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,34 +31,47 @@ class SavedRun:
     """A run read from a checkpoint, the inverse of :func:`trainer.training.run_state.snapshot`.
 
     Attributes:
-        path: the checkpoint's folder.
+        path: the checkpoint's folder, or its location in a bucket.
         identity: the run's identity.
         progress: the run's progress.
         counts: the counts of trained events; None if the run does not count them.
         arrays: weights, slots and random state, by name.
         head: the model's task; earlier releases had only one.
+        digest: SHA-256 of the checkpoint's manifest, hence of all its bytes.
+        number: of the checkpoint, which is in its name.
+        job: the position of a training job; None if one process trained it.
     """
 
-    path: Path
+    path: str
     identity: RunIdentity
     progress: RunProgress
     counts: SavedCounts | None
     arrays: Mapping[str, Array]
     head: Head = BINARY
+    digest: str = ""
+    number: int = 0
+    job: JobPosition | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint's folder."""
+        return commit_name(self.number)
 
 
-def read_newest_run(run_dir: Path, *, on_skip: Callable[[str], None]) -> SavedRun | None:
+def read_newest_run(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> SavedRun | None:
     """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
-    return newest_intact(run_dir, lambda path: saved_run(read_checkpoint(path)), on_skip=on_skip)
+    return newest_intact(run_dir, saved_run, on_skip=on_skip)
 
 
 def saved_run(checkpoint: Checkpoint) -> SavedRun:
     """The typed content of a checkpoint. Raises :class:`TornCheckpoint` naming the place of what does not fit."""
-    field = DocumentField(checkpoint.document, str(checkpoint.path / STATE))
+    field = DocumentField(checkpoint.document, f"{checkpoint.path}/{STATE}")
     identity = RunIdentity.read(field.at("identity"))
     progress = RunProgress.read(field)
     position = DataPosition.read(field.at("position"))
-    if position != DataPosition(checkpoint.epochs_done, identity.data_digest):
+    job = JobPosition.read(field)
+    done = checkpoint.epochs_done if job is None else position.epochs_done  # a commit of a job may be within an epoch
+    if position != DataPosition(done, identity.data_digest):
         raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
                              where=field.at("position").place, value=position)  # fmt: skip
     arrays = dict(checkpoint.arrays)
@@ -65,4 +82,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
         raise TornCheckpoint("a checkpoint must hold a ledger if and only if the run counts events", where=counts.place)
     saved = None if uneven is None else SavedCounts.read(counts, uneven)
     head = field.members().get("head")
-    return SavedRun(checkpoint.path, identity, progress, saved, arrays, BINARY if head is None else Head.read(head))
+    task = BINARY if head is None else Head.read(head)
+    return SavedRun(
+        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job
+    )

@@ -39,13 +39,13 @@ class SmallRun:
         skipped: list[str] = []
         found = read_newest_run(self.folder, on_skip=skipped.append)
         assert found is not None
-        assert content(found) == self.contents[found.path.name], "other weights than those that were saved"
+        assert content(found) == self.contents[found.name], "other weights than those that were saved"
         return found, skipped
 
     def assert_passed_over(self, part: str) -> None:
         """The newest checkpoint is torn, the reason names ``part``, and the one before is read."""
         found, skipped = self.read()
-        assert found.path == self.before
+        assert found.path == str(self.before)
         assert len(skipped) == 1
         assert skipped[0].startswith(self.newest.name)
         assert part in skipped[0]

@@ -16,9 +16,9 @@ from trainer.checkpoints.checkpoint import (
     epochs_committed,
     read_checkpoint,
     read_newest,
-    remove_leftovers,
     write_checkpoint,
 )
+from trainer.checkpoints.retention import remove_leftovers
 from trainer.errors import CheckpointNotWritten, TornCheckpoint
 from transforms.errors import StorageError
 
@@ -45,7 +45,7 @@ def newest(run_dir: Path):
 def test_a_saved_checkpoint_round_trips(tmp_path):
     path = write(tmp_path, 4)
     checkpoint, skipped = newest(tmp_path)
-    assert (checkpoint.path, checkpoint.epochs_done, skipped) == (path, 4, [])
+    assert (checkpoint.path, checkpoint.epochs_done, skipped) == (str(path), 4, [])
     assert checkpoint.document == {**DOCUMENT, "epoch": 4}
     assert checkpoint.arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -67,7 +67,7 @@ def test_a_checkpoint_below_torn_ones_outlives_them(tmp_path):
         (checkpoints_dir(tmp_path) / f"epoch-{epoch:06d}" / "manifest.json").write_bytes(b"torn")
     written = write(tmp_path, 2, keep=1)
     checkpoint, skipped = newest(tmp_path)
-    assert (checkpoint.path, skipped) == (written, [])
+    assert (checkpoint.path, skipped) == (str(written), [])
 
 
 def test_no_checkpoint_is_none_and_only_the_newest_are_kept(tmp_path):

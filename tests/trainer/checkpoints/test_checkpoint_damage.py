@@ -47,7 +47,7 @@ def assert_torn(folder: Path, file: str) -> None:
 
 def test_an_intact_run_is_read_whole(run: SmallRun) -> None:
     found, skipped = run.read()
-    assert (found.path, skipped) == (run.newest, [])
+    assert (found.path, skipped) == (str(run.newest), [])
     assert {
         "dense/weights/000",
         "dense/random/000",
@@ -148,7 +148,7 @@ def test_a_file_of_the_checkpoint_before_is_noticed(run: SmallRun) -> None:
         if older != path.read_bytes():
             with overwritten(path, older):
                 found, (message,) = run.read()
-                assert found.path == run.before
+                assert found.path == str(run.before)
                 assert run.newest.name in message
 
 
@@ -164,7 +164,7 @@ def test_more_files_than_were_written_change_nothing(run: SmallRun, tmp_path: Pa
         for path in files(run.newest):
             shutil.copy(path, path.with_name(f"copy-of-{path.name}"))
         np.save(run.newest / "array-9999.npy", np.zeros(3))
-        assert run.read()[0].path == run.newest
+        assert run.read()[0].path == str(run.newest)
 
 
 def test_a_damaged_lock_changes_nothing(run: SmallRun) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from tests.trainer.synthetic import Synthetic, config
-from trainer.checkpoints.checkpoint import Checkpoint, checkpoints_dir, read_checkpoint, read_newest, write_checkpoint
+from trainer.checkpoints.checkpoint import checkpoints_dir, read_checkpoint, read_newest, write_checkpoint
 from trainer.checkpoints.manifest import MANIFEST, READABLE, CheckpointFile, Manifest, canonical_json, parse_json
 from trainer.checkpoints.npy_bytes import array_from_npy
+from trainer.checkpoints.read import Checkpoint
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
@@ -210,7 +211,7 @@ def saved_document() -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
 
 def test_a_document_with_any_value_changed_is_torn_or_read() -> None:
     document, uneven = saved_document()
-    path, torn, made = Path("epoch-000001"), 0, 0
+    path, torn, made = "epoch-000001", 0, 0
     assert saved_run(Checkpoint(path, 1, document, {LEDGER: uneven})).progress.epochs_done == 1
     for other in every_change(document):
         made += 1
@@ -225,9 +226,9 @@ def test_a_document_with_any_value_changed_is_torn_or_read() -> None:
 def test_a_ledger_without_its_array_and_an_array_without_a_ledger_are_torn() -> None:
     document, uneven = saved_document()
     with pytest.raises(TornCheckpoint, match="hold a ledger"):
-        saved_run(Checkpoint(Path("epoch-000001"), 1, document, {}))
+        saved_run(Checkpoint("epoch-000001", 1, document, {}))
     with pytest.raises(TornCheckpoint, match="hold a ledger"):
-        saved_run(Checkpoint(Path("epoch-000001"), 1, {**document, "ledger": None}, {LEDGER: uneven}))
+        saved_run(Checkpoint("epoch-000001", 1, {**document, "ledger": None}, {LEDGER: uneven}))
 
 
 def test_an_error_names_the_place_of_a_field() -> None:

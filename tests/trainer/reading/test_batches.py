@@ -18,7 +18,7 @@ from trainer.reading.batches import BatchAssembler, make_batches
 from trainer.reading.columns import decode, take_events
 from trainer.reading.shuffling import ShuffleWindow
 from trainer.reading.stream import fragment_stream
-from trainer.training.loop import fragment_refs
+from trainer.training.preparation import fragment_refs
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 LAYOUT = lay_out([TypedInput(name, kind) for name, kind in TYPES.items()], config("run"))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.trainer.checkpoints.job_states import publish_as_parts
 from tests.trainer.synthetic import Synthetic, config, fragment_table
 from trainer import evaluate, load_trained, train
 from trainer.checkpoints.checkpoint import checkpoints_dir, read_newest, write_checkpoint
@@ -68,6 +69,17 @@ def test_the_configuration_round_trips_through_the_checkpoint(run_dir):
     trained = load_trained(run_dir)
     assert trained.config.to_document() == config(run_dir, passes=4, dense_learning_rate=0.01).to_document()
     assert len(trained.progress.history) == 16
+
+
+def test_a_commit_of_parts_predicts_the_same(run_dir, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run_dir, copy)
+    saved = read_newest(copy, on_skip=pytest.fail)
+    shutil.rmtree(saved.path)
+    publish_as_parts(saved, copy, hosts=3)
+    table = fragment_table(99, 500).drop_columns(["__label__"])
+    one, other = (load_trained(str(folder)).predict(table) for folder in (run_dir, copy))
+    assert one.tobytes() == other.tobytes()
 
 
 def test_a_torn_checkpoint_falls_back_to_the_one_before(run_dir, tmp_path):

@@ -42,7 +42,7 @@ def test_a_run_trains_every_event_and_reports_it(tmp_path):
     assert (events[-1].events, events[-1].total_events, events[-1].epochs) == (report.events, report.events, 6)
     assert data.reads == 2 * [f.path for part in data.solution.partitions for f in part.fragments]
     checkpoint = saved(tmp_path)
-    assert str(checkpoint.path) == report.checkpoint
+    assert checkpoint.path == report.checkpoint
     assert checkpoint.document["position"]["epochs_done"] == 6
     assert checkpoint.document["step"] == 24
     assert report.to_document()["ledger"]["exact"]

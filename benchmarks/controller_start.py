@@ -1,0 +1,195 @@
+"""The controller of a training job: its start, its memory with a million work units, its events per second, and its replay.
+
+    python -m benchmarks.controller_start [--small]
+
+The start is that of a process, from its creation to the answer of its service, imports included; the process holds the plan of a million
+units of 20,000 fragments and the ends of 1,000 epochs. Seconds are wall-clock, CPU seconds are those of the process. Heartbeats are sent
+by processes over Flight, and wait for no change; events of the log are synced to disk, one append for those that arrive together.
+
+Targets: a start under 1 s, under 150 MB with a million units.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.support.harness import machine
+from trainer.control.controller_client import ControllerClient
+from trainer.control.event_log import Entry, EventLog, LogOwner, read_log
+from trainer.control.job_files import JobFiles
+from trainer.control.logged_job import LoggedJob, replay
+from trainer.flight.client import Unreachable
+from trainer.scheduling.events import Heartbeat, Joined, Left, Role, RoleKind, Tick
+from trainer.scheduling.job import Job, JobSettings
+from trainer.scheduling.work_units import PlannedFragment, plan_units
+
+JOB = "benchmark"
+CONTROLLER = """
+import pickle, resource, sys, time
+from pathlib import Path
+from trainer.control.controller import ControllerSettings
+from trainer.control.job_files import JobFiles
+from trainer.control.open_controller import open_controller
+from trainer.scheduling.events import DataRange
+from trainer.scheduling.job import JobSettings
+from trainer.scheduling.work_units import stops_by_events
+
+class Nothing:
+    def publish(self, order):
+        pass
+
+run_dir = Path(sys.argv[1])
+plan = pickle.loads((run_dir / "plan").read_bytes())
+stops = stops_by_events(plan, plan.rows_before(plan.stop_unit) // 1000)
+data = DataRange(plan.digest, plan.stop_unit, stops)
+settings = ControllerSettings(job="benchmark")
+with open_controller(JobFiles(run_dir), JobSettings(), Nothing(), controller_settings=settings, data=data) as (controller, _):
+    controller.run()
+usage = resource.getrusage(resource.RUSAGE_SELF)
+loaded = {"tensorflow", "keras", "apache_beam", "sqlalchemy", "pandas", "numba"} & set(sys.modules)
+print(usage.ru_maxrss / 1024, plan.stop_unit, len(stops), ",".join(loaded) or "none")
+"""
+CALLS = """
+import sys, time
+from pathlib import Path
+from trainer.control.controller_client import ControllerClient
+from trainer.control.job_files import JobFiles
+from trainer.control.messages import RoleCall
+from trainer.scheduling.events import Joined, Role, RoleKind
+role, calls = Role(RoleKind.READER, sys.argv[2]), int(sys.argv[3])
+client = ControllerClient.of_run(JobFiles(Path(sys.argv[1])), job="benchmark")
+client.send(RoleCall("benchmark", role, 1, None, (Joined(0.0, role, 1, "", 1),)))
+begun = time.perf_counter()
+for _ in range(calls):
+    client.send(RoleCall("benchmark", role, 1))
+print(time.perf_counter() - begun)
+"""
+
+
+def write_plan(path: Path, fragments: int) -> None:
+    found = [PlannedFragment(f"part-{n // 200}/f{n}.parquet", f"p{n // 200}", 50_000) for n in range(fragments)]
+    path.write_bytes(pickle.dumps(plan_units(found, unit_rows=1000)))
+
+
+def cpu_secs(process_id: int) -> float:
+    """The CPU seconds of a process so far."""
+    user, system = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+class RunningController:
+    """A controller in a process. ``start_secs``: until it answered."""
+
+    def __init__(self, run_dir: Path) -> None:
+        begun = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CONTROLLER, str(run_dir)], stdout=subprocess.PIPE, text=True
+        )
+        self.client = ControllerClient.of_run(JobFiles(run_dir), job=JOB)
+        while True:
+            try:
+                self.status = self.client.status()
+                break
+            except Unreachable:
+                time.sleep(0.002)
+        self.start_secs = time.perf_counter() - begun
+        self.start_cpu_secs = cpu_secs(self.process.pid)
+
+    def stop(self) -> str:
+        self.client.stop(now=True)
+        output, _ = self.process.communicate(timeout=60)
+        return output
+
+
+def starts(run_dir: Path, rounds: int) -> None:
+    print("| start | seconds | CPU seconds | MB at the end | units | ends of epochs | forbidden modules |")
+    print("|---|---|---|---|---|---|---|")
+    for number in range(rounds):
+        running = RunningController(run_dir)
+        rss, units, stops, loaded = running.stop().split()
+        JobFiles(run_dir).log.unlink()
+        print(
+            f"| {number + 1} | {running.start_secs:.2f} | {running.start_cpu_secs:.2f} | {float(rss):.0f} | {int(units):,} | "
+            f"{int(stops):,} | {loaded} |"
+        )
+
+
+def heartbeats(run_dir: Path, roles: int, calls: int) -> None:
+    running = RunningController(run_dir)
+    before = cpu_secs(running.process.pid)
+    begun = time.perf_counter()
+    clients = [
+        subprocess.Popen([sys.executable, "-c", CALLS, str(run_dir), f"r{n}", str(calls)], stdout=subprocess.PIPE)
+        for n in range(roles)
+    ]
+    for one in clients:
+        one.communicate()
+    secs, cpu = time.perf_counter() - begun, cpu_secs(running.process.pid) - before
+    events = roles * calls
+    log_bytes = running.client.status().log_bytes
+    running.stop()
+    JobFiles(run_dir).log.unlink()
+    print(f"{events:,} heartbeats of {roles} processes: {events / secs:,.0f}/s with the senders on the same machine, "
+          f"{cpu / events * 1e6:.0f} us of the controller's CPU each; the log has {log_bytes:,} bytes")  # fmt: skip
+
+
+def logged_events(folder: Path, count: int) -> None:
+    first = Job(JobSettings(hosts=2))
+    roles = [Role(RoleKind.READER, f"r{n}") for n in range(16)]
+
+    def event(number: int):
+        role = roles[number % 16]
+        return Joined(0.0, role, number + 1, "", 1)
+
+    for together in (1, 16):
+        log = EventLog(folder / f"together{together}", LogOwner(JOB, "", 1), first)
+        job = LoggedJob(first, log, check_lease=lambda: None)
+        begun, cpu = time.perf_counter(), time.process_time()
+        for start in range(0, count, together):
+            job.apply([event(n) for n in range(start, start + together)])
+        secs, cpu = time.perf_counter() - begun, time.process_time() - cpu
+        print(f"{count:,} logged events, {together} per append: {count / secs:,.0f}/s, {cpu / count * 1e6:.0f} us of CPU each; "
+              f"the log has {log.size_bytes:,} bytes")  # fmt: skip
+
+
+def replays(folder: Path, count: int) -> None:
+    """A log of joins, heartbeats, ticks and leaves of 16 readers, which is never replaced."""
+    first, roles = Job(JobSettings(hosts=2)), [Role(RoleKind.READER, f"r{n}") for n in range(16)]
+    log = EventLog(folder / "long", LogOwner(JOB, "", 1), first, most_bytes=1 << 40, sync=lambda descriptor: None)
+    for start in range(0, count, 4):
+        role, number, at = roles[start // 4 % 16], start + 1, start / 100
+        log.append([Entry(Joined(at, role, number, "", 1), at, at), Entry(Heartbeat(at, role, number), at, at),
+                    Entry(Tick(at), at, at), Entry(Left(at, role, number), at, at)], first)  # fmt: skip
+    begun, cpu = time.perf_counter(), time.process_time()
+    with read_log(log.path, job=JOB, release="") as found:
+        assert found is not None
+        replay(found[0].job, found[1])
+    secs, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    limit = 1 << 20
+    print(f"replay of {count:,} events: {secs:.2f} s ({cpu:.2f} s of CPU) for {log.size_bytes:,} bytes; "
+          f"a log is replaced at {limit:,} bytes, {secs * limit / log.size_bytes:.2f} s")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="a tenth of everything")
+    small = parser.parse_args().small
+    print(machine())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_plan(folder / "plan", 2_000 if small else 20_000)
+        starts(folder, 2 if small else 5)
+        heartbeats(folder, 4, 250 if small else 2_500)
+        logged_events(folder, 480 if small else 4_800)
+        replays(folder, 10_000 if small else 100_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""``headrace ckpt``: list, show, compare and verify the checkpoints of a run."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.session import AsJson, Home, home_folder
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
+from transforms.errors import DataError, InputError, NotFound
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.inspection import FileCheck
+    from trainer.checkpoints.run_files import RunFiles
+
+app = typer.Typer(
+    help="List, show, compare and verify the checkpoints of a training run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Run = Annotated[
+    str,
+    typer.Argument(help="Folder of a run, gs://bucket/path, or the name of a model: runs/MODEL-vVERSION in the home."),
+]
+Version = Annotated[
+    int, typer.Option("--version", help="The model's version. Default: the newest with a run.", show_default=False)
+]
+_EPOCH_HELP = "The number of epochs of the checkpoint, as ls lists it."
+_VERSION = re.compile("v([1-9][0-9]{0,8})")
+
+
+@app.command("ls")
+def list_(run: Run, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
+    """List the checkpoints of a run, newest first.
+
+    Arrays are not read: verify does that.
+    """
+    from headrace.screens.checkpoints import CheckpointsScreen
+    from trainer.checkpoints.inspection import list_commits
+
+    folder, files = _opened(run, version, home)
+    emit(CheckpointsScreen(folder, list_commits(files, time.time())), as_json=as_json)
+
+
+@app.command("show")
+def show(
+    run: Run,
+    epoch: Annotated[
+        int | None, typer.Argument(help=f"{_EPOCH_HELP} Default: the newest with intact manifests.")
+    ] = None,
+    version: Version = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a checkpoint holds.
+
+    Its position in the data, tables, other arrays, counters of trained events, and options.
+    """
+    from headrace.screens.checkpoints import CheckpointScreen
+    from trainer.checkpoints.inspection import CommitDescription, describe_commit
+    from trainer.checkpoints.run_files import epochs_of, newest_first
+    from trainer.errors import TornCheckpoint
+
+    folder, files = _opened(run, version, home)
+
+    def newest() -> CommitDescription:
+        for name in newest_first(files):
+            try:
+                return describe_commit(files, epochs_of(name))
+            except TornCheckpoint as error:
+                say(f"a checkpoint was skipped: {name}: {error.what} ({error.where})")
+        raise TornCheckpoint("a run must have an intact checkpoint", where=folder,
+                             next_step=f"headrace ckpt verify {run} lists what is damaged")  # fmt: skip
+
+    description = newest() if epoch is None else describe_commit(files, _existing(files, folder, epoch))
+    emit(CheckpointScreen(folder, description), as_json=as_json)
+
+
+@app.command("diff")
+def diff(
+    run: Run,
+    before: Annotated[int, typer.Argument(help=_EPOCH_HELP)],
+    after: Annotated[int, typer.Argument(help="The other checkpoint.")],
+    version: Version = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare two checkpoints of a run.
+
+    Rows of tables, norms of changes, counters of trained events, and options. Both are read and verified.
+    """
+    from headrace.screens.checkpoints import ComparisonScreen
+    from trainer.checkpoints.inspection import compare_commits
+
+    folder, files = _opened(run, version, home)
+    epochs = [_existing(files, folder, epoch) for epoch in (before, after)]
+    emit(ComparisonScreen(folder, compare_commits(files, *epochs)), as_json=as_json)
+
+
+@app.command("verify")
+def verify(
+    run: Run,
+    epoch: Annotated[int | None, typer.Argument(help=f"{_EPOCH_HELP} Default: all.")] = None,
+    version: Version = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Read every byte of the checkpoints of a run.
+
+    Each file is compared with its recorded digest. Exit status 3 if a checkpoint is torn.
+    """
+    from headrace.screens.checkpoints import VerifiedRunScreen
+    from trainer.checkpoints.inspection import check_files
+    from trainer.checkpoints.run_files import epochs_of, newest_first
+
+    folder, files = _opened(run, version, home)
+    chosen = list(map(epochs_of, newest_first(files))) if epoch is None else [_existing(files, folder, epoch)]
+    checks: list[FileCheck] = []
+    with progress_bar("reading checkpoints", "checkpoints") as report:
+        for done, epochs in enumerate(chosen):
+            report(done, len(chosen))
+            checks += check_files(files, epochs)
+    screen = VerifiedRunScreen(folder, tuple(checks))
+    emit(screen, as_json=as_json)
+    if screen.torn:
+        raise typer.Exit(DataError.exit_status)
+
+
+def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:
+    """The folder of a run and its files. Raises :class:`NotFound` for a run without checkpoints."""
+    from trainer.checkpoints.open_run import open_run
+    from trainer.checkpoints.run_files import newest_first
+
+    folder = run if _is_folder(run) else _folder_of_model(run, version, home)
+    if version and folder == run:
+        raise InputError("--version must go with the name of a model, got a folder", where="--version", value=version)
+    files = open_run(folder)
+    if not newest_first(files):
+        raise NotFound("the run directory must hold a checkpoint", where=folder, next_step="train first")
+    return folder, files
+
+
+def _is_folder(run: str) -> bool:
+    return "/" in run or Path(run).is_dir()
+
+
+def _folder_of_model(model: str, version: int, home: str) -> str:
+    """The run folder of a model in the home. Raises :class:`NotFound`."""
+    runs = Path(home_folder(home, "the run of a model")) / "runs"
+    matched = ((path, _VERSION.fullmatch(path.name.removeprefix(f"{model}-"))) for path in runs.glob(f"{model}-v*"))
+    found = {int(version_of[1]): path for path, version_of in matched if version_of and path.is_dir()}
+    number = version or max(found, default=0)
+    if number not in found:
+        raise NotFound("a run must be a folder or the name of a trained model", where=str(runs),
+                       value=f"{model}-v{version}" if version else model,
+                       next_step=f"headrace train {model}, or give the folder of a run")  # fmt: skip
+    return str(found[number])
+
+
+def _existing(files: RunFiles, folder: str, epoch: int) -> int:
+    """The epochs of a checkpoint. Raises :class:`NotFound`."""
+    from trainer.checkpoints.run_files import epochs_of, newest_first
+
+    known = sorted(map(epochs_of, newest_first(files)))
+    if epoch not in known:
+        raise NotFound("a run must have the checkpoint of this number of epochs", where=folder, value=epoch,
+                       allowed=", ".join(map(str, known)))  # fmt: skip
+    return epoch

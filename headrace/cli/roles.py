@@ -1,0 +1,101 @@
+"""``headrace role``: the processes of a training job, as a supervisor or a cluster starts them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from headrace.terminal.quiet import import_tensorflow_quietly
+from transforms.errors import InputError
+from transforms.execution.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from trainer.control.job_files import JobFiles
+    from trainer.flight.addresses import Address
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
+
+app = typer.Typer(
+    help="The processes of a training job: headrace train starts them on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Run = Annotated[str, typer.Argument(help="The run directory of the job.")]
+Name = Annotated[str, typer.Option(help="The name of the process among those of its kind.")]
+Listen = Annotated[str, typer.Option("--address", help="Where it serves, as host:port; port 0 is any.")]
+Supervised = Annotated[
+    int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", show_default=False)
+]
+
+
+def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
+    from trainer.control.job_files import JobFiles
+    from trainer.flight.addresses import Address
+    from trainer.launch.role_signals import end_with_supervisor
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    if supervisor:
+        end_with_supervisor(supervisor)
+    return JobFiles(Path(run)), Address.parse(address)
+
+
+@app.command("controller")
+def controller(
+    run: Run,
+    commit: Annotated[
+        str, typer.Option(help="The newest intact commit, as epochs,attempt,unit. Default: that of the log.")
+    ] = "",
+    address: Listen = "127.0.0.1:0",
+    supervisor: Supervised = 0,
+) -> None:
+    """Decide: keep the state of the job, and publish its commits."""
+    from trainer.launch.controller_process import run_controller
+    from trainer.launch.role_signals import on_termination
+    from trainer.scheduling.orders import Commit
+
+    files, place = _opened(run, address, supervisor)
+    newest = Commit(*_numbers(commit)) if commit else None
+    run_controller(files, newest=newest, address=place, on_signals=on_termination)
+
+
+def _numbers(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise InputError("a commit must be three numbers", where="--commit", value=text, allowed="epochs,attempt,unit")
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+@app.command("reader")
+def reader(run: Run, name: Name = "r0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+    """Read work units for the hosts."""
+    from trainer.launch.job_spec import JobSpec
+    from trainer.launch.reader_process import RoleOptions, run_reader
+    from trainer.launch.role_signals import on_termination
+    from warehouse.reading.reader import read_fragment
+    from warehouse.storage.storage import Storage
+
+    files, place = _opened(run, address, supervisor)
+    keep_freed_memory()
+    storage = Storage(JobSpec.read(files).home)
+
+    def read(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
+        return read_fragment(storage, solution, fragment, rows=True)
+
+    run_reader(RoleOptions(files, name, place), read, on_signals=on_termination)
+
+
+@app.command("host")
+def host(run: Run, name: Name = "h0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+    """Train."""
+    from trainer.launch.host_process import run_host
+    from trainer.launch.reader_process import RoleOptions
+    from trainer.launch.role_signals import on_termination
+
+    files, place = _opened(run, address, supervisor)
+    keep_freed_memory()
+    run_host(RoleOptions(files, name, place), prepare=import_tensorflow_quietly, on_signals=on_termination)

@@ -1,0 +1,220 @@
+"""Batches do not depend on where attempts end: early ends carry what is begun, and every event is trained once."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from tests.trainer.synthetic import Synthetic, config
+from tests.trainer.thread_exchange import on_hosts
+from trainer.errors import AttemptOver, NonFiniteLoss
+from trainer.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.host.job_data import JobData
+from trainer.host.unit_gate import UnitGate
+from trainer.reading.unit_buffer import UnitBuffer
+from trainer.reading.unit_fetching import LOCAL, LocalFetcher
+from trainer.reading.unit_reader import UnitReader
+from trainer.scheduling.orders import BEGINNING, StartEpoch
+from trainer.training.job_plan import JobPlan, plan_job
+from trainer.training.preparation import prepare_run
+from trainer.training.run_state import RunProgress
+
+SYNTHETIC = Synthetic(3, 40)
+BATCH_ROWS = 16
+
+
+class Recorder:
+    """Weights that record what is trained."""
+
+    def __init__(self):
+        self.batches = []
+
+    def train(self, batch):
+        self.batches.append(
+            (batch.labels.tobytes(), batch.dense.tobytes(), batch.ids.ids.tobytes(), batch.ids.offsets.tobytes())
+        )
+        return np.linspace(-1, 1, len(batch.labels), dtype=np.float32)[: batch.rows]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2)
+
+
+def plan_of(run_dir, *, unit_rows=23, **options):
+    options = {"batch_rows": BATCH_ROWS, "partitions_per_epoch": 1, **options}
+    prepared = prepare_run(SYNTHETIC.solution, config(run_dir, **options), SYNTHETIC.read_labels, on_skip=pytest.fail)
+    content = plan_job(prepared, unit_rows=unit_rows).to_bytes()
+    return JobPlan.from_bytes(content, "plan")
+
+
+class Hosts:
+    """The hosts of a job in threads, from attempt to attempt."""
+
+    def __init__(self, plan, hosts):
+        self.data, self.hosts = JobData(plan, "run"), hosts
+        self.plan = plan
+        self.next_unit, self.attempt = plan.units.first_unit, 0
+        self.states = [self.fresh() for _ in range(hosts)]
+        self.weights = [Recorder() for _ in range(hosts)]
+
+    def fresh(self):
+        progress = RunProgress(segments=self.plan.segments, planned_rows=dict(self.plan.planned_rows))
+        return TrainedState(progress, self.plan.head.collector(), self.data.new_ledger())
+
+    def run(self, end_at=None, stop=None, cancel=False):
+        """Train an attempt to ``stop``; with ``end_at``, it is ordered to end when the first host has done so many steps."""
+        self.attempt += 1
+        stop = self.plan.stop_unit if stop is None else stop
+        names = tuple(f"h{k}" for k in range(self.hosts))
+        order = StartEpoch(self.attempt, 0, self.next_unit, stop, names, None, BEGINNING, "plan")
+        gates = [UnitGate(self.attempt, self.next_unit, stop) for _ in names]
+        steps, lock = [0], threading.Lock()
+
+        def on_step(events):
+            with lock:
+                steps[0] += 1
+                if end_at is not None and steps[0] == end_at:
+                    threading.Thread(target=self.end, args=(gates, cancel, stop)).start()
+
+        if end_at == 0:
+            self.end(gates, cancel, stop)
+        reader = UnitReader(
+            lambda digest: SYNTHETIC.solution, lambda solution, one: with_rows(SYNTHETIC.read(one)), kept_bytes=1 << 30
+        )
+
+        def work(exchange):
+            rank = exchange.rank
+            attempt = None
+            buffer = UnitBuffer((), lambda name: LocalFetcher(reader), lambda *unit: attempt.decode(*unit))
+            try:
+                buffer.set_readers([LOCAL])
+                tools = AttemptTools(self.data, self.weights[rank], buffer, exchange, gates[rank], on_step)
+                attempt = Attempt(order, self.states[rank], tools)
+                buffer.restart(attempt.requests())
+                return attempt.run()
+            finally:
+                buffer.close()
+
+        found = set(on_hosts(self.hosts, work))
+        assert len(found) == 1
+        self.next_unit = found.pop()
+
+    def end(self, gates, cancel, stop):
+        if cancel:
+            for gate in gates:
+                gate.give_up()
+            return
+        most = max(gate.ask() for gate in gates)
+        first = self.next_unit
+        even = first + -(-max(most - first, 0) // self.hosts) * self.hosts
+        for gate in gates:
+            gate.end(min(even, stop))
+
+    @property
+    def carried(self):
+        return sorted(one for state in self.states for one in state.carried)
+
+    @property
+    def is_trained(self):
+        return self.next_unit == self.plan.stop_unit and not self.carried
+
+    def counts(self):
+        keys = self.plan.units.keys
+        return np.concatenate([np.sum([state.ledger.of(key) for state in self.states], axis=0) for key in keys])
+
+
+def with_rows(table):
+    import pyarrow as pa
+
+    return table.append_column("__row__", pa.array(np.arange(table.num_rows)))
+
+
+def trained_straight(plan, hosts):
+    job = Hosts(plan, hosts)
+    while not job.is_trained:
+        job.run(stop=plan.stop_after(job.next_unit))
+    return job
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3])
+def test_one_attempt_over_all_epochs_equals_one_a_epoch(plan, hosts):
+    straight, whole = trained_straight(plan, hosts), Hosts(plan, hosts)
+    whole.run()
+    assert whole.is_trained
+    assert [one.batches for one in whole.weights] == [one.batches for one in straight.weights]
+    assert (straight.counts() == 2).all()
+    history = straight.states[0].progress.history
+    assert history == whole.states[0].progress.history
+    assert [one.epoch for one in history] == list(range(6))
+    assert sum(one.scores.events for one in history) == 2 * sum(table.num_rows for table in SYNTHETIC.tables.values())
+
+
+@settings(max_examples=scaled(12), deadline=None)
+@given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.booleans())
+def test_early_ends_change_no_batch(plan, hosts, ends, whole):
+    straight, job = trained_straight(plan, hosts), Hosts(plan, hosts)
+    for end_at in ends:
+        if job.next_unit < plan.stop_unit:
+            job.run(end_at, None if whole else plan.stop_after(job.next_unit))
+    while not job.is_trained:
+        job.run()
+    assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
+    assert (job.counts() == 2).all()
+    assert job.states[0].progress.history == straight.states[0].progress.history
+
+
+@settings(max_examples=scaled(8), deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12))
+def test_carried_events_move_to_another_number_of_hosts(plan, before, after, end_at):
+    job = Hosts(plan, before)
+    job.run(end_at)
+    carried, counts = job.carried, job.counts()
+    other = Hosts(plan, after)
+    other.next_unit = job.next_unit
+    for rank, state in enumerate(other.states):
+        state.carried = tuple(one for one in carried if one[0] % after == rank)
+        state.progress.epochs_done = job.states[0].progress.epochs_done
+    while not other.is_trained:
+        other.run()
+    assert (counts + other.counts() == 2).all()
+
+
+def test_an_attempt_that_is_given_up_says_so(plan):
+    with pytest.raises(AttemptOver):
+        Hosts(plan, 2).run(3, cancel=True)
+
+
+def test_a_bad_batch_is_kept_and_named(plan):
+    job = Hosts(plan, 1)
+    job.weights[0].train = lambda batch: np.full(batch.rows, np.nan, np.float32)
+    with pytest.raises(NonFiniteLoss) as error:
+        job.run()
+    assert error.value.where == "attempt 1, step 0"
+
+
+def test_a_second_visit_of_an_event_is_not_its_first_label(plan):
+    """Hosts that see an event in another pass only do not count its label again."""
+    straight, alone = trained_straight(plan, 2), trained_straight(plan, 1)
+    for key in plan.units.keys:
+        sums = sum(state.ledger.labels_of(key) or 0 for state in straight.states) % 2**64
+        assert sums == alone.states[0].ledger.labels_of(key)
+
+
+def test_a_plan_of_partly_trained_events_trains_the_rest(tmp_path, plan):
+    """A plan made after some events were trained has their counts, and trains each event as often as it should be."""
+    job = Hosts(plan, 1)
+    job.run(4)
+    trained = job.states[0].ledger
+    counts = trained.counts()
+    again = replace(plan, counts=counts)
+    rest = Hosts(JobPlan.from_bytes(again.to_bytes(), "plan"), 2)
+    while not rest.is_trained:
+        rest.run()
+    assert (job.counts() + rest.counts() == 2).all()

@@ -1,0 +1,99 @@
+"""Training jobs of real processes over a small warehouse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.synthetic import config
+from tests.warehouse.scenes import FREE_READS, model, work, write_log
+from trainer.checkpoints.checkpoint import read_newest
+from trainer.control.job_files import JobFiles
+from trainer.control.messages import JobStatus
+from trainer.launch.supervisor import Supervisor, SupervisorSettings
+from trainer.launch.training_job import LaunchedJob, make_job
+from trainer.scheduling.job import JobSettings, PhaseSettings
+from trainer.training.loop import train
+from trainer.training.preparation import PreparedRun, prepare_run
+from warehouse import Warehouse, read_fragment, read_solution, register_table, submit_model
+from warehouse.config import WarehouseConfig
+from warehouse.reading.reader import read_labels
+
+RELEASE = "test"
+
+
+def make_warehouse(folder: Path, *, hours: int = 3, rows: int = 400, memoize: bool = True) -> Warehouse:
+    """A warehouse with a log and a submitted model of five inputs."""
+    root = write_log(folder / "log", hours=hours, rows=rows)
+    opened = Warehouse.open(WarehouseConfig(home=str(folder / "home"), rates=FREE_READS))
+    register_table(opened, "log", str(root))
+    submit_model(opened, model(inputs=5))
+    if memoize:
+        work(opened)
+    return opened
+
+
+def settings(hosts: int = 1, **options: Any) -> JobSettings:
+    """Settings with short waits."""
+    phase = PhaseSettings(epoch_secs=options.pop("epoch_secs", None), most_readers=options.pop("most_readers", 1))
+    return JobSettings(release=RELEASE, hosts=hosts, initial=phase, caught_up=phase, **options)
+
+
+def prepare(warehouse: Warehouse, run_dir: Path, **options: Any) -> PreparedRun:
+    """The run of the newest solution."""
+    solution = read_solution(warehouse, "ctr")
+    labels = partial(read_labels, warehouse.storage, solution)
+    return prepare_run(solution, config(run_dir, deterministic=True, **options), labels, on_skip=lambda reason: None)
+
+
+def launch(warehouse: Warehouse, run_dir: Path, of: JobSettings, *, unit_rows: int = 64, **options: Any) -> LaunchedJob:
+    """A job that is ready to run."""
+    prepared = prepare(warehouse, run_dir, **options)
+    return make_job(prepared, JobFiles(run_dir), of, home=warehouse.storage.home, unit_rows=unit_rows)
+
+
+def command(kind: str, name: str, options: Any, *, run_dir: Path) -> list[str]:
+    """The command line of a role."""
+    named = () if kind == "controller" else ("--name", name)
+    return [sys.executable, "-m", "headrace", "role", kind, str(run_dir), *named, *options]
+
+
+def supervise(run_dir: Path, job: LaunchedJob, **options: Any) -> Supervisor:
+    """A supervisor of a job."""
+    files = JobFiles(run_dir)
+    return Supervisor(
+        files, job.spec.job, partial(command, run_dir=run_dir), settings=SupervisorSettings(look_secs=0.1), **options
+    )
+
+
+def run_job(
+    warehouse: Warehouse,
+    run_dir: Path,
+    of: JobSettings,
+    *,
+    on_status: Callable[[JobStatus], None] = lambda status: None,
+    unit_rows: int = 64,
+    **options: Any,
+) -> JobStatus:
+    """Run a job to its end."""
+    job = launch(warehouse, run_dir, of, unit_rows=unit_rows, **options)
+    return supervise(run_dir, job, on_status=on_status).run(job.newest)
+
+
+def train_alone(warehouse: Warehouse, run_dir: Path, **options: Any) -> None:
+    """The same run in this process."""
+    solution = read_solution(warehouse, "ctr")
+    read = lambda fragment: read_fragment(warehouse.storage, solution, fragment, rows=True)  # noqa: E731
+    train(solution, read, config(run_dir, deterministic=True, **options))
+
+
+def newest(run_dir: Path) -> Any:
+    """The newest commit, whole."""
+
+    def refuse(reason: str) -> None:
+        raise AssertionError(reason)
+
+    return read_newest(run_dir, on_skip=refuse)

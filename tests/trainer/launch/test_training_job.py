@@ -1,0 +1,121 @@
+"""Training jobs of real processes: controller, readers and hosts over a small warehouse."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise, train_alone
+from trainer.control.job_files import JobFiles
+from trainer.launch.job_spec import JobSpec
+from trainer.scheduling.transitions import JobState
+from trainer.training.saved_run import saved_run
+
+pytest.importorskip("tensorflow")
+OPTIONS = {"batch_rows": 64, "passes": 2}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    with make_warehouse(tmp_path_factory.mktemp("warehouse"), hours=3, rows=3000) as opened:
+        yield opened
+
+
+def same(one: Path, other: Path) -> None:
+    """The newest commits of two runs have the same weights, slots, history and counts."""
+    a, b = newest(one), newest(other)
+    shared = {name for name in {*a.arrays, *b.arrays} if not name.startswith("predictions/")}
+    assert [name for name in sorted(shared) if a.arrays[name].tobytes() != b.arrays[name].tobytes()] == []
+    for name in ("history", "ledger", "step", "position", "identity", "head"):
+        assert a.document[name] == b.document[name], name
+
+
+def is_exact(warehouse, run_dir: Path) -> bool:
+    """Whether every event was trained as often as it should be."""
+    prepared = prepare(warehouse, run_dir, **OPTIONS)
+    return prepared.summary().exact and not prepared.planned_events
+
+
+def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
+    states = []
+    status = run_job(
+        warehouse,
+        tmp_path / "job",
+        settings(),
+        on_status=lambda one: states.append(one.state),
+        unit_rows=700,
+        **OPTIONS,
+    )
+    assert (status.state, status.commit_epochs, status.next_unit) == (JobState.DONE, 6, status.planned_units)
+    assert JobState.TRAINING in states
+    train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+    same(tmp_path / "job", tmp_path / "alone")
+    assert is_exact(warehouse, tmp_path / "job")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hosts", "seed"), [(1, 1), (2, 2), (2, 3)])
+def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed):
+    """Processes of all roles are killed at random moments, while epochs also end by time."""
+    chaos = random.Random(seed)
+    of = settings(hosts, epoch_secs=0.4, most_restarts=100, most_reader_failures=100)
+    job = launch(warehouse, tmp_path / "killed", of, unit_rows=500, **OPTIONS)
+    supervisor = supervise(tmp_path / "killed", job)
+    over = threading.Event()
+    killed = []
+
+    def kill():
+        while not over.wait(chaos.uniform(0.5, 3.0)) and len(killed) < 8:
+            running = supervisor.running()
+            if running:
+                kind, process = chaos.choice(running)
+                process.kill()
+                killed.append(kind)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    try:
+        status = supervisor.run(job.newest)
+    finally:
+        over.set()
+    thread.join()
+    assert status.state is JobState.DONE
+    assert len(killed) >= 3
+    run_job(warehouse, tmp_path / "calm", settings(hosts), unit_rows=500, **OPTIONS)
+    same(tmp_path / "killed", tmp_path / "calm")
+    assert is_exact(warehouse, tmp_path / "killed")
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_path):
+    """Stopped within an epoch on two hosts, a job ends on one host and three readers with every event trained once."""
+    of = settings(2, epoch_secs=0.3)
+    job = launch(warehouse, tmp_path / "run", of, unit_rows=300, **OPTIONS)
+    supervisor = supervise(
+        tmp_path / "run", job, on_status=lambda one: supervisor.stop() if one.commit_epochs == 2 else None
+    )
+    assert supervisor.run(job.newest).state is JobState.STOPPED
+    saved = saved_run(newest(tmp_path / "run"))
+    assert saved.job.hosts == ("h0", "h1")
+    assert 0 < saved.job.next_unit < job.plan.stop_unit
+    again = launch(warehouse, tmp_path / "run", settings(1, most_readers=3), unit_rows=300, **OPTIONS)
+    assert again.plan.to_bytes() == job.plan.to_bytes()
+    assert (again.newest.epochs, again.newest.next_unit) == (saved.number, saved.job.next_unit)
+    status = supervise(tmp_path / "run", again).run(again.newest)
+    assert status.state is JobState.DONE
+    assert is_exact(warehouse, tmp_path / "run")
+    assert JobSpec.read(JobFiles(tmp_path / "run")).job == job.spec.job
+
+
+@pytest.mark.slow
+def test_divergence_holds_the_job_with_its_batch(warehouse, tmp_path):
+    options = {**OPTIONS, "dense_optimizer": "sgd", "dense_learning_rate": 1e30}
+    status = run_job(warehouse, tmp_path / "run", settings(), unit_rows=700, **options)
+    assert status.state is JobState.HELD
+    assert status.hold.reason.startswith("NonFiniteLoss")
+    assert (tmp_path / "run" / "job" / "bad-batch-h0.npz").exists()
+    again = run_job(warehouse, tmp_path / "run", settings(), unit_rows=700, **options)
+    assert (again.state, again.hold) == (JobState.HELD, status.hold), "a hold outlives its processes"

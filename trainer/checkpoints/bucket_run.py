@@ -1,0 +1,113 @@
+"""The checkpoints of a run in a bucket: a part is whole when its manifest is there, a commit is one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, TypeVar
+
+from trainer.checkpoints.array_files import NewFiles
+from trainer.checkpoints.local_run import CHUNK_BYTES, missing, wrong_size
+from trainer.checkpoints.run_files import CHECKPOINTS
+from warehouse.errors import MissingFile
+from warehouse.storage.storage import Storage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFolder(NewFiles):
+    """A prefix in which objects are written."""
+
+    storage: Storage
+    path: str
+
+    def write(self, name: str, content: Callable[[IO[bytes]], object]) -> int:
+        """Write an object and return its size in bytes."""
+
+        def write(file: IO[bytes]) -> None:
+            content(file)
+
+        return self.storage.write_atomic(f"{self.path}/{name}", write)
+
+
+class BucketRun:
+    """The checkpoints of ``gs://bucket/path``; see :class:`trainer.checkpoints.run_files.RunFiles`. Writing raises :class:`StorageError`."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._storage = Storage(run_dir)
+        self._root = f"{self._storage.root}/{CHECKPOINTS}"
+
+    def place(self, path: str) -> str:
+        """A path as errors and screens show it."""
+        return f"{self._root}/{path}".rstrip("/")
+
+    def names(self) -> list[str]:
+        """The names in the folder of checkpoints, ascending, without hidden ones."""
+        found = {path.partition("/")[0] for path in self._below(self._root)}
+        return sorted(name for name in found if not name.startswith("."))
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the prefixes in a prefix, ascending."""
+        found = (path.partition("/") for path in self._below(self.place(folder)))
+        return sorted({name for name, separator, _ in found if separator})
+
+    def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
+        """An object's bytes, of one generation."""
+        try:
+            data = self._storage.read_bytes(self.place(path))
+        except MissingFile as error:
+            raise missing(self.place(path)) from error
+        if expected_bytes is not None and len(data) != expected_bytes:
+            raise wrong_size(self.place(path), len(data), expected_bytes)
+        return data
+
+    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+        """The bytes of an object one after another."""
+        try:
+            with self._storage.open_input(self.place(path)) as file:
+                if file.size() != expected_bytes:
+                    raise wrong_size(self.place(path), file.size(), expected_bytes)
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+        except MissingFile as error:
+            raise missing(self.place(path)) from error
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names and sizes of the objects of a prefix."""
+        start = len(self.place(folder)) + 1
+        return {file.path[start:]: file.size_bytes for file in self._storage.list(self.place(folder))}
+
+    def written_secs(self, path: str) -> float:
+        """When an object was written, in epoch seconds; 0 if it is absent."""
+        folder, _, name = self.place(path).rpartition("/")
+        found = [file for file in self._storage.list(folder) if file.path == f"{folder}/{name}"]
+        return found[0].mtime_ns / 1e9 if found else 0.0
+
+    def write_folder(self, folder: str, write: Callable[[NewFiles], T]) -> T:
+        """Write objects; the last one makes the folder whole."""
+        return write(BucketFolder(self._storage, self.place(folder)))
+
+    def create(self, folder: str, name: str, data: bytes) -> bool:
+        """Create an object unless it exists: exactly one of several writers gets True."""
+        return self._storage.create(f"{self.place(folder)}/{name}", data)
+
+    def settle(self, folder: str) -> None:
+        """An object is durable once it is visible."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace an object."""
+        self._storage.write_atomic(self.place(path), data)
+
+    def remove(self, folder: str) -> None:
+        """Remove an object and all objects of a prefix, the manifest first: without it the others are not read."""
+        self._storage.delete(self.place(folder))
+        paths = self._below(self.place(folder))
+        for path in sorted(paths, key=lambda path: (not path.endswith("manifest.json"), path)):
+            self._storage.delete(f"{self.place(folder)}/{path}")
+
+    def remove_unfinished(self, folder: str) -> None:
+        """An object that was not written whole does not exist."""
+
+    def _below(self, prefix: str) -> list[str]:
+        return [file.path[len(prefix) + 1 :] for file in self._storage.list(prefix)]

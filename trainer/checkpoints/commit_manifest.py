@@ -1,0 +1,226 @@
+"""The manifest of a commit that consists of parts: the merged document, and the parts by their digests. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainer.checkpoints.host_part import HostPart, PartName, read_carried
+from trainer.checkpoints.manifest import other_format, signed_text, verified_document
+from trainer.checkpoints.part_manifest import PartManifest, check_moments
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.scheduling.orders import Commit
+
+COMMIT_FORMAT = "headrace.commit/1"
+
+
+@dataclass(frozen=True)
+class CommitFacts:
+    """What the commits of one plan have in common, as its document states it.
+
+    Attributes:
+        identity, head: the documents of the run's identity and of the model's task.
+        data_digest: the digest of the identity's data.
+        segments: the planned partitions.
+        planned_rows: the events of each partition when it was planned.
+    """
+
+    identity: Mapping[str, Any]
+    data_digest: str
+    head: Mapping[str, Any]
+    segments: tuple[tuple[str, ...], ...]
+    planned_rows: Mapping[str, int]
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {
+            "identity": dict(self.identity),
+            "data_digest": self.data_digest,
+            "head": dict(self.head),
+            "segments": [list(segment) for segment in self.segments],
+            "planned_rows": dict(self.planned_rows),
+        }
+
+    @classmethod
+    def read(cls, document: DocumentField) -> CommitFacts:
+        """The facts at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
+        return cls(
+            identity={name: member.value for name, member in document.at("identity").members().items()},
+            data_digest=document.at("data_digest").text(),
+            head={name: member.value for name, member in document.at("head").members().items()},
+            segments=tuple(segment.texts() for segment in document.at("segments").items()),
+            planned_rows={name: rows.count() for name, rows in document.at("planned_rows").members().items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobPosition:
+    """The position of a job in its units at a commit.
+
+    Attributes:
+        attempt: the attempt that trained it.
+        next_unit: the units below this number are trained, but for ``carried``.
+        plan: the name of the plan.
+        hosts: the hosts by rank.
+        carried: begun units with the first position that is not trained, ascending.
+        release: the release that trained it.
+    """
+
+    attempt: int
+    next_unit: int
+    plan: str
+    hosts: tuple[str, ...]
+    carried: tuple[tuple[int, int], ...]
+    release: str
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {**asdict(self), "hosts": list(self.hosts), "carried": [list(pair) for pair in self.carried]}
+
+    @classmethod
+    def read(cls, document: DocumentField) -> JobPosition | None:
+        """The position in the document of a checkpoint; None for one of a single process."""
+        job = document.members().get("job")
+        if job is None:
+            return None
+        return cls(
+            job.at("attempt").count(),
+            job.at("next_unit").count(),
+            job.at("plan").text(),
+            job.at("hosts").texts(),
+            tuple(map(read_carried, job.at("carried").items())),
+            job.at("release").text(),
+        )
+
+
+@dataclass(frozen=True)
+class CommitManifest:
+    """A commit after ``epochs_done`` epochs.
+
+    Attributes:
+        document: the checkpoint's document, without the ledger, which the parts hold.
+        parts: the parts by rank.
+    """
+
+    epochs_done: int
+    document: Mapping[str, Any]
+    parts: tuple[PartName, ...]
+
+    def to_bytes(self) -> bytes:
+        """The text of the commit's ``manifest.json``: equal commits give equal bytes."""
+        return signed_text(
+            {
+                "format": COMMIT_FORMAT,
+                "epochs_done": self.epochs_done,
+                "document": dict(self.document),
+                "parts": [str(part) for part in self.parts],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> CommitManifest:
+        """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
+        return cls.read(verified_document(data, where), where)
+
+    @classmethod
+    def read(cls, found: DocumentField, where: str) -> CommitManifest:
+        """The manifest of a verified document."""
+        form = found.at("format").text()
+        if form != COMMIT_FORMAT:
+            raise other_format(form, (COMMIT_FORMAT,), where)
+        parts = tuple(PartName.parse(item.text(), item.place) for item in found.at("parts").items())
+        if [part.rank for part in parts] != list(range(len(parts))) or len({part.attempt for part in parts}) != 1:
+            raise TornCheckpoint("the parts of a commit must be those of all ranks of one attempt, got others", where=where,
+                                 value=[part.folder for part in parts][:8])  # fmt: skip
+        document = {name: member.value for name, member in found.at("document").members().items()}
+        return cls(found.at("epochs_done").count(), document, parts)
+
+
+def digest_of(data: bytes) -> str:
+    """The digest by which a commit names the manifest of a part."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[PartName, PartManifest]]) -> None:
+    """Raises :class:`TornCheckpoint` unless the parts are one state of the whole job, at one moment."""
+    steps = {manifest.part.step for _, manifest in parts}
+    if len(steps) != 1:
+        raise TornCheckpoint("all parts of a commit must be of one step, got several", where=f"commit {commit.epochs}",
+                             value=sorted(steps))  # fmt: skip
+    if len({manifest.part.plan for _, manifest in parts}) != 1:
+        raise TornCheckpoint("all parts of a commit must be of one plan, got several", where=f"commit {commit.epochs}")
+    tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
+    if len(tables) != 1:
+        raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
+    if len({manifest.part.ledger is None for _, manifest in parts}) != 1:
+        raise TornCheckpoint("all parts of a commit must hold a ledger, or none", where=f"commit {commit.epochs}")
+    for rank, (name, manifest) in enumerate(parts):
+        _check_part(commit, len(hosts), rank, name, manifest)
+
+
+def _is_shared(name: str) -> bool:
+    return table_of(name) is not None
+
+
+def table_of(name: str) -> tuple[str, str, str] | None:
+    """The kind, the column ("rows", "weights", "slots") and the table of an array's name; None for another array."""
+    kind, _, rest = name.partition("/")
+    column, _, table = rest.partition("/")
+    return (kind, column, table) if kind in TABLE_KINDS and column in TABLE_COLUMNS and table else None
+
+
+#: The kinds of tables, and the arrays of each.
+TABLE_KINDS = ("embedding", "linear")
+TABLE_COLUMNS = ("rows", "weights", "slots")
+
+
+def _check_part(commit: Commit, hosts: int, rank: int, name: PartName, manifest: PartManifest) -> None:
+    part = manifest.part
+    found = {
+        "attempt": (part.attempt, commit.attempt),
+        "attempt of the folder": (name.attempt, commit.attempt),
+        "epoch": (part.epoch, commit.epochs - 1),
+        "next unit": (part.next_unit, commit.next_unit),
+        "hosts": (part.hosts, hosts),
+        "rank": (part.rank, rank),
+        "rank of the folder": (name.rank, rank),
+    }
+    wrong = {what: pair for what, pair in found.items() if pair[0] != pair[1]}
+    if wrong:
+        raise TornCheckpoint(
+            "a part must be that of the commit, its host and its attempt, got another",
+            where=name.folder,
+            value=", ".join(f"{what} {pair[0]}" for what, pair in wrong.items()),
+            allowed=", ".join(f"{what} {pair[1]}" for what, pair in wrong.items()),
+            next_step="train the epoch again from the last commit",
+        )
+    check_moments(part, ((array.name, array.moment) for array in manifest.arrays), name.folder)
+
+
+def commit_document(
+    commit: Commit,
+    hosts: Sequence[str],
+    parts: Sequence[HostPart],
+    facts: CommitFacts,
+    release: str,
+) -> dict[str, Any]:
+    """The document of a commit; the parts by rank. Raises :class:`TornCheckpoint` for parts of several epochs."""
+    first = parts[0]
+    if len(first.history) != first.epochs_done or {one.epochs_done for one in parts} != {first.epochs_done}:
+        raise TornCheckpoint("the part of rank 0 must hold the scores of all finished epochs, got others", where=first.folder,
+                             value=f"scores of {len(first.history)}", allowed=f"{first.epochs_done}")  # fmt: skip
+    carried = tuple(sorted(pair for part in parts for pair in part.carried))
+    position = JobPosition(commit.attempt, commit.next_unit, first.plan, tuple(hosts), carried, release)
+    return {
+        "position": {"epochs_done": first.epochs_done, "data_digest": facts.data_digest},
+        "step": first.step,
+        "segments": [list(segment) for segment in facts.segments],
+        "history": [dict(one) for one in first.history],
+        "planned_rows": dict(facts.planned_rows),
+        "identity": dict(facts.identity),
+        "head": dict(facts.head),
+        "job": position.to_document(),
+    }

@@ -1,0 +1,172 @@
+"""The document of a host's part of a commit. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+
+#: The folder of parts within the folder of checkpoints.
+PARTS = "parts"
+#: The array of the ledger's uneven counts.
+LEDGER = "ledger"
+
+_FOLDER = re.compile("attempt-([0-9]{6,18})/host-([0-9]{1,6})")
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The moment of a snapshot: after ``step`` steps of the optimizer, at the end of an attempt."""
+
+    attempt: int
+    step: int
+
+
+@dataclass(frozen=True)
+class TakenArrays:
+    """Arrays that were taken at one moment; ``parted``: those that come in parts."""
+
+    moment: Moment
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    parted: Sequence[PartedArrays] = ()
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """What a host knows about its part, beside the arrays.
+
+    Attributes:
+        attempt: the attempt whose end it is.
+        epoch: the number of the epoch, from 0.
+        rank, hosts: the host's rank, and the number of hosts.
+        next_unit: the units below this number are trained.
+        step: optimizer steps of the whole run.
+        carried: begun units with the first position that is not trained, ascending.
+        ledger: :meth:`SavedCounts.to_document` of the events that this host trained (:class:`trainer.checkpoints.saved_counts.SavedCounts`);
+            the array ``ledger`` goes with it. None if events are not counted.
+        epochs_done: the natural epochs of the run that are finished; a commit may be within one.
+        history: the documents of their scores, by rank 0; empty by others.
+        plan: the name of the plan that the units belong to.
+    """
+
+    attempt: int
+    epoch: int
+    rank: int
+    hosts: int
+    next_unit: int
+    step: int
+    carried: tuple[tuple[int, int], ...] = ()
+    ledger: Mapping[str, Any] | None = None
+    epochs_done: int = 0
+    history: tuple[Mapping[str, Any], ...] = ()
+    plan: str = ""
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of every array of the part."""
+        return Moment(self.attempt, self.step)
+
+    @property
+    def folder(self) -> str:
+        """The part's folder within the folder of checkpoints."""
+        return part_folder(self.attempt, self.rank)
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {
+            "attempt": self.attempt,
+            "epoch": self.epoch,
+            "rank": self.rank,
+            "hosts": self.hosts,
+            "next_unit": self.next_unit,
+            "step": self.step,
+            "carried": [list(pair) for pair in self.carried],
+            "ledger": self.ledger,
+            "epochs_done": self.epochs_done,
+            "history": [dict(one) for one in self.history],
+            "plan": self.plan,
+        }
+
+    @classmethod
+    def read(cls, document: DocumentField) -> HostPart:
+        """The part at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
+        numbers = {
+            name: document.at(name).count()
+            for name in ("attempt", "epoch", "rank", "hosts", "next_unit", "step", "epochs_done")
+        }
+        if numbers["rank"] >= numbers["hosts"]:
+            raise TornCheckpoint("the rank of a part must be below the number of hosts", where=document.place,
+                                 value=numbers["rank"], allowed=f"less than {numbers['hosts']}")  # fmt: skip
+        return cls(
+            carried=tuple(read_carried(item) for item in document.at("carried").items()),
+            ledger=_object_or_none(document.at("ledger")),
+            history=tuple(_object(item) for item in document.at("history").items()),
+            plan=document.at("plan").text(),
+            **numbers,
+        )
+
+
+def read_carried(item: DocumentField) -> tuple[int, int]:
+    """A carried unit at ``item``. Raises :class:`TornCheckpoint`."""
+    numbers = [number.count() for number in item.items()]
+    if len(numbers) != 2:
+        raise TornCheckpoint("a carried unit must be two numbers, got another list", where=item.place)
+    return numbers[0], numbers[1]
+
+
+def _object_or_none(document: DocumentField) -> Mapping[str, Any] | None:
+    return None if document.value is None else _object(document)
+
+
+def _object(document: DocumentField) -> Mapping[str, Any]:
+    return {name: member.value for name, member in document.members().items()}
+
+
+def attempt_folder(attempt: int) -> str:
+    """The folder of the parts of an attempt within the folder of checkpoints."""
+    return f"{PARTS}/attempt-{attempt:06d}"
+
+
+def part_folder(attempt: int, rank: int) -> str:
+    """The folder of a part within the folder of checkpoints."""
+    return f"{attempt_folder(attempt)}/host-{rank}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartName:
+    """A written part by its place and its content, as ``PartWritten.part`` names it.
+
+    Attributes:
+        attempt, rank: its place.
+        sha256: the digest of its manifest's bytes, hence of all its files.
+    """
+
+    attempt: int
+    rank: int
+    sha256: str
+
+    @property
+    def folder(self) -> str:
+        """The part's folder within the folder of checkpoints."""
+        return part_folder(self.attempt, self.rank)
+
+    def __str__(self) -> str:
+        return f"{self.folder.removeprefix(PARTS + '/')}@{self.sha256}"
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> PartName:
+        """The inverse of ``str``. Raises :class:`TornCheckpoint`."""
+        folder, _, digest = text.partition("@")
+        matched = _FOLDER.fullmatch(folder)
+        if matched is not None and _DIGEST.fullmatch(digest):
+            name = cls(int(matched[1]), int(matched[2]), digest)
+            if str(name) == text:
+                return name
+        raise TornCheckpoint("the name of a part must be its folder and its digest, got another text", where=where,
+                             value=text[:120], allowed="attempt-NNNNNN/host-R@<sha256>")  # fmt: skip

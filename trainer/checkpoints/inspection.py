@@ -1,0 +1,441 @@
+"""What the commits of a run hold and how they differ, for ``headrace ckpt``; without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, table_of
+from trainer.checkpoints.host_part import LEDGER, PARTS
+from trainer.checkpoints.manifest import MANIFEST
+from trainer.checkpoints.parted_arrays import Array
+from trainer.checkpoints.read import StoredCommit, StoredFile, check_fit, counts_of, open_commit, read_table
+from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
+from trainer.checkpoints.run_files import RunFiles, commit_name
+from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.document_field import DocumentField
+from trainer.errors import OtherFormat, TornCheckpoint
+
+#: Bytes of the header of an npy file with a list of numbers.
+_HEADER_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSummary:
+    """A commit in a list.
+
+    Attributes:
+        attempt: the attempt that trained it; None for one of a single process.
+        events: trained events so far, over all passes.
+        hosts: the hosts whose parts it consists of.
+        written_secs: when it was written, in epoch seconds.
+        rule: the rule that keeps it.
+        problem: why its manifests cannot be read; the other fields are 0 then.
+    """
+
+    name: str
+    epochs: int
+    attempt: int | None
+    step: int
+    events: int
+    hosts: int
+    size_bytes: int
+    written_secs: float
+    rule: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The commits of a run, newest first, and the parts that none of them names: attempts and bytes."""
+
+    commits: tuple[CommitSummary, ...]
+    unnamed_attempts: int
+    unnamed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """The trained rows of a table; ``kind``: "embedding" or "linear"."""
+
+    kind: str
+    table: str
+    rows: int
+    dim: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySummary:
+    """An array that is no table."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTotals:
+    """The counters of a commit: fragments and events with a counter, the least and the greatest, and their sum."""
+
+    fragments: int
+    events: int
+    least: int
+    most: int
+    trained: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartSummary:
+    """The part of a host."""
+
+    host: str
+    folder: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class CommitDescription:
+    """What a commit holds.
+
+    Attributes:
+        job: the position of the job; None for a checkpoint of a single process.
+        options: the options that decide weights.
+        scores: progressive validation of the last epoch.
+    """
+
+    summary: CommitSummary
+    digest: str
+    source: str
+    label: str
+    inputs: tuple[str, ...]
+    partitions: int
+    first_partition: str
+    last_partition: str
+    job: JobPosition | None
+    scores: Mapping[str, Any]
+    tables: tuple[TableSummary, ...]
+    arrays: tuple[ArraySummary, ...]
+    ledger: LedgerTotals | None
+    parts: tuple[PartSummary, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """A file of a commit after all of its bytes were read.
+
+    Attributes:
+        holds: what it holds: the name of an array, or "document".
+        problem: "" if its bytes are those that were written.
+    """
+
+    commit: str
+    path: str
+    holds: str
+    size_bytes: int
+    problem: str = ""
+
+
+def list_commits(files: RunFiles, now_secs: float) -> RunSummary:
+    """The commits of a run by their manifests; arrays are not read."""
+    written = written_commits(files)
+    try:
+        policy = recorded_policy(files)
+    except TornCheckpoint:
+        policy = None
+    rules = kept_commits(policy, written, now_secs) if policy else dict.fromkeys(written, "newest")
+    found = tuple(
+        _summary(files, epochs, written[epochs], rules.get(epochs, "")) for epochs in sorted(written, reverse=True)
+    )
+    named = {f"attempt-{one.attempt:06d}" for one in found if one.attempt is not None}
+    is_known = not any(one.problem for one in found)  # a torn commit may name any of them
+    unnamed = [name for name in files.folders(PARTS) if is_known and name not in named]
+    parts = [f"{PARTS}/{name}/{part}" for name in unnamed for part in files.folders(f"{PARTS}/{name}")]
+    return RunSummary(found, len(unnamed), sum(sum(files.sizes(part).values()) for part in parts))
+
+
+def _summary(files: RunFiles, epochs: int, written_secs: float, rule: str) -> CommitSummary:
+    name = commit_name(epochs)
+    try:
+        return summary_of(open_commit(files, name), written_secs, rule)
+    except (TornCheckpoint, OtherFormat) as error:
+        return CommitSummary(name, epochs, None, 0, 0, 0, 0, written_secs, rule, f"{error.what} ({error.where})")
+
+
+def summary_of(commit: StoredCommit, written_secs: float, rule: str = "") -> CommitSummary:
+    """The summary of a commit. Raises :class:`TornCheckpoint` for a document that does not fit."""
+    return CommitSummary(
+        name=commit_name(commit.epochs_done),
+        epochs=commit.epochs_done,
+        attempt=None if commit.job is None else commit.job.attempt,
+        step=commit.document.at("step").count(),
+        events=sum(item.at("scores").at("events").count() for item in commit.document.at("history").items()),
+        hosts=len(commit.parts),
+        size_bytes=sum(file.file.size_bytes for file in commit.files),
+        written_secs=written_secs,
+        rule=rule,
+    )
+
+
+def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
+    """What a commit holds; embedding tables are not read. Raises :class:`TornCheckpoint` and :class:`OtherFormat`."""
+    name = commit_name(epochs)
+    commit = open_commit(files, name)
+    identity = commit.document.at("identity")
+    history = commit.document.at("history").items()
+    trained = sorted({key for item in history for key in item.at("partitions").texts()})
+    return CommitDescription(
+        summary=summary_of(commit, files.written_secs(f"{name}/{MANIFEST}")),
+        digest=commit.digest,
+        source=identity.at("table").text(),
+        label=identity.at("label").text(),
+        inputs=tuple(item.at("name").text() for item in identity.at("inputs").items()),
+        partitions=len(trained),
+        first_partition=trained[0] if trained else "",
+        last_partition=trained[-1] if trained else "",
+        job=commit.job,
+        scores={} if not history else {key: one.value for key, one in history[-1].at("scores").members().items()},
+        tables=_tables(commit),
+        arrays=_arrays(files, commit),
+        ledger=_totals(counts_of(files, commit)),
+        parts=_parts(commit),
+        options={key: option.value for key, option in identity.at("config").members().items()},
+    )
+
+
+def _tables(commit: StoredCommit) -> tuple[TableSummary, ...]:
+    """The sizes of tables by the sizes of their files."""
+    found = []
+    for kind, table in commit.tables:
+        sizes = {
+            column: [part.arrays[f"{kind}/{column}/{table}"].file.size_bytes for part in commit.parts]
+            for column in TABLE_COLUMNS
+        }
+        rows = sum(_rows(size) for size in sizes["rows"])
+        values = sum(size - _HEADER_BYTES for size in sizes["weights"]) // 4
+        found.append(TableSummary(kind, table, rows, values // rows if rows else 0, sum(map(sum, sizes.values()))))
+    return tuple(found)
+
+
+def _rows(size_bytes: int) -> int:
+    return max(size_bytes - _HEADER_BYTES, 0) // 8
+
+
+def _arrays(files: RunFiles, commit: StoredCommit) -> tuple[ArraySummary, ...]:
+    read = ((name, file.array(files), file.file.size_bytes) for name, file in _untabled(commit).items())
+    return tuple(ArraySummary(name, str(array.dtype), array.shape, size) for name, array, size in read)
+
+
+def _untabled(commit: StoredCommit) -> dict[str, StoredFile]:
+    """The arrays that are neither tables nor counters; those of ranks above 0 by ``host-<rank>/``."""
+    return {
+        f"host-{rank}/{name}" if rank else name: file
+        for rank, part in enumerate(commit.parts)
+        for name, file in part.arrays.items()
+        if table_of(name) is None and name != LEDGER
+    }
+
+
+def _totals(saved: SavedCounts | None) -> LedgerTotals | None:
+    if saved is None:
+        return None
+    counts = [
+        (len(each), int(each.min()), int(each.max()), int(each.sum(dtype=np.int64)))
+        for _, each in saved.counts()
+        if len(each)
+    ]
+    return LedgerTotals(
+        fragments=len(saved.fragments),
+        events=sum(one[0] for one in counts),
+        least=min((one[1] for one in counts), default=0),
+        most=max((one[2] for one in counts), default=0),
+        trained=sum(one[3] for one in counts),
+    )
+
+
+def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
+    if not commit.is_merged:
+        return ()
+    hosts = commit.job.hosts if commit.job else ()
+    return tuple(
+        PartSummary(
+            host,
+            name.folder,
+            sum(_rows(file.file.size_bytes) for array, file in part.arrays.items() if _is_rows(array)),
+            sum(file.file.size_bytes for file in part.arrays.values()),
+        )
+        for host, name, part in zip(hosts, commit.names, commit.parts, strict=True)
+    )
+
+
+def _is_rows(name: str) -> bool:
+    found = table_of(name)
+    return found is not None and found[1] == "rows"
+
+
+def check_files(files: RunFiles, epochs: int) -> Iterator[FileCheck]:
+    """Read every byte of a commit, file by file, and compare it with the manifests; then whether the parts fit each other."""
+    name = commit_name(epochs)
+    manifest = f"{name}/{MANIFEST}"
+    try:
+        commit = open_commit(files, name)
+    except (TornCheckpoint, OtherFormat) as error:
+        yield FileCheck(name, manifest, "manifest", files.sizes(name).get(MANIFEST, 0), f"{error.what} ({error.where})")
+        return
+    yield FileCheck(name, manifest, "manifest", files.sizes(name).get(MANIFEST, 0))
+    for part in commit.names:
+        path = f"{part.folder}/{MANIFEST}"
+        yield FileCheck(name, path, "manifest", files.sizes(part.folder).get(MANIFEST, 0))
+    is_torn = False
+    for file in commit.files:
+        problem = _problem(files, file)
+        is_torn |= bool(problem)
+        yield FileCheck(name, file.path, file.holds, file.file.size_bytes, problem)
+    if not is_torn and (problem := _misfit(files, commit)):
+        yield FileCheck(name, manifest, "parts", 0, problem)
+
+
+def _problem(files: RunFiles, file: StoredFile) -> str:
+    try:
+        file.verify(files)
+    except TornCheckpoint as error:
+        return error.what
+    return ""
+
+
+def _misfit(files: RunFiles, commit: StoredCommit) -> str:
+    """Why the parts of a commit do not fit each other, or ""."""
+    try:
+        check_fit(files, commit)
+        summary_of(commit, 0.0)
+    except TornCheckpoint as error:
+        return f"{error.what} ({error.where})"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """How a table differs between two commits.
+
+    Attributes:
+        before, after: its rows.
+        added, removed, changed: rows that only the later or the earlier one has, and rows of both with other weights or slots.
+        weights_norm, slots_norm: the Euclidean norm of the change of the rows of both; None for other widths.
+    """
+
+    kind: str
+    table: str
+    before: int
+    after: int
+    added: int
+    removed: int
+    changed: int
+    weights_norm: float | None
+    slots_norm: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayChange:
+    """How another array differs: the Euclidean norm of the earlier one and of the change; None for arrays of other shapes."""
+
+    name: str
+    norm: float | None
+    change: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentChange:
+    """Trainings of a fragment's events between two commits: the events that gained some, and all trainings gained."""
+
+    fragment: str
+    events: int
+    trained: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChange:
+    """How two commits differ; ``options``: of each option that differs, the two values."""
+
+    before: CommitSummary
+    after: CommitSummary
+    tables: tuple[TableChange, ...]
+    arrays: tuple[ArrayChange, ...]
+    ledger: tuple[FragmentChange, ...] | None
+    options: Mapping[str, tuple[Any, Any]]
+
+
+def compare_commits(files: RunFiles, before: int, after: int) -> CommitChange:
+    """How two commits differ; both are read and verified, table by table. Raises :class:`TornCheckpoint` and :class:`OtherFormat`."""
+    one, other = (open_commit(files, commit_name(epochs)) for epochs in (before, after))
+    tables = dict.fromkeys((*one.tables, *other.tables))
+    first, second = _untabled(one), _untabled(other)
+    options, now = (_options(commit.document) for commit in (one, other))
+    return CommitChange(
+        summary_of(one, files.written_secs(f"{commit_name(before)}/{MANIFEST}")),
+        summary_of(other, files.written_secs(f"{commit_name(after)}/{MANIFEST}")),
+        tuple(_table_change(files, one, other, kind, table) for kind, table in tables),
+        tuple(
+            _array_change(files, name, first.get(name), second.get(name)) for name in dict.fromkeys((*first, *second))
+        ),
+        _ledger_change(counts_of(files, one), counts_of(files, other)),
+        {key: (options.get(key), now.get(key)) for key in sorted({*options, *now}) if options.get(key) != now.get(key)},
+    )
+
+
+def _options(document: DocumentField) -> dict[str, Any]:
+    return {key: option.value for key, option in document.at("identity").at("config").members().items()}
+
+
+def _table_change(files: RunFiles, one: StoredCommit, other: StoredCommit, kind: str, table: str) -> TableChange:
+    empty = (np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32))
+    (rows, weights, slots), (rows_now, weights_now, slots_now) = (
+        read_table(files, commit, kind, table) if (kind, table) in commit.tables else empty for commit in (one, other)
+    )
+    _, at, at_now = np.intersect1d(rows, rows_now, assume_unique=True, return_indices=True)
+    changed = np.zeros(len(at), bool)
+    norms: list[float | None] = []
+    for earlier, later in ((weights, weights_now), (slots, slots_now)):
+        if earlier.shape[1:] != later.shape[1:]:
+            norms.append(None)
+            changed[:] = True
+            continue
+        difference = later[at_now].astype(np.float64) - earlier[at]
+        changed |= (difference != 0).any(axis=1)
+        norms.append(float(np.sqrt((difference**2).sum())))
+    return TableChange(
+        kind, table, len(rows), len(rows_now), len(rows_now) - len(at), len(rows) - len(at), int(changed.sum()), *norms
+    )  # fmt: skip
+
+
+def _array_change(files: RunFiles, name: str, one: StoredFile | None, other: StoredFile | None) -> ArrayChange:
+    if one is None or other is None:
+        return ArrayChange(name, None, None)
+    before, after = one.array(files), other.array(files)
+    if before.shape != after.shape:
+        return ArrayChange(name, None, None)
+    return ArrayChange(name, _norm(before), _norm(after.astype(np.float64) - before.astype(np.float64)))
+
+
+def _norm(array: Array) -> float:
+    return float(np.sqrt((array.astype(np.float64) ** 2).sum()))
+
+
+def _ledger_change(one: SavedCounts | None, other: SavedCounts | None) -> tuple[FragmentChange, ...] | None:
+    if one is None or other is None:
+        return None
+    before = {fragment.key: counts for fragment, counts in one.counts()}
+    found = []
+    for fragment, counts in other.counts():
+        earlier = before.get(fragment.key)
+        if earlier is not None and len(earlier) != len(counts):
+            earlier = None  # its key names other data
+        gained = counts.astype(np.int64) - (0 if earlier is None else earlier.astype(np.int64))
+        if gained.any():
+            found.append(FragmentChange(fragment.key, int(np.count_nonzero(gained)), int(gained.sum())))
+    return tuple(found)

@@ -1,0 +1,90 @@
+"""The manifest of a part: a host's document, and its arrays with the moment at which each was taken. Pure.
+
+The format is that of :mod:`trainer.checkpoints.manifest`: canonical JSON text with a digest of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.checkpoints.host_part import HostPart, Moment
+from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
+from trainer.errors import TornCheckpoint
+
+PART_FORMAT = "headrace.part/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PartArray:
+    """An array of a part.
+
+    Attributes:
+        name: its name.
+        file: its file's size and digest.
+        moment: when it was taken.
+    """
+
+    name: str
+    file: CheckpointFile
+    moment: Moment
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "name": self.name,
+            **self.file.to_document(),
+            "attempt": self.moment.attempt,
+            "step": self.moment.step,
+        }
+
+
+@dataclass(frozen=True)
+class PartManifest:
+    """A host's document and the files of its arrays, in the order of their numbers."""
+
+    part: HostPart
+    arrays: tuple[PartArray, ...]
+
+    def to_bytes(self) -> bytes:
+        """The text of the part's ``manifest.json``."""
+        return signed_text(
+            {
+                "format": PART_FORMAT,
+                "part": self.part.to_document(),
+                "arrays": [array.to_document() for array in self.arrays],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> PartManifest:
+        """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
+        document = verified_document(data, where)
+        form = document.at("format").text()
+        if form != PART_FORMAT:
+            raise other_format(form, (PART_FORMAT,), where)
+        arrays = tuple(
+            PartArray(
+                item.at("name").text(),
+                CheckpointFile.read(item),
+                Moment(item.at("attempt").count(), item.at("step").count()),
+            )
+            for item in document.at("arrays").items()
+        )
+        if len({array.name for array in arrays}) != len(arrays):
+            raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
+        return cls(HostPart.read(document.at("part")), arrays)
+
+
+def check_moments(part: HostPart, moments: Iterable[tuple[str, Moment]], where: str) -> None:
+    """Raises :class:`TornCheckpoint` unless every array was taken at the part's moment."""
+    for name, moment in moments:
+        if moment != part.moment:
+            raise TornCheckpoint(
+                "all arrays of a part must be of one moment, got weights and slots of different ones",
+                where=f"{where}: {name}",
+                value=f"attempt {moment.attempt}, step {moment.step}",
+                allowed=f"attempt {part.attempt}, step {part.step}",
+                next_step="train the epoch again from the last commit",
+            )

@@ -1,0 +1,357 @@
+"""Read checkpoints: those of one folder, and commits of several parts, merged. Every byte is verified before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from trainer.checkpoints.commit_manifest import (
+    COMMIT_FORMAT,
+    TABLE_COLUMNS,
+    CommitManifest,
+    JobPosition,
+    check_parts,
+    digest_of,
+    table_of,
+)
+from trainer.checkpoints.host_part import LEDGER, PartName
+from trainer.checkpoints.manifest import (
+    MANIFEST,
+    STATE,
+    CheckpointFile,
+    Manifest,
+    array_file,
+    parse_json,
+    purpose_digest,
+    verified_document,
+)
+from trainer.checkpoints.merge_tables import check_rows, merge_rows, merge_values
+from trainer.checkpoints.npy_bytes import array_from_npy
+from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
+from trainer.checkpoints.parted_arrays import Array
+from trainer.checkpoints.run_files import RunFiles, commit_name
+from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.scheduling.orders import Commit
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The verified content of a checkpoint after ``epochs_done`` epochs.
+
+    Attributes:
+        path: its folder, or its location in a bucket.
+        document: the run's progress and identity.
+        arrays: by name, read-only.
+        digest: SHA-256 of its manifest, hence of all its bytes.
+    """
+
+    path: str
+    epochs_done: int
+    document: object
+    arrays: Mapping[str, Array]
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return commit_name(self.epochs_done)
+
+    @property
+    def job(self) -> JobPosition | None:
+        """The position of the job that published it; None for a checkpoint of a single process."""
+        return JobPosition.read(DocumentField(self.document, self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows of a host: those whose number modulo ``hosts`` is ``rank``."""
+
+    rank: int
+    hosts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a checkpoint that its manifest describes.
+
+    Attributes:
+        path: within the folder of checkpoints.
+        holds: the name of its array, or "document".
+        file: its size and digest.
+        purpose: begins the digest of its bytes.
+    """
+
+    path: str
+    holds: str
+    file: CheckpointFile
+    purpose: Callable[[], hashlib._Hash]
+
+    def read(self, files: RunFiles) -> bytes:
+        """The verified bytes. Raises :class:`TornCheckpoint`."""
+        data = files.read(self.path, expected_bytes=self.file.size_bytes)
+        self._check(files, (data,))
+        return data
+
+    def verify(self, files: RunFiles) -> None:
+        """Read every byte, not all at once. Raises :class:`TornCheckpoint`."""
+        self._check(files, files.chunks(self.path, self.file.size_bytes))
+
+    def _check(self, files: RunFiles, chunks: Iterable[bytes]) -> None:
+        sha256 = self.purpose()
+        for chunk in chunks:
+            sha256.update(chunk)
+        if sha256.hexdigest() != self.file.sha256:
+            raise TornCheckpoint("a file must have the bytes that the manifest records, got others",
+                                 where=files.place(self.path), value=sha256.hexdigest(), allowed=self.file.sha256)  # fmt: skip
+
+    def array(self, files: RunFiles) -> Array:
+        """The verified array."""
+        return array_from_npy(self.read(files), files.place(self.path))
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
+
+    arrays: Mapping[str, StoredFile]
+    manifest: PartManifest | None = None
+
+
+@dataclass(frozen=True)
+class StoredCommit:
+    """A checkpoint whose manifests are verified; its arrays are not read yet.
+
+    Attributes:
+        document: its document, without the ledger of a commit of parts.
+        parts: by rank.
+        digest: SHA-256 of its manifest.
+        state: the file of the document, for a checkpoint of one folder.
+    """
+
+    epochs_done: int
+    document: DocumentField
+    parts: tuple[StoredPart, ...]
+    digest: str
+    state: StoredFile | None = None
+    names: tuple[PartName, ...] = ()
+
+    @property
+    def job(self) -> JobPosition | None:
+        """The position of the job that published it; None for a checkpoint of a single process."""
+        return JobPosition.read(self.document)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it consists of parts of hosts."""
+        return self.state is None
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of the tables."""
+        found = filter(None, map(table_of, self.parts[0].arrays)) if self.parts else ()
+        return tuple(dict.fromkeys((kind, table) for kind, _, table in found))
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """All files that manifests describe."""
+        own = () if self.state is None else (self.state,)
+        return (*own, *(file for part in self.parts for file in part.arrays.values()))
+
+
+def read_document(files: RunFiles, epochs_done: int) -> DocumentField:
+    """The verified document of a checkpoint; its parts are not looked at. Raises as :func:`read_commit`."""
+    name = commit_name(epochs_done)
+    place = f"{name}/{MANIFEST}"
+    found = verified_document(files.read(place), files.place(place))
+    if found.members().get("format", found).value != COMMIT_FORMAT:
+        return open_commit(files, name).document
+    return DocumentField(dict(CommitManifest.read(found, files.place(place)).document), files.place(place))
+
+
+def open_commit(files: RunFiles, name: str) -> StoredCommit:
+    """Read and verify the manifests and the document of a checkpoint. Raises as :func:`read_commit`."""
+    place = f"{name}/{MANIFEST}"
+    data = files.read(place)
+    where = files.place(place)
+    found = verified_document(data, where)
+    opened = _open_merged if found.members().get("format", found).value == COMMIT_FORMAT else _open_folder
+    commit = opened(files, name, found, digest_of(data))
+    if commit_name(commit.epochs_done) != name:
+        raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
+                             allowed=commit_name(commit.epochs_done))  # fmt: skip
+    for kind, table in commit.tables:
+        if any(f"{kind}/{column}/{table}" not in part.arrays for part in commit.parts for column in TABLE_COLUMNS):
+            raise TornCheckpoint(
+                "saved embedding tables must have rows, weights and slots", where=f"{kind} table {table}"
+            )
+    return commit
+
+
+def _open_folder(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
+    manifest = Manifest.read(found)
+    arrays = {
+        array: StoredFile(f"{name}/{array_file(k)}", array, file, _purpose("array", array, manifest.format))
+        for k, (array, file) in enumerate(manifest.arrays)
+    }
+    state = StoredFile(f"{name}/{STATE}", "document", manifest.state, _purpose("state", "", manifest.format))
+    document = DocumentField(parse_json(state.read(files), files.place(state.path)), files.place(state.path))
+    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state)
+
+
+def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
+    where = files.place(f"{name}/{MANIFEST}")
+    manifest = CommitManifest.read(found, where)
+    document = DocumentField(dict(manifest.document), where)
+    job = JobPosition.read(document)
+    if job is None:
+        raise TornCheckpoint("a commit must hold the position of its job, got none", where=where)
+    commit = Commit(manifest.epochs_done, job.attempt, job.next_unit)
+    parts = tuple((part, read_part_manifest(files, part)) for part in manifest.parts)
+    check_parts(commit, job.hosts, parts)
+    stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
+    return StoredCommit(manifest.epochs_done, document, stored, digest, names=manifest.parts)
+
+
+def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
+    """The verified manifest of a part. Raises :class:`TornCheckpoint`."""
+    path = f"{name.folder}/{MANIFEST}"
+    data = files.read(path)
+    if digest_of(data) != name.sha256:
+        raise TornCheckpoint("the manifest of a part must be that which its host has written, got another",
+                             where=files.place(path), value=digest_of(data), allowed=name.sha256)  # fmt: skip
+    return PartManifest.from_bytes(data, files.place(path))
+
+
+def _part_files(name: PartName, manifest: PartManifest) -> dict[str, StoredFile]:
+    return {
+        array.name: StoredFile(
+            f"{name.folder}/{array_file(k)}", array.name, array.file, _purpose("array", array.name, PART_FORMAT)
+        )
+        for k, array in enumerate(manifest.arrays)
+    }
+
+
+def _purpose(purpose: str, name: str, form: str) -> Callable[[], hashlib._Hash]:
+    return lambda: purpose_digest(purpose, name, form)
+
+
+def verify_commit(files: RunFiles, name: str) -> StoredCommit:
+    """Verify every byte of a checkpoint, with the memory of a table's row numbers. Raises as :func:`read_commit`."""
+    commit = open_commit(files, name)
+    for file in commit.files:
+        file.verify(files)
+    check_fit(files, commit)
+    return commit
+
+
+def check_fit(files: RunFiles, commit: StoredCommit) -> None:
+    """Raises :class:`TornCheckpoint` unless the parts of a commit fit each other: each row in one part, counters of the same events."""
+    for kind, table in commit.tables:
+        merge_rows([part.arrays[f"{kind}/rows/{table}"].array(files) for part in commit.parts], f"{kind} table {table}")
+    counts_of(files, commit)
+
+
+def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
+    """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
+
+    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all.
+    Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
+    read.
+    """
+    commit = open_commit(files, name)
+    if not commit.is_merged and share is None:
+        arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        return Checkpoint(files.place(name), commit.epochs_done, commit.document.value, arrays, commit.digest)
+    document: dict[str, Any] = {member: field.value for member, field in commit.document.members().items()}
+    counts = counts_of(files, commit)
+    arrays = _merged_arrays(files, commit, share)
+    if counts is not None:
+        arrays[LEDGER] = counts.uneven
+    document["ledger"] = None if counts is None else counts.to_document()
+    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
+
+
+def counts_of(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
+    """The counters of a commit, or None. Raises :class:`TornCheckpoint`."""
+    if commit.is_merged:
+        return _merged_counts(files, commit)
+    field, file = commit.document.at("ledger"), commit.parts[0].arrays.get(LEDGER)
+    return None if field.value is None or file is None else SavedCounts.read(field, file.array(files))
+
+
+def _merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
+    """The sum of the ledgers of all parts, or None."""
+    saved = []
+    for part in commit.parts:
+        assert part.manifest is not None
+        ledger, file = part.manifest.part.ledger, part.arrays.get(LEDGER)
+        if (ledger is None) != (file is None):
+            raise TornCheckpoint("a part must hold the array of its ledger if and only if it has one",
+                                 where=files.place(part.manifest.part.folder))  # fmt: skip
+        if ledger is not None and file is not None:
+            place = files.place(f"{part.manifest.part.folder}/{MANIFEST}")
+            saved.append(SavedCounts.read(DocumentField(dict(ledger), f"{place}.part.ledger"), file.array(files)))
+    return summed_counts(saved, _fragment_order(commit.document), commit.document.place) if saved else None
+
+
+def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
+    """The order of fragments' keys, ``partition#position``, in the data of a run."""
+    partitions = [item.items()[0].text() for item in document.at("identity").at("partitions").items() if item.items()]
+    places = {key: place for place, key in enumerate(partitions)}
+
+    def order(key: str) -> Any:
+        partition, _, position = key.rpartition("#")
+        number = int(position) if position.isdecimal() and position.isascii() and len(position) < 19 else -1
+        return places.get(partition, len(places)), partition, number, key
+
+    return order
+
+
+def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
+    """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
+    arrays: dict[str, Array] = {}
+    for rank, part in enumerate(commit.parts):
+        for name, file in part.arrays.items():
+            if table_of(name) is None and name != LEDGER:
+                arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
+    for kind, table in commit.tables:
+        values = read_table(files, commit, kind, table, share)
+        arrays.update((f"{kind}/{column}/{table}", array) for column, array in zip(TABLE_COLUMNS, values, strict=True))
+    return arrays
+
+
+def read_table(
+    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None
+) -> tuple[Array, Array, Array]:
+    """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
+    where = f"{kind} table {table}"
+    names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
+    of_hosts = [part.arrays[names[0]].array(files) for part in commit.parts]
+    for each in of_hosts:
+        check_rows(each, where)
+    kept = None if share is None else [rows % share.hosts == share.rank for rows in of_hosts]
+    if kept is not None:
+        of_hosts = [rows[own] for rows, own in zip(of_hosts, kept, strict=True)]
+    rows, places = merge_rows(of_hosts, where)
+    weights, slots = (
+        merge_values(
+            places, len(rows), partial(_read_values, files, [part.arrays[name] for part in commit.parts], kept), where
+        )
+        for name in names[1:]
+    )
+    return rows, weights, slots
+
+
+def _read_values(files: RunFiles, of_ranks: Sequence[StoredFile], kept: Sequence[Array] | None, rank: int) -> Array:
+    values = of_ranks[rank].array(files)
+    if kept is None:
+        return values
+    if values.ndim != 2 or len(values) != len(kept[rank]):
+        raise TornCheckpoint("a table must have values for each of its rows, got others", where=files.place(of_ranks[rank].path),
+                             value=str(values.shape), allowed=f"({len(kept[rank])}, dim)")  # fmt: skip
+    return values[kept[rank]]

@@ -1,0 +1,175 @@
+"""Which commits of a run are kept, and the removal of the others and of parts that no kept commit names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trainer.checkpoints.commit_manifest import COMMIT_FORMAT, CommitManifest
+from trainer.checkpoints.host_part import PARTS, attempt_folder
+from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
+from trainer.checkpoints.not_written import translated_write_errors
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, newest_first
+from trainer.document_field import DocumentField
+from trainer.errors import OtherFormat, TornCheckpoint
+from transforms.errors import InputError
+
+#: The file of the policy of a run.
+RECORD = ".retention.json"
+
+_ATTEMPT = re.compile("attempt-([0-9]{6,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which commits are kept: those that any rule keeps.
+
+    Attributes:
+        newest: so many of the newest.
+        every: those whose number of epochs is a multiple of it; 0: no such rule.
+        younger_secs: those that are younger; 0: no such rule.
+    """
+
+    newest: int = 2
+    every: int = 0
+    younger_secs: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.newest < 1 or self.every < 0 or not self.younger_secs >= 0:
+            raise InputError("a retention policy must keep at least the newest commit, with rules of at least 0",
+                             value=(self.newest, self.every, self.younger_secs))  # fmt: skip
+
+
+def kept_commits(policy: Retention, commits: Mapping[int, float], now_secs: float) -> dict[int, str]:
+    """The kept commits by their epochs, newest first, with the rule that keeps each; ``commits``: when each was written. Pure."""
+    newest = sorted(commits, reverse=True)
+    rules = {epochs: _rule(policy, place, epochs, now_secs - commits[epochs]) for place, epochs in enumerate(newest)}
+    return {epochs: rule for epochs, rule in rules.items() if rule}
+
+
+def _rule(policy: Retention, place: int, epochs: int, age_secs: float) -> str:
+    if place < policy.newest:
+        return f"newest {policy.newest}"
+    if policy.every and epochs % policy.every == 0:
+        return f"every {policy.every}"
+    return (
+        f"younger than {policy.younger_secs / 3600:g} h"
+        if policy.younger_secs and age_secs < policy.younger_secs
+        else ""
+    )
+
+
+def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) -> tuple[str, ...]:
+    """Remove the commits that no rule keeps, and parts that no kept commit names; returns the removed places.
+
+    Parts of attempts above every published one are kept: they may be being written. Safe against a crash at any instruction:
+    commits are removed before their parts, and what remains is removed next time. Raises :class:`CheckpointNotWritten`.
+    """
+    files = open_run(run_dir)
+    with translated_write_errors(files.place(""), "the removal of old checkpoints"):
+        _record(files, policy)
+        written = written_commits(files)
+        kept = kept_commits(policy, written, now_secs)
+        removed = [commit_name(epochs) for epochs in sorted(written) if epochs not in kept]
+        attempts = _attempts(files)
+        published = _named_attempts(files, sorted(written)) if attempts else None
+        for name in removed:
+            files.remove(name)
+        named = _named_attempts(files, sorted(kept)) if attempts else None
+        if named is not None:
+            below = max(named | (published or set()), default=-1) + 1
+            removed += _remove_parts(files, attempts, named, below)
+        if attempts:
+            files.remove_unfinished(PARTS)
+    return tuple(map(files.place, removed))
+
+
+def remove_leftovers(run_dir: str | Path, *, below_attempt: int | None = None) -> None:
+    """Remove what killed processes have left: unfinished checkpoints, and parts that no commit names. The caller holds the run's lock.
+
+    ``below_attempt``: only parts of attempts below this number, those that were given up; None: of all attempts.
+    """
+    files = open_run(run_dir)
+    files.remove_unfinished("")
+    attempts = _attempts(files)
+    if not attempts:
+        return
+    named = _named_attempts(files, _epochs(files))
+    if named is not None:
+        _remove_parts(files, attempts, named, below_attempt)
+    for attempt, folder in attempts.items():
+        if below_attempt is None or attempt < below_attempt:
+            files.remove_unfinished(folder)
+    files.remove_unfinished(PARTS)
+
+
+def written_commits(files: RunFiles) -> dict[int, float]:
+    """When each commit was written, in epoch seconds, by its epochs."""
+    return {epochs: files.written_secs(f"{commit_name(epochs)}/{MANIFEST}") for epochs in _epochs(files)}
+
+
+def recorded_policy(files: RunFiles) -> Retention | None:
+    """The policy of a run, if it has other rules than the newest. Raises :class:`TornCheckpoint` for a damaged record."""
+    if RECORD not in files.sizes(""):
+        return None
+    field = DocumentField(parse_json(files.read(RECORD), files.place(RECORD)), files.place(RECORD))
+    newest, every = field.at("newest").count(), field.at("every").count()
+    try:
+        return Retention(newest, every, field.at("younger_secs").number())
+    except InputError as error:
+        raise TornCheckpoint(error.what, where=files.place(RECORD), value=error.value) from error
+
+
+def _record(files: RunFiles, policy: Retention) -> None:
+    """Record a policy for ``headrace ckpt ls``, if it has other rules than the newest."""
+    try:
+        recorded = recorded_policy(files)
+    except TornCheckpoint:
+        recorded = Retention(policy.newest, policy.every + 1)
+    if policy == Retention(policy.newest):
+        if recorded is not None:
+            files.remove(RECORD)
+    elif policy != recorded:
+        files.put(RECORD, canonical_json(asdict(policy)))
+
+
+def _epochs(files: RunFiles) -> list[int]:
+    return sorted(map(epochs_of, newest_first(files)))
+
+
+def _named_attempts(files: RunFiles, commits: Sequence[int]) -> set[int] | None:
+    """The attempts whose parts the commits name; None if a commit of parts cannot be read, so its parts are unknown."""
+    named: set[int] = set()
+    for epochs in commits:
+        place = f"{commit_name(epochs)}/{MANIFEST}"
+        try:
+            found = verified_document(files.read(place), files.place(place))
+            if found.members().get("format", found).value == COMMIT_FORMAT:
+                named.update(part.attempt for part in CommitManifest.read(found, found.place).parts)
+        except (TornCheckpoint, OtherFormat):
+            return None
+    return named
+
+
+def _remove_parts(
+    files: RunFiles, attempts: Mapping[int, str], named: set[int], below_attempt: int | None
+) -> list[str]:
+    """Remove the parts of attempts that are not named, below a number."""
+    removed = [
+        folder
+        for attempt, folder in attempts.items()
+        if attempt not in named and (below_attempt is None or attempt < below_attempt)
+    ]
+    for folder in removed:
+        files.remove(folder)
+    return removed
+
+
+def _attempts(files: RunFiles) -> dict[int, str]:
+    """The folders of the parts of attempts."""
+    found = (_ATTEMPT.fullmatch(name) for name in files.folders(PARTS))
+    numbers = (int(matched[1]) for matched in found if matched)
+    return {number: attempt_folder(number) for number in numbers}

@@ -1,0 +1,102 @@
+"""Open the controller of a run: its lock, log and service."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer.control.controller import Controller, ControllerSettings
+from trainer.control.controller_service import ControllerService
+from trainer.control.event_log import EventLog, LogOwner, read_log
+from trainer.control.job_files import ControllerAddress, JobFiles
+from trainer.control.lease import Lease
+from trainer.control.logged_job import LoggedJob, replay
+from trainer.control.publishing import CommitPublisher
+from trainer.flight.addresses import Address
+from trainer.flight.client import Unreachable
+from trainer.runs.lock import run_lock
+from trainer.scheduling.events import DataRange
+from trainer.scheduling.job import Job, JobSettings, resume_job
+from trainer.scheduling.orders import Commit
+from trainer.scheduling.transitions import FINAL
+from transforms.errors import DataError
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+def first_job(found: Job | None, settings: JobSettings, newest: Commit | None) -> Job:
+    """The job with which a controller begins.
+
+    Args:
+        found: as its log gives it; None without a log.
+        settings: of the job now. Others than before begin the job again at its newest commit.
+        newest: the newest intact commit in storage; None: that of the log.
+    """
+    if found is None:
+        return resume_job(Job(settings), settings, newest or Commit())
+    pending = found.pending
+    known = {found.commit} | ({pending.commit} if pending is not None and pending.is_publishing else set())
+    goes_on = found.settings == settings and found.state not in FINAL and (newest is None or newest in known)
+    return found if goes_on else resume_job(found, settings, newest or found.commit)
+
+
+@contextmanager
+def open_controller(
+    files: JobFiles,
+    settings: JobSettings,
+    publisher: CommitPublisher,
+    *,
+    controller_settings: ControllerSettings,
+    newest: Commit | None = None,
+    data: DataRange | None = None,
+    address: Address = LOOPBACK,
+    make_log: Callable[[Path, LogOwner, Job], EventLog] = EventLog,
+    clock: Callable[[], float] = time.monotonic,
+    on_point: Callable[[str], None] = lambda point: None,
+) -> Iterator[tuple[Controller, ControllerService]]:
+    """A controller that serves; its ``run`` is the job.
+
+    Args:
+        files: of the run.
+        settings: of the job.
+        publisher: of its commits.
+        controller_settings: of the controller.
+        newest: the newest intact commit in storage; None: trust the log.
+        data: the units to train, if they are known.
+        address: where to listen.
+        make_log: begins the log.
+        clock, on_point: of :class:`Controller`.
+
+    Raises :class:`Busy` if another process has the run, and the errors of :func:`read_log` and :class:`Service`.
+    """
+    with run_lock(files.run_dir) as lock:
+        files.make()
+        job_id, release = controller_settings.job, settings.release
+        with read_log(files.log, job=job_id, release=release) as found:
+            before = None if found is None else replay(found[0].job, found[1])
+            number = 1 + max(found[0].owner.lease if found else 0, _last_lease(files))
+        job = first_job(before, settings, newest)
+        lease = Lease(lock, number)
+        log = make_log(files.log, LogOwner(job_id, release, number), job)
+        logged = LoggedJob(job, log, check_lease=lease.check, on_point=on_point)
+        controller = Controller(
+            logged, log, publisher, lease, controller_settings, data=data, clock=clock, on_point=on_point
+        )  # fmt: skip
+        with ControllerService(address, controller, files, token=files.read_token()) as service:
+            process_id = os.getpid()
+            files.write_address(ControllerAddress(str(service.address), process_id, number))
+            try:
+                yield controller, service
+            finally:
+                controller.close()
+                files.remove_address(number)
+
+
+def _last_lease(files: JobFiles) -> int:
+    try:
+        return files.read_address().lease
+    except (Unreachable, DataError):
+        return 0

@@ -1,0 +1,56 @@
+"""What hosts of one job exchange in a step, as an interface: arrays from each host to each host.
+
+All hosts make the same calls in the same order; a call ends when the arrays of all hosts are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Exchange(Protocol):
+    """An exchange between ``hosts`` hosts, of which this one has ``rank``."""
+
+    @property
+    def rank(self) -> int:
+        """This host's place among the hosts, from 0 on."""
+
+    @property
+    def hosts(self) -> int:
+        """The number of hosts."""
+
+    def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        """Send ``parts[r]`` to the host of rank r, and return what each host sent to this one, by rank.
+
+        Received arrays are read-only. Raises an error if another host is lost.
+        """
+
+
+class OneHost:
+    """The exchange of a job with one host."""
+
+    rank = 0
+    hosts = 1
+
+    def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        """What this host sends to itself."""
+        return [parts[0]]
+
+
+def all_gather(exchange: Exchange, arrays: Sequence[Array]) -> list[Sequence[Array]]:
+    """The arrays of every host, by rank."""
+    return exchange.all_to_all([arrays] * exchange.hosts)
+
+
+def summed(exchange: Exchange, vector: Array) -> Array:
+    """The sum of every host's float32 ``vector``, added in the order of ranks: equal on all hosts, bit for bit."""
+    first, *rest = (arrays[0] for arrays in all_gather(exchange, [vector]))
+    total: Array = np.array(first, np.float32)
+    for other in rest:
+        total += other
+    return total

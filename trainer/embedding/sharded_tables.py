@@ -1,0 +1,229 @@
+"""Embedding tables whose rows are spread over the hosts of a job: row r is on host r modulo the number of hosts.
+
+In a step each host asks the owners for the distinct rows of its batch, combines them by itself, and returns one summed gradient a
+row. An owner adds the gradients of a row in the order of ranks and updates the row once. So for a number of hosts the same batches
+give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding import kernels
+from trainer.embedding.engine import CpuEngine, IdBatch, TableState
+from trainer.embedding.exchange import Exchange
+from trainer.embedding.layout import Bags, Scratch, TableLayout, layout_of
+from trainer.embedding.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_SHARES = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fetched:
+    """The distinct rows of a batch.
+
+    Attributes:
+        batch: the batch.
+        bags: the batch with positions among the distinct rows of each table in place of ids.
+        layout: of tables that have these rows only.
+        order: of each owner, the positions of its rows among all of the batch's rows, table after table.
+        counts: of each owner, its rows by table.
+        weights: float32, flat.
+    """
+
+    batch: IdBatch
+    bags: Bags
+    layout: TableLayout
+    order: tuple[Array, ...]
+    counts: tuple[Array, ...]
+    weights: Array
+
+
+class ShardedTables:
+    """The tables of ``features`` on all hosts of ``exchange``. All hosts make the same calls in the same order.
+
+    Lookups and updates of a batch are those of :class:`~trainer.embedding.engine.CpuEngine`, but gradients are summed over hosts.
+    """
+
+    def __init__(self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange) -> None:
+        self.features, self.tables = tuple(features), tables_of(features)
+        self._exchange, self._hosts = exchange, exchange.hosts
+        self._layout = layout_of(self.features, self.tables, seed)
+        own = [FeatureSpec(table.name, self._own_part(table)) for table in self.tables]
+        self._own = CpuEngine(own, seed=seed, row_stride=exchange.hosts, row_first=exchange.rank)
+        self._fetched: _Fetched | None = None
+
+    def _own_part(self, table: TableSpec) -> TableSpec:
+        own = -(-(table.vocabulary_size - self._exchange.rank) // self._hosts)
+        return replace(table, vocabulary_size=max(own, 1))
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations."""
+        return int(self._layout.dims[self._layout.table_of].sum())
+
+    def lookup(self, batch: IdBatch) -> Array:
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. The ids must have been checked."""
+        fetched = self._fetch(batch)
+        out = np.empty((batch.rows, self.width), np.float32)
+        kernels.combine_bags(fetched.bags, fetched.layout, fetched.weights, out)
+        self._fetched = fetched
+        return out
+
+    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+        """Update the rows of all hosts' batches, after :meth:`lookup` of the same batch.
+
+        ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events.
+        """
+        fetched = self._fetched
+        if fetched is None or fetched.batch is not batch:
+            fetched = self._fetch(batch)
+        sums = self._summed(fetched, gradients)
+        dims = self._layout.dims
+        parts = [[_taken(sums, fetched.layout, order, dims)] for order in fetched.order]
+        received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
+        self._own.update_rows(self._asked, received)
+
+    def _fetch(self, batch: IdBatch) -> _Fetched:
+        """Ask the owners for the distinct rows of a batch."""
+        distinct, bags = self._distinct(batch)
+        sizes = np.array([len(rows) for rows in distinct], np.int64)
+        layout = _compact(self._layout, sizes)
+        flat = np.concatenate([np.zeros(0, np.int64), *distinct])
+        owner = flat % self._hosts
+        table = np.repeat(np.arange(len(sizes)), sizes)
+        order = tuple(np.flatnonzero(owner == rank) for rank in range(self._hosts))
+        counts = tuple(np.bincount(table[places], minlength=len(sizes)).astype(np.int64) for places in order)
+        asked = self._exchange.all_to_all(
+            [[flat[places] // self._hosts, held] for places, held in zip(order, counts, strict=True)]
+        )
+        #: What each host asked this one for: rows of this host's tables, and their numbers by table.
+        self._asked = [(np.asarray(rows, np.int64), np.asarray(held, np.int64)) for rows, held in asked]
+        answers = self._exchange.all_to_all([[self._own.read_rows(rows, held)] for rows, held in self._asked])
+        weights = np.empty(int((sizes * self._layout.dims).sum()), np.float32)
+        for places, answer in zip(order, answers, strict=True):
+            _put(weights, layout, places, self._layout.dims, answer[0])
+        return _Fetched(batch, bags, layout, order, counts, weights)
+
+    def _distinct(self, batch: IdBatch) -> tuple[list[Array], Bags]:
+        """The distinct rows of each table, ascending, and the batch with their positions."""
+        places = np.empty(len(batch.ids), np.int64)
+        distinct = []
+        of = self._layout
+        for t in range(len(self.tables)):
+            features = of.features_of[of.first_feature[t] : of.first_feature[t + 1]]
+            spans = [slice(int(batch.offsets[f, 0]), int(batch.offsets[f, -1])) for f in features]
+            rows, inverse = np.unique(np.concatenate([batch.ids[span] for span in spans]), return_inverse=True)
+            at = 0
+            for span in spans:
+                size = span.stop - span.start
+                places[span] = inverse[at : at + size]
+                at += size
+            distinct.append(rows)
+        shares = _NO_SHARES
+        if batch.weights is not None:
+            shares = kernels.shares_of(batch.weights, batch.offsets, of)
+        return distinct, Bags(places, batch.offsets, shares)
+
+    def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
+        """The gradient of each distinct row, summed over the batch: flat, as ``fetched.weights``."""
+        of, dims = fetched.layout, fetched.layout.dims
+        sums = np.zeros(len(fetched.weights), np.float32)
+        most = int(of.vocabulary.max(initial=0))
+        scratch = Scratch(np.zeros(int(of.vocabulary.sum()), np.int32), np.empty(most, np.int64),
+                          np.empty(most * int(dims.max()), np.float32))  # fmt: skip
+        for t in range(len(dims)):
+            count = kernels.sum_gradients(t, fetched.bags, of, gradients, scratch)
+            dim, base = int(dims[t]), int(of.weight_base[t])
+            own = sums[base : base + int(of.vocabulary[t]) * dim].reshape(-1, dim)
+            own[scratch.rows[:count]] = scratch.sums[: count * dim].reshape(-1, dim)
+        return sums
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of the changed rows of this host, by table name, with their numbers in the whole table."""
+        return {name: replace(one, rows=self._global(one.rows)) for name, one in self._own.state().items()}
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore the rows of this host from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
+        own = {}
+        for name, one in state.items():
+            mine = one.rows % self._hosts == self._exchange.rank
+            own[name] = TableState(one.rows[mine] // self._hosts, one.weights[mine], one.slots[mine])
+        self._own.load_state(own)
+        self._fetched = None
+
+    def _global(self, rows: Array) -> Array:
+        found: Array = rows * self._hosts + self._exchange.rank
+        return found
+
+    def begin_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.engine.CpuEngine.begin_snapshot>`; the rows of this host."""
+        return ShardSnapshot(self._own.begin_snapshot(most_bytes=most_bytes), self._hosts, self._exchange.rank)
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one."""
+        self._own.end_snapshot()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSnapshot:
+    """The snapshot of one host's rows, with their numbers in the whole tables."""
+
+    own: EngineSnapshot
+    hosts: int
+    rank: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table on this host."""
+        return self.own.counts
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """See :meth:`EngineSnapshot.table <trainer.embedding.snapshot.EngineSnapshot.table>`."""
+        for part in self.own.table(t):
+            yield ChangedRows(part.rows * self.hosts + self.rank, part.weights, part.slots)
+
+
+def _compact(layout: TableLayout, sizes: Array) -> TableLayout:
+    """A layout of the same tables with these numbers of rows."""
+
+    def starts(counts: Array) -> Array:
+        return np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+
+    return layout._replace(vocabulary=sizes, row_base=starts(sizes), weight_base=starts(sizes * layout.dims))
+
+
+def _floats_of(layout: TableLayout, places: Array, dims: Array) -> Iterator[tuple[Array, int, int]]:
+    """By table: the rows of ``places`` in it, where its floats begin, and its width."""
+    ends = layout.row_base + layout.vocabulary
+    cuts = np.searchsorted(places, ends)
+    first = 0
+    for t, cut in enumerate(cuts.tolist()):
+        yield places[first:cut] - layout.row_base[t], int(layout.weight_base[t]), int(dims[t])
+        first = cut
+
+
+def _taken(values: Array, layout: TableLayout, places: Array, dims: Array) -> Array:
+    """The floats of the rows at ``places``, flat."""
+    parts = [np.zeros(0, np.float32)]
+    for t, (rows, base, dim) in enumerate(_floats_of(layout, places, dims)):
+        own = values[base : base + int(layout.vocabulary[t]) * dim].reshape(-1, dim)
+        parts.append(own[rows].ravel())
+    return np.concatenate(parts)
+
+
+def _put(values: Array, layout: TableLayout, places: Array, dims: Array, floats: Array) -> None:
+    """The inverse of :func:`_taken`."""
+    at = 0
+    for t, (rows, base, dim) in enumerate(_floats_of(layout, places, dims)):
+        own = values[base : base + int(layout.vocabulary[t]) * dim].reshape(-1, dim)
+        size = len(rows) * dim
+        own[rows] = floats[at : at + size].reshape(-1, dim)
+        at += size

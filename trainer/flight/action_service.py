@@ -1,0 +1,127 @@
+"""A Flight service of actions with a limit of size: a longer message is refused before memory is taken for it.
+
+Arrow's own server has no such limit, and checks tokens after a message has been received. This one answers Flight's method ``DoAction``
+with grpcio; clients are those of Arrow.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from pyarrow import ArrowException, flight
+
+from trainer.errors import ConfigError
+from trainer.flight.addresses import Address, check_token
+from trainer.flight.error_documents import to_bytes
+from transforms.errors import DataError, HeadraceError
+
+_LOG = logging.getLogger(__name__)
+_SERVICE, _METHOD = "arrow.flight.protocol.FlightService", "DoAction"
+#: Beside the content: the name of the action, and the frame.
+_FRAME_BYTES = 4096
+#: Each call takes a thread while it waits for its answer.
+_MOST_CALLS = 4096
+#: Where Arrow's clients find the bytes of an error: the trailers that Arrow's server sends for a FlightServerError.
+_DETAILS = "grpc-status-details-bin"
+_TRAILERS = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
+
+Answer = Callable[[str, bytes], Iterator[bytes]]
+
+
+class ActionService:
+    """A Flight server of actions that answers from its construction until :meth:`close`.
+
+    Args:
+        address: where to listen; port 0 lets the system choose one.
+        answer: gives the results of an action by its name and content; its errors go to the caller as documents.
+        token: that a call must have; empty for none.
+        most_bytes: the longest content of an action.
+
+    Raises :class:`ConfigError` if the port is in use, or for an address off loopback without a token.
+    """
+
+    def __init__(self, address: Address, answer: Answer, *, token: str = "", most_bytes: int) -> None:
+        check_token(address, token)
+        self._answer, self._most_bytes = answer, most_bytes
+        limits = [("grpc.max_receive_message_length", most_bytes + _FRAME_BYTES), ("grpc.max_metadata_size", 16 << 10),
+                  ("grpc.so_reuseport", 0)]  # fmt: skip
+        threads = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="actions")
+        checks = (_RequireToken(token),) if token else ()
+        self._server = grpc.server(threads, options=limits, interceptors=checks, maximum_concurrent_rpcs=_MOST_CALLS)
+        handler = grpc.unary_stream_rpc_method_handler(self._do_action)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+        try:
+            port = self._server.add_insecure_port(str(address))
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise ConfigError("the address of a service must be free and of this machine", where=str(address),
+                              value="it cannot be bound", next_step="choose another port, or 0 for any")  # fmt: skip
+        self.address = Address(address.host, port)
+        self._server.start()
+
+    def _do_action(self, request: bytes, context: Any) -> Iterator[bytes]:
+        try:
+            name, content = _parse(request)
+            if len(content) > self._most_bytes:
+                raise DataError("a message must be short", where=name[:80], value=len(content),
+                                allowed=f"at most {self._most_bytes:,} bytes")  # fmt: skip
+            results = list(self._answer(name, content))
+        except HeadraceError as error:
+            self._fail(context, error, error.what)
+        except Exception as error:
+            _LOG.exception("%s failed", type(self).__name__)
+            self._fail(context, error, type(error).__name__)
+        for result in results:
+            yield flight.Result(result).serialize()
+
+    def _fail(self, context: Any, error: Exception, text: str) -> None:
+        message = ("x-arrow-status-message-bin", text[:1000].encode())
+        context.set_trailing_metadata((*_TRAILERS, message, (_DETAILS, to_bytes(error))))
+        context.abort(grpc.StatusCode.UNKNOWN, text[:1000])
+
+    def close(self, grace_secs: float = 1.0) -> None:
+        """Stop answering; calls that are being answered get ``grace_secs``."""
+        self._server.stop(grace_secs).wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _parse(request: bytes) -> tuple[str, bytes]:
+    """The name and the content of an action. Raises :class:`DataError`."""
+    try:
+        action = flight.Action.deserialize(request)
+        return action.type, action.body.to_pybytes()
+    except (ArrowException, ValueError, OSError) as error:
+        raise DataError("a message must be an action of Arrow Flight", value=str(error).splitlines()[0][:80]) from None
+
+
+class _RequireToken(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Refuses a call without the token before its message is read."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+        def refuse(request: bytes, context: Any) -> Iterator[bytes]:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token must be that of the job")
+            yield b""
+
+        self._refusal = grpc.unary_stream_rpc_method_handler(refuse)
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        """The handler of a call, or the refusal."""
+        given = dict(details.invocation_metadata).get("authorization", "")
+        given = given if isinstance(given, bytes) else str(given).encode()
+        return continuation(details) if hmac.compare_digest(given, self._expected) else self._refusal

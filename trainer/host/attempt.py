@@ -1,0 +1,262 @@
+"""One attempt to train an epoch: whole batches of this host's units, step by step with the other hosts.
+
+Batches are counted from the natural beginning of an epoch. If an epoch ends early, the events that are not in a whole batch stay for
+the next attempt: the commit names them as *carried*. So neither the moment of an end, nor a restart, changes any batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from trainer.data.ledger import Ledger
+from trainer.embedding.exchange import Exchange
+from trainer.errors import NonFiniteLoss
+from trainer.host.job_data import JobData
+from trainer.host.sharded_weights import empty_batch
+from trainer.host.unit_gate import UnitGate
+from trainer.model.metrics import AnyCollector
+from trainer.reading.batches import Batch, BatchAssembler
+from trainer.reading.columns import DecodedFragment
+from trainer.reading.packed_units import Delivered
+from trainer.reading.unit_buffer import UnitBuffer
+from trainer.reading.unit_requests import UnitRequest
+from trainer.runs.epochs import Epoch
+from trainer.scheduling.orders import StartEpoch
+from trainer.scheduling.work_units import units_of
+from trainer.training.run_state import EpochScores, RunProgress, Weights
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Carried = tuple[tuple[int, int], ...]
+
+_LOOK_SECS = 0.1
+
+
+@dataclass
+class TrainedState:
+    """What a host has in memory at the end of an attempt, beside the weights.
+
+    Attributes:
+        progress: of the run; its history has the epochs that are finished.
+        collector: the predictions of the epoch that is not finished; of all hosts, at rank 0.
+        ledger: what this host counted.
+        carried: this host's begun units with the first position that is not trained, ascending.
+    """
+
+    progress: RunProgress
+    collector: AnyCollector
+    ledger: Ledger | None
+    carried: Carried = ()
+    events: int = 0
+
+
+class _Status(IntEnum):
+    """What a host brings to a step."""
+
+    BATCH = 0
+    DONE = 1  # no event is left in this natural epoch
+    PLANNED_END = 2  # the units of the attempt are used up within a natural epoch
+    ORDERED_END = 3
+
+
+@dataclass(frozen=True)
+class AttemptTools:
+    """What an attempt works with.
+
+    Attributes:
+        check: raises if the process must end.
+        on_step: called after each step with its number of events of this host.
+        on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
+    """
+
+    data: JobData
+    weights: Weights
+    buffer: UnitBuffer
+    exchange: Exchange
+    gate: UnitGate
+    on_step: Callable[[int], None] = lambda events: None
+    on_bad_batch: Callable[[Batch], str] = lambda batch: ""
+
+
+@dataclass
+class _Segment:
+    """A natural epoch, or what the attempt has of it."""
+
+    assembler: BatchAssembler
+    unit_of: dict[str, int] = field(default_factory=dict)
+
+
+class Attempt:
+    """Trains the attempt of an order; call :meth:`run` once."""
+
+    def __init__(self, order: StartEpoch, state: TrainedState, tools: AttemptTools) -> None:
+        self._order, self._state, self._tools = order, state, tools
+        self._plan, self._layout = tools.data.plan, tools.data.layout
+        self._batch_rows = tools.data.config.batch_rows
+        self._carried = dict(state.carried)
+        rank, hosts = tools.exchange.rank, tools.exchange.hosts
+        own = units_of(rank, hosts, order.first_unit, order.stop_unit)
+        self._units = deque([*self._carried, *own])
+        self._last: tuple[Array, Array] | None = None
+
+    def _ends_early(self) -> bool:
+        """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
+        gate = self._tools.gate
+        gate.check()
+        return gate.has_ended and gate.stop_unit not in self._plan.stops
+
+    def requests(self) -> Iterator[UnitRequest]:
+        """What this host asks of readers, in order."""
+        return iter([self._plan.request(number, self._order.attempt) for number in self._units])
+
+    def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
+        """The events of a unit that this attempt trains."""
+        return self._tools.data.decode(request, delivered, self._carried)
+
+    def run(self) -> int:
+        """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
+        pending: list[tuple[int, int]] = []
+        for stop in self._natural_stops():
+            segment = _Segment(BatchAssembler(self._layout, self._batch_rows))
+            is_natural = self._train_segment(segment, stop)
+            if not is_natural:
+                pending = segment.assembler.pending()
+                break
+            self._close(stop)
+        stop_unit = self._tools.gate.stop_unit
+        rest = [(number, self._carried.get(number, 0)) for number in self._units if number < stop_unit]
+        self._state.carried = tuple(sorted([*pending, *rest]))
+        return stop_unit
+
+    def _natural_stops(self) -> Iterator[int]:
+        """The natural ends of the epochs that the attempt has units of; the same on all hosts."""
+        done = self._state.progress.epochs_done
+        open_stops = {one.stop_unit for one in self._plan.epochs if one.epoch.number >= done}
+        first = min((stop for stop in self._plan.stops if stop in open_stops), default=self._order.stop_unit)
+        yield from (stop for stop in self._plan.stops if first <= stop and self._begins_before_end(stop))
+
+    def _begins_before_end(self, stop: int) -> bool:
+        position = self._plan.stops.index(stop)
+        begin = self._plan.stops[position - 1] if position else self._plan.units.first_unit
+        return begin < self._order.stop_unit
+
+    def _train_segment(self, segment: _Segment, stop: int) -> bool:
+        """Train the events before the natural end ``stop``; whether all hosts got there."""
+        while True:
+            status = self._fill(segment, stop)
+            found = self._agree(status)
+            if max(found) >= _Status.PLANNED_END:
+                if _Status.ORDERED_END in found:
+                    self._wait_for_end()
+                return False
+            if all(one == _Status.DONE for one in found):
+                return True
+            self._step(segment, segment.assembler.take() if status == _Status.BATCH else None)
+
+    def _fill(self, segment: _Segment, stop: int) -> _Status:
+        """Add units until there is a whole batch, or no more units."""
+        assembler = segment.assembler
+        while True:
+            if self._ends_early():
+                return _Status.ORDERED_END
+            if assembler.ready:
+                return _Status.BATCH
+            if not self._units or self._units[0] >= stop:
+                return self._at_end_of_units(assembler, stop)
+            if not self._may_begin(self._units[0]):
+                return _Status.PLANNED_END
+            self._add_next(segment)
+
+    def _at_end_of_units(self, assembler: BatchAssembler, stop: int) -> _Status:
+        if stop > self._tools.gate.stop_unit:
+            return _Status.PLANNED_END
+        assembler.finish()
+        return _Status.BATCH if assembler.ready else _Status.DONE
+
+    def _may_begin(self, number: int) -> bool:
+        return number < self._order.first_unit or self._tools.gate.may_begin(number)
+
+    def _add_next(self, segment: _Segment) -> None:
+        """Take the next unit when it comes; return without it if the epoch ends before."""
+        while (found := self._tools.buffer.take(_LOOK_SECS)) is None:
+            if self._ends_early():
+                return
+        request, decoded = found
+        assert request.number == self._units[0], "the buffer delivers in order"
+        self._units.popleft()
+        segment.unit_of[request.fragment] = request.number
+        segment.assembler.add(decoded, request.number)
+
+    def _agree(self, status: _Status) -> list[int]:
+        """The status of every host, by rank; rank 0 also receives the predictions of the last step."""
+        exchange = self._tools.exchange
+        none = np.zeros(0, np.float32)
+        labels, logits = self._last or (none, none)
+        self._last = None
+        if exchange.hosts == 1:
+            self._collect([(labels, logits)])
+            return [status]
+        own = np.array([status], np.int64)
+        parts: list[list[Array]] = [
+            [own, labels, logits] if r == 0 else [own, none, none] for r in range(exchange.hosts)
+        ]
+        received = exchange.all_to_all(parts)
+        if exchange.rank == 0:
+            self._collect([(arrays[1], arrays[2]) for arrays in received])
+        return [int(arrays[0][0]) for arrays in received]
+
+    def _collect(self, parts: list[tuple[Array, Array]]) -> None:
+        for labels, logits in parts:
+            if len(labels):
+                shape = (len(labels), -1) if self._plan.head.width > 1 else (len(labels),)
+                self._state.collector.add(labels, logits.reshape(shape))
+
+    def _step(self, segment: _Segment, batch: Batch | None) -> None:
+        tools, progress = self._tools, self._state.progress
+        batch = batch or empty_batch(self._layout, self._batch_rows)
+        logits = tools.weights.train(batch)
+        if not np.isfinite(logits).all():
+            kept = tools.on_bad_batch(batch)
+            raise NonFiniteLoss(
+                "training diverged: a prediction is NaN or infinite",
+                where=f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else ""),
+                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+            )
+        labels = batch.labels[: batch.rows]
+        self._last = labels, np.asarray(logits, np.float32).ravel()
+        if self._state.ledger is not None:
+            self._state.ledger.count(
+                batch.spans, labels, before=lambda key: tools.data.counts_before(key, segment.unit_of[key])
+            )
+        progress.step += 1
+        self._state.events += batch.rows
+        tools.on_step(batch.rows)
+
+    def _wait_for_end(self) -> None:
+        """Another host was ordered to end the epoch; the order to this one is on its way."""
+        while not self._tools.gate.wait_for_end(_LOOK_SECS):
+            self._tools.gate.check()
+
+    def _close(self, stop: int) -> None:
+        """All events before the natural end are trained on all hosts: finish its epochs."""
+        state, plan = self._state, self._plan
+        progress, head = state.progress, plan.head
+        begin = plan.units.first_unit
+        for one in plan.epochs:
+            if one.stop_unit > stop:
+                break
+            has_units, begin = one.stop_unit > begin, one.stop_unit
+            if one.epoch.number >= progress.epochs_done:
+                collector = state.collector if has_units else head.collector()
+                progress.history.append(_scored(one.epoch, collector))
+                progress.epochs_done = one.epoch.number + 1
+        state.collector = head.collector()
+
+
+def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:
+    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores())

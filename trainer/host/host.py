@@ -1,0 +1,403 @@
+"""A host's process: it follows orders, which come in one thread, and trains in another.
+
+What each order means is in ``docs/training-job.md``, "What roles must do". Orders are repeated, so each is followed once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from trainer.checkpoints.checkpoint import read_epoch
+from trainer.checkpoints.read import Share
+from trainer.control.messages import Peer, Progress, RoleReport
+from trainer.embedding.exchange import Exchange, OneHost
+from trainer.errors import AttemptOver, HostLost, RunMismatch
+from trainer.flight.addresses import Address
+from trainer.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.host.flight_exchange import FlightExchange, Mailbox
+from trainer.host.job_data import JobData
+from trainer.host.sharded_weights import ShardedWeights
+from trainer.host.snapshots import PREDICTIONS, Snapshot, take_snapshot
+from trainer.host.unit_gate import UnitGate
+from trainer.reading.batches import Batch
+from trainer.reading.columns import DecodedFragment
+from trainer.reading.packed_units import Delivered
+from trainer.reading.unit_buffer import UnitBuffer
+from trainer.reading.unit_requests import UnitRequest
+from trainer.scheduling.events import RoleKind
+from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
+from trainer.training.job_plan import JobPlan
+from trainer.training.run_state import RunProgress, Weights, build_weights
+from trainer.training.saved_run import SavedRun, saved_run
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECS = 0.2
+
+
+class Reports(Protocol):
+    """Where a host reports to; :class:`~trainer.control.membership.Membership` is one."""
+
+    def position(self, attempt: int, next_unit: int) -> None:
+        """The first unit that is not begun."""
+
+    def drained(self, attempt: int, stop_unit: int) -> None:
+        """The units below ``stop_unit`` are trained."""
+
+    def part_written(self, attempt: int, part: str) -> None:
+        """The part of a commit is durable."""
+
+    def commit_failed(self, attempt: int, error: BaseException) -> None:
+        """The part of a commit was not written."""
+
+    def fail(self, attempt: int, error: BaseException) -> None:
+        """An error of an attempt."""
+
+
+@dataclass
+class _Model:
+    """The weights in memory, for a rank among a number of hosts."""
+
+    weights: Weights
+    initial: dict[str, Array]
+    exchange: _CurrentExchange
+
+
+class _CurrentExchange:
+    """The exchange of the attempt that is trained now."""
+
+    def __init__(self, rank: int, hosts: int) -> None:
+        self.rank, self.hosts = rank, hosts
+        self.now: Exchange = OneHost()
+
+    def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        """See :class:`Exchange`."""
+        return self.now.all_to_all(parts)
+
+
+class Host:
+    """The host ``name`` of a job in ``run_dir``.
+
+    Args:
+        find_document: the bytes of a document of the job by its digest.
+        make_buffer: a buffer of units that decodes with the given function.
+        mailbox: of this host's :class:`~trainer.host.flight_exchange.ExchangeService`.
+        address: of that service.
+        token: of the job.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run_dir: str,
+        *,
+        find_document: Callable[[str], bytes],
+        make_buffer: Callable[[Callable[[UnitRequest, Delivered], DecodedFragment]], UnitBuffer],
+        mailbox: Mailbox,
+        address: str = "",
+        token: str = "",
+    ) -> None:
+        self.name, self._run_dir = name, run_dir
+        self._find_document, self._mailbox = find_document, mailbox
+        self._address, self._token = address, token
+        self._changed = threading.Condition()
+        self._order: StartEpoch | None = None
+        self._gate: UnitGate | None = None
+        self._followed = 0  # the last attempt that was begun, or given up before it
+        self._asked = self._told_missing = 0
+        self._peers: tuple[Peer, ...] = ()
+        self._leaves = False
+        self._snapshot: Snapshot | None = None
+        self._writing: tuple[int, Future[None]] | None = None
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer")
+        self._model: _Model | None = None
+        self._data: tuple[str, JobData] | None = None
+        self._state: TrainedState | None = None
+        self._state_attempt: int | None = None
+        self._attempt: Attempt | None = None
+        self._progress = Progress()
+        self._buffer = make_buffer(self._decode)
+
+    # -- orders, in the membership's thread
+
+    def connect(self, reports: Reports) -> None:
+        """Report to ``reports`` from now on; before the first order."""
+        self._reports = reports
+
+    def on_orders(self, orders: tuple[Order, ...], peers: tuple[Peer, ...]) -> None:
+        """Follow the current orders that were not followed yet."""
+        if peers != self._peers:
+            self._buffer.set_readers([peer.address for peer in peers if peer.role.kind is RoleKind.READER])
+        with self._changed:
+            self._peers = peers
+            for order in orders:
+                self._follow(order)
+            self._changed.notify_all()
+
+    def _follow(self, order: Order) -> None:
+        if isinstance(order, StartEpoch):
+            self._start(order)
+        elif isinstance(order, AskPosition):
+            gate = self._gate_of(order.attempt)
+            if gate is not None and self._asked < order.attempt:
+                self._asked = order.attempt
+                self._reports.position(order.attempt, gate.ask())
+        elif isinstance(order, EndEpoch):
+            gate = self._gate_of(order.attempt)
+            if gate is not None:
+                gate.end(order.stop_unit)
+        elif isinstance(order, WritePart):
+            self._write(order)
+        elif isinstance(order, GiveUp):
+            self._give_up(order.attempt)
+        elif isinstance(order, Leave):
+            _LOG.info("host %s leaves: %s", self.name, order.reason)
+            self._leaves = True
+            if self._gate is not None:
+                self._gate.give_up()
+
+    def _gate_of(self, attempt: int) -> UnitGate | None:
+        return self._gate if self._order is not None and self._order.attempt == attempt else None
+
+    def _start(self, order: StartEpoch) -> None:
+        if order.attempt <= self._followed:
+            return
+        if self._gate is not None:
+            self._gate.give_up()
+        if self._snapshot is not None:  # no part was ordered: nothing was trained in that attempt
+            snapshot, self._snapshot = self._snapshot, None
+            snapshot.end()
+        self._followed, self._order = order.attempt, order
+        self._gate = UnitGate(order.attempt, order.first_unit, order.stop_unit)
+
+    def _give_up(self, attempt: int) -> None:
+        if self._order is not None and self._order.attempt <= attempt and self._gate is not None:
+            self._gate.give_up()
+        self._followed = max(self._followed, attempt)
+        if self._snapshot is not None and self._snapshot.attempt <= attempt:
+            snapshot, self._snapshot = self._snapshot, None
+            snapshot.end()
+
+    def _write(self, order: WritePart) -> None:
+        if self._writing is not None and self._writing[0] >= order.attempt:
+            return
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.attempt == order.attempt:
+            self._snapshot = None
+            self._writing = order.attempt, self._writer.submit(self._write_part, snapshot)
+        elif self._told_missing < order.attempt:
+            self._told_missing = order.attempt
+            self._reports.commit_failed(order.attempt, HostLost("a host must have the state that it is to write", where=f"attempt {order.attempt}"))  # fmt: skip
+
+    def _write_part(self, snapshot: Snapshot) -> None:
+        try:
+            self._reports.part_written(snapshot.attempt, snapshot.write(self._run_dir))
+        except Exception as error:
+            _LOG.exception("the part of attempt %d was not written", snapshot.attempt)
+            self._reports.commit_failed(snapshot.attempt, error)
+
+    def on_rejoin(self) -> None:
+        """The controller takes this process for a new one: nothing in memory counts any more."""
+        with self._changed:
+            self._give_up(self._followed)
+            self._order = self._gate = None
+            self._asked = self._told_missing = 0
+            self._state_attempt = None
+            self._changed.notify_all()
+
+    def on_error(self, error: Exception) -> None:
+        """The membership ended: so does this host."""
+        with self._changed:
+            self._leaves = True
+            if self._gate is not None:
+                self._gate.give_up()
+            self._changed.notify_all()
+
+    def report(self) -> RoleReport:
+        """What a heartbeat tells."""
+        return RoleReport(self._address, self._buffer.sample(), self._progress)
+
+    # -- training, in the process's main thread
+
+    def run(self) -> None:
+        """Train one attempt after another until the order to leave."""
+        begun = 0
+        try:
+            while (order := self._next_order(begun)) is not None:
+                begun = order.attempt
+                try:
+                    self._train(order)
+                except AttemptOver:
+                    self._state_attempt = None
+                except Exception as error:
+                    _LOG.exception("attempt %d failed", order.attempt)
+                    self._state_attempt = None
+                    self._reports.fail(order.attempt, error)
+        finally:
+            self._writer.shutdown()
+            self._buffer.close()
+
+    def _next_order(self, begun: int) -> StartEpoch | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._leaves or (self._order is not None and self._order.attempt > begun))
+            return None if self._leaves else self._order
+
+    def _train(self, order: StartEpoch) -> None:
+        gate = self._gate_of(order.attempt)
+        if gate is None:
+            return
+        rank = order.hosts.index(self.name)
+        data = self._find_data(order.data)
+        model = self._model_of(rank, len(order.hosts), data)
+        exchange = self._exchange_of(order, rank, gate)
+        try:
+            model.exchange.now = exchange
+            state = self._state_of(order, rank, data, model)
+            tools = AttemptTools(
+                data,
+                model.weights,
+                self._buffer,
+                exchange,
+                gate,
+                self._count(order, state, data.plan, gate),
+                self._keep,
+            )
+            attempt = Attempt(order, state, tools)
+            self._state_attempt = None  # until the end, what is in memory is of no moment
+            self._attempt = attempt
+            self._buffer.restart(attempt.requests())
+            stop_unit = attempt.run()
+            self._wait_for_writer()
+            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights)
+        finally:
+            if isinstance(exchange, FlightExchange):
+                exchange.close()
+        with self._changed:
+            if gate.is_over:
+                snapshot.end()
+                return
+            self._snapshot, self._state, self._state_attempt = snapshot, state, order.attempt
+        self._reports.drained(order.attempt, stop_unit)
+
+    def _wait_for_writer(self) -> None:
+        """The tables have one snapshot at a time."""
+        if self._writing is not None:
+            self._writing[1].result()
+
+    def _find_data(self, name: str) -> JobData:
+        if self._data is None or self._data[0] != name:
+            plan = JobPlan.from_bytes(self._find_document(name), f"plan {name[:12]}")
+            self._data = name, JobData(plan, self._run_dir)
+        return self._data[1]
+
+    def _model_of(self, rank: int, hosts: int, data: JobData) -> _Model:
+        """The weights for a place among the hosts; built again if it changes."""
+        model = self._model
+        if model is not None and (model.exchange.rank, model.exchange.hosts) == (rank, hosts):
+            return model
+        self._wait_for_writer()
+        exchange, head = _CurrentExchange(rank, hosts), data.plan.head
+        if hosts == 1:
+            weights = build_weights(data.layout, data.config, head)
+        else:
+            weights = ShardedWeights(data.layout, data.config, head, exchange)
+        self._state_attempt = None
+        self._model = _Model(weights, weights.arrays(), exchange)
+        return self._model
+
+    def _exchange_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> Exchange:
+        if len(order.hosts) == 1:
+            return OneHost()
+        addresses = [Address.parse(address) for address in self._addresses(order.hosts, gate)]
+        return FlightExchange(self._mailbox, order.attempt, rank, addresses, token=self._token, check=gate.check)
+
+    def _addresses(self, hosts: Sequence[str], gate: UnitGate) -> list[str]:
+        """The addresses of the hosts by rank, once they are known."""
+        with self._changed:
+            while True:
+                gate.check()
+                known = {peer.role.name: peer.address for peer in self._peers if peer.role.kind is RoleKind.HOST}
+                known[self.name] = self._address
+                if all(known.get(name) for name in hosts):
+                    return [known[name] for name in hosts]
+                self._changed.wait(_LOOK_SECS)
+
+    def _state_of(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
+        """The state that an attempt begins with."""
+        if order.continues is not None:
+            if self._state is None or self._state_attempt != order.continues:
+                raise HostLost("a host must be at the end of the attempt that it continues", where=f"attempt {order.attempt}",
+                               value=self._state_attempt, allowed=str(order.continues))  # fmt: skip
+            return self._state
+        self._wait_for_writer()
+        with self._changed:
+            self._give_up(order.attempt - 1)
+        if not order.commit.epochs:
+            model.weights.load(model.initial)
+            return self._fresh(data)
+        return self._restored(order, rank, data, model)
+
+    def _fresh(self, data: JobData) -> TrainedState:
+        plan = data.plan
+        progress = RunProgress(segments=plan.segments, planned_rows=dict(plan.planned_rows))
+        return TrainedState(progress, plan.head.collector(), data.new_ledger())
+
+    def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
+        """The state of a commit, whose bytes are verified first."""
+        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts))))
+        _check_saved(saved, order, data.plan)
+        model.weights.load(saved.arrays)
+        state = self._fresh(data)
+        state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
+        if rank == 0:
+            collected = {name.removeprefix(f"{PREDICTIONS}/"): array for name, array in saved.arrays.items()
+                         if name.startswith(f"{PREDICTIONS}/")}  # fmt: skip
+            if collected:
+                state.collector.load(collected)
+            if state.ledger is not None and saved.counts is not None:
+                state.ledger = data.ledger_of(saved.counts)
+        if saved.job is not None and saved.job.plan == order.data:
+            state.carried = tuple(one for one in saved.job.carried if one[0] % len(order.hosts) == rank)
+        return state
+
+    def _count(self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate) -> Callable[[int], None]:
+        first_step, first_events = state.progress.step, state.events
+
+        def on_step(events: int) -> None:
+            unit = gate.begun_unit
+            newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
+            self._progress = Progress(
+                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs
+            )
+
+        return on_step
+
+    def _keep(self, batch: Batch) -> str:
+        """Keep the first bad batch, to be looked at or trained again."""
+        path = Path(self._run_dir) / "job" / f"bad-batch-{self.name}.npz"
+        if not path.exists():
+            np.savez(path, ids=batch.ids.ids, offsets=batch.ids.offsets, dense=batch.dense, labels=batch.labels,
+                     weights=batch.weights, events=np.array([f"{span.key} {span.start} {span.stop}" for span in batch.spans]))  # fmt: skip
+        return str(path)
+
+    def _decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
+        attempt = self._attempt
+        assert attempt is not None, "units are requested by an attempt"
+        return attempt.decode(request, delivered)
+
+
+def _check_saved(saved: SavedRun, order: StartEpoch, plan: JobPlan) -> None:
+    """Raise :class:`RunMismatch` for a commit of another run than the plan's."""
+    attempt = saved.job.attempt if saved.job is not None else 0
+    if attempt != order.commit.attempt or dict(saved.identity.config) != dict(plan.config):
+        raise RunMismatch("a commit must be that of the job", where=saved.path, value=f"attempt {attempt}",
+                          allowed=f"attempt {order.commit.attempt}, with the options of the plan")  # fmt: skip

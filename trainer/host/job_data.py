@@ -1,0 +1,75 @@
+"""What a host knows of the data of its plan: the layout of batches, and which events of a unit are due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.config import TrainConfig
+from trainer.data.ledger import Ledger
+from trainer.model.inputs import InputLayout, lay_out
+from trainer.reading.columns import DecodedFragment, take_events
+from trainer.reading.packed_units import Delivered, decode_unit
+from trainer.reading.unit_requests import UnitRequest
+from trainer.training.job_plan import JobPlan, config_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ALL = 256
+
+
+class JobData:
+    """The events of a plan.
+
+    Attributes:
+        plan: the plan.
+        config: the options of its run.
+        layout: the inputs of its batches.
+    """
+
+    def __init__(self, plan: JobPlan, run_dir: str) -> None:
+        self.plan = plan
+        self.config: TrainConfig = config_of(plan, run_dir)
+        self.layout: InputLayout = lay_out(plan.identity.typed_inputs, self.config)
+        self._rows = dict(zip(plan.units.keys, plan.fragment_rows.tolist(), strict=True))
+        self._before: Ledger | None = None
+        if plan.counts is not None and plan.counts.fragments:
+            self._before = Ledger(self._rows)
+            self._before.load(plan.counts)
+        self._counted = frozenset(() if plan.counts is None else (one.key for one in plan.counts.fragments))
+
+    def new_ledger(self) -> Ledger | None:
+        """A ledger of the plan's fragments, all counts 0; None if events are not counted."""
+        return None if self.plan.counts is None else Ledger(self._rows)
+
+    def ledger_of(self, counts: SavedCounts) -> Ledger:
+        """A ledger with the counts of a commit, which may be of more fragments than the plan's."""
+        ledger = Ledger({**{one.key: one.rows for one in counts.fragments}, **self._rows})
+        ledger.load(counts)
+        return ledger
+
+    def decode(self, request: UnitRequest, delivered: Delivered, carried: Mapping[int, int]) -> DecodedFragment:
+        """The due events of a unit; of a carried unit, those from its first untrained position on."""
+        decoded = decode_unit(delivered, self.layout, request, head=self.plan.head)
+        below = int(self.plan.due_below[self.plan.stretch_of(request.number)])
+        first = carried.get(request.number, 0)
+        if first == 0 and below and (below == _ALL or request.fragment not in self._counted):
+            return decoded
+        places = np.arange(decoded.rows) if decoded.positions is None else decoded.positions
+        kept = (places >= first) & (self._counts(request.fragment)[places] < below)
+        return take_events(decoded, np.flatnonzero(kept))
+
+    def _counts(self, key: str) -> Array:
+        """How often the stored events of a fragment were trained before the plan."""
+        if self._before is not None and key in self._counted:
+            return self._before.of(key)
+        return np.broadcast_to(np.uint8(0), self._rows[key])
+
+    def counts_before(self, key: str, unit: int) -> Array:
+        """As :meth:`_counts`, or ones if an earlier unit of the plan trains the events: only for what is new."""
+        if self.plan.is_first[self.plan.stretch_of(unit)]:
+            return self._counts(key)
+        return np.broadcast_to(np.uint8(1), self._rows[key])

@@ -1,0 +1,68 @@
+"""The model of a job with several hosts: rows of tables are spread over them, dense weights are equal on all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.config import TrainConfig
+from trainer.embedding.engine import IdBatch
+from trainer.embedding.exchange import Exchange, all_gather, summed
+from trainer.embedding.sharded_tables import ShardedTables
+from trainer.model.heads import Head
+from trainer.model.inputs import InputLayout
+from trainer.reading.batches import Batch
+from trainer.training.run_state import Weights, build_weights, linear_features
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class ShardedWeights(Weights):
+    """One host's part of the model. A step is one step of all hosts, by the mean loss over all their events.
+
+    All hosts make the same calls in the same order; a host without events trains an :func:`empty_batch`.
+    """
+
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: Head, exchange: Exchange) -> None:
+        # The dense part alone, with its tables elsewhere.
+        dense = build_weights(layout, config, head, with_tables=False).dense
+        engine = linear = None
+        if layout.features and config.deep:
+            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange)
+        if layout.features and config.linear:
+            linear = ShardedTables(linear_features(layout, config, head), seed=config.seed, exchange=exchange)
+        super().__init__(layout, engine, dense, head, linear)
+        self._exchange = exchange
+
+    def train(self, batch: Batch) -> Array:
+        """Train one step of all hosts; return the logits of this host's events before it."""
+        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+        weights = batch.weights
+        if not batch.rows:
+            # The loss of one event without features, times 0: the random state goes on as on the other hosts.
+            weights = weights.copy()
+            weights[0] = 1.0
+        logits, gradients, of_linear, of_dense = self.dense.gradients(
+            activations, linear, batch.dense, batch.labels, weights
+        )
+        counts = [int(arrays[0][0]) for arrays in all_gather(self._exchange, [np.array([batch.rows], np.int64)])]
+        share = np.float32(batch.rows / max(sum(counts), 1))
+        self.dense.apply(summed(self._exchange, of_dense * share))
+        if self.engine is not None:
+            self.engine.apply_gradients(batch.ids, gradients * share)
+        if self.linear is not None:
+            self.linear.apply_gradients(batch.ids, of_linear * share)
+        return logits[: batch.rows]
+
+
+def empty_batch(layout: InputLayout, batch_rows: int) -> Batch:
+    """A batch without events."""
+    ids = IdBatch(
+        np.zeros(0, np.int64),
+        np.zeros((len(layout.embedded), batch_rows + 1), np.int64),
+        np.zeros(0, np.float32) if layout.is_weighted else None,
+        layout.bounds,
+    )
+    dense = np.zeros((batch_rows, layout.dense_width), np.float32)
+    return Batch(0, ids, dense, np.zeros(batch_rows, np.float32), np.zeros(batch_rows, np.float32), ())

@@ -1,0 +1,81 @@
+"""The state of a host at the end of an attempt, kept until its part of the commit is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.parts import write_part
+from trainer.errors import NonFiniteLoss
+from trainer.host.attempt import TrainedState
+from trainer.scheduling.orders import StartEpoch
+from trainer.training.run_state import Weights
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The arrays of rank 0 with the predictions of an epoch that is not finished.
+PREDICTIONS = "predictions"
+#: Memory for rows that the next attempt changes while the part is written.
+_MOST_ASIDE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A host's state at one quiet moment. It must be written or discarded.
+
+    Attributes:
+        part: what the commit says of it.
+        taken: its arrays; those of tables are read while training may go on.
+        end: ends the reading of the tables.
+    """
+
+    part: HostPart
+    taken: tuple[TakenArrays, ...]
+    end: Callable[[], None]
+
+    @property
+    def attempt(self) -> int:
+        """The attempt at whose end it was taken."""
+        return self.part.attempt
+
+    def write(self, run_dir: str) -> str:
+        """Write the part durably and return its name. Raises what :func:`write_part` raises, and :class:`NonFiniteLoss`."""
+        try:
+            return write_part(run_dir, self.part, self.taken)
+        finally:
+            self.end()
+
+
+def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: Weights) -> Snapshot:
+    """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite."""
+    moment = Moment(order.attempt, state.progress.step)
+    arrays: dict[str, Array] = {}
+    if rank == 0:
+        arrays.update(weights.dense_arrays())
+        arrays.update({f"{PREDICTIONS}/{name}": array for name, array in state.collector.arrays().items()})
+    wrong = [name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
+    if wrong:
+        raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=wrong[0],
+                            next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
+    counts = None if state.ledger is None else state.ledger.counts()
+    if counts is not None:
+        arrays[LEDGER] = counts.uneven
+    part = HostPart(
+        attempt=order.attempt,
+        epoch=order.epoch,
+        rank=rank,
+        hosts=len(order.hosts),
+        next_unit=stop_unit,
+        step=state.progress.step,
+        carried=state.carried,
+        ledger=None if counts is None else counts.to_document(),
+        epochs_done=state.progress.epochs_done,
+        history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
+        plan=order.data,
+    )
+    tables = weights.begin_tables(_MOST_ASIDE_BYTES)
+    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables)

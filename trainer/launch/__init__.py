@@ -1,0 +1,1 @@
+"""The processes of a training job: how they are made, started and watched on one machine."""

@@ -1,0 +1,62 @@
+"""The controller's storage: it publishes commits that consist of the hosts' parts, and removes old ones."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from trainer.checkpoints.commit_manifest import CommitFacts
+from trainer.checkpoints.publish import publish
+from trainer.checkpoints.retention import Retention, apply_retention
+from trainer.control.publishing import NotPublished
+from trainer.errors import CheckpointNotWritten, CommitConflict
+from trainer.scheduling.orders import Publish
+from trainer.training.job_plan import JobPlan
+from transforms.errors import HeadraceError
+
+_LOG = logging.getLogger(__name__)
+
+
+class CheckpointPublisher:
+    """Publishes the commits of a run.
+
+    Args:
+        find_document: the bytes of a document of the job by its digest.
+        release: that the job runs.
+        policy: which commits are kept.
+    """
+
+    def __init__(self, run_dir: str, find_document: Callable[[str], bytes], *, release: str, policy: Retention) -> None:
+        self._run_dir, self._find_document = run_dir, find_document
+        self._release, self._policy = release, policy
+        self._facts: tuple[str, CommitFacts] | None = None
+
+    def publish(self, order: Publish) -> None:
+        """Publish a commit; see :func:`trainer.checkpoints.publish.publish`. Raises :class:`NotPublished` if it certainly is not."""
+        try:
+            publish(self._run_dir, order.commit, order.hosts, order.parts, self._find_facts, release=self._release)
+        except (CheckpointNotWritten, CommitConflict) as error:
+            raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
+                               next_step=error.next_step) from error  # fmt: skip
+        try:
+            apply_retention(self._run_dir, self._policy, now_secs=time.time())
+        except HeadraceError as error:  # the commit is published; what is left is removed after the next one
+            _LOG.warning("old commits were not removed: %s", error.what)
+
+    def _find_facts(self, plan: str) -> CommitFacts:
+        if self._facts is None or self._facts[0] != plan:
+            found = JobPlan.from_bytes(self._find_document(plan), f"plan {plan[:12]}")
+            self._facts = plan, facts_of(found)
+        return self._facts[1]
+
+
+def facts_of(plan: JobPlan) -> CommitFacts:
+    """What the commits of a plan have in common."""
+    return CommitFacts(
+        identity=plan.identity.to_document(),
+        data_digest=plan.identity.data_digest,
+        head=plan.head.to_document(),
+        segments=plan.segments,
+        planned_rows=plan.planned_rows,
+    )

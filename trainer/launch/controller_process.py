@@ -1,0 +1,49 @@
+"""The process of a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainer.checkpoints.retention import Retention
+from trainer.control.controller import ControllerSettings
+from trainer.control.job_files import JobFiles
+from trainer.control.open_controller import LOOPBACK, open_controller
+from trainer.flight.addresses import Address
+from trainer.launch.checkpoint_publisher import CheckpointPublisher
+from trainer.launch.job_spec import JobSpec
+from trainer.launch.outcome import write_outcome
+from trainer.scheduling.orders import Commit
+
+
+def run_controller(
+    files: JobFiles,
+    *,
+    newest: Commit | None = None,
+    address: Address = LOOPBACK,
+    on_signals: Callable[[Callable[[], None]], None] = lambda end: None,
+) -> None:
+    """Control the run's job until it ends.
+
+    Args:
+        newest: the newest intact commit, at the launch of the job; None after a crash of the controller, whose log knows it.
+        on_signals: is given a function that ends the controller; the job goes on with the next one.
+    """
+    spec = JobSpec.read(files)
+    publisher = CheckpointPublisher(
+        str(files.run_dir),
+        files.read_document,
+        release=spec.settings.release,
+        policy=Retention(newest=spec.keep_commits),
+    )
+    opened = open_controller(
+        files,
+        spec.settings,
+        publisher,
+        controller_settings=ControllerSettings(job=spec.job),
+        newest=newest,
+        data=spec.data,
+        address=address,
+    )
+    with opened as (controller, _):
+        on_signals(controller.end)
+        write_outcome(files, controller.run())

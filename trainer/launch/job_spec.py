@@ -1,0 +1,78 @@
+"""What a job is: the document from which its processes start."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.checkpoints.manifest import canonical_json, parse_json
+from trainer.control.job_files import JobFiles, replace_file
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.scheduling.documents import read_value, value_document
+from trainer.scheduling.events import DataRange
+from trainer.scheduling.job import JobSettings
+from transforms.errors import NotFound, StorageError
+
+_MOST_BYTES = 1 << 24
+FORMAT = "headrace.job/1"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job, as its launcher wrote it.
+
+    Attributes:
+        format: of the document.
+        job: the identity of the job; it stays while the run directory is used.
+        settings: of the state machine.
+        data: the plan and its natural ends of epochs.
+        home: the warehouse's home, for readers.
+        keep_commits: the newest commits that are kept.
+        buffer_bytes: the limit of a host's buffer.
+    """
+
+    format: str
+    job: str
+    settings: JobSettings
+    data: DataRange
+    home: str
+    keep_commits: int = 2
+    buffer_bytes: int = 256 << 20
+
+    def write(self, files: JobFiles) -> None:
+        """Replace the document of the run, atomically."""
+        files.make()
+        replace_file(_place(files), canonical_json(value_document(self)))
+
+    @classmethod
+    def read(cls, files: JobFiles) -> JobSpec:
+        """The document of a run. Raises :class:`NotFound` without one, :class:`TornCheckpoint` for a damaged one."""
+        place = _place(files)
+        try:
+            with open(place, "rb") as file:
+                content = file.read(_MOST_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound("a run must have a job", where=str(place),
+                           next_step="start it: headrace train MODEL --hosts 1 --readers 1") from None  # fmt: skip
+        except OSError as error:
+            raise StorageError("the document of a job cannot be read", where=str(place), value=error.strerror) from None
+        field = DocumentField(parse_json(content, str(place)), str(place))
+        spec: JobSpec = read_value(cls, field)
+        if spec.format != FORMAT:
+            raise TornCheckpoint("the document of a job must have the known format", where=str(place), value=spec.format[:80],
+                                 allowed=FORMAT)  # fmt: skip
+        return spec
+
+
+def _place(files: JobFiles) -> Path:
+    return files.folder / "job.json"
+
+
+def job_identity(files: JobFiles) -> str:
+    """The identity of the run's job; a new one for a run without a job."""
+    try:
+        return JobSpec.read(files).job
+    except NotFound:
+        return secrets.token_hex(8)

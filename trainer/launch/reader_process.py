@@ -1,0 +1,75 @@
+"""The process of a reader: it serves units until it is ordered to leave, or asked to by a signal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainer.control.controller_client import ControllerClient
+from trainer.control.job_files import JobFiles
+from trainer.control.membership import Membership
+from trainer.control.messages import Peer, RoleReport
+from trainer.flight.addresses import Address
+from trainer.launch.job_spec import JobSpec
+from trainer.reading.reader_service import ReaderService
+from trainer.reading.unit_reader import ReadBySolution, UnitReader
+from trainer.scheduling.events import Role, RoleKind
+from trainer.scheduling.orders import Leave, Order
+from warehouse.solution.solution import ReadSolution
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOptions:
+    """The options of a role's process.
+
+    Attributes:
+        files: of the run.
+        name: of the process among those of its kind.
+        address: where it serves.
+    """
+
+    files: JobFiles
+    name: str
+    address: Address = LOOPBACK
+
+
+def run_reader(
+    options: RoleOptions,
+    read: ReadBySolution,
+    *,
+    kept_bytes: int = 1 << 30,
+    on_signals: Callable[[Callable[[], None]], None] = lambda leave: None,
+) -> None:
+    """Serve units of the run's job until the order to leave.
+
+    ``on_signals`` is given a function that ends the reader after its current units.
+    """
+    files, spec = options.files, JobSpec.read(options.files)
+    token = files.read_token()
+    client = ControllerClient.of_run(files, job=spec.job)
+    leaves = threading.Event()
+
+    def find(digest: str) -> ReadSolution:
+        return ReadSolution.from_json(client.document(digest))
+
+    def follow(orders: tuple[Order, ...], peers: tuple[Peer, ...]) -> None:
+        if any(isinstance(order, Leave) for order in orders):
+            leaves.set()
+
+    on_signals(leaves.set)
+    with ReaderService(options.address, UnitReader(find, read, kept_bytes=kept_bytes), token=token) as service:
+        membership = Membership(
+            client,
+            Role(RoleKind.READER, options.name),
+            release=spec.settings.release,
+            on_orders=follow,
+            report=lambda: RoleReport(str(service.address)),
+            on_error=lambda error: leaves.set(),
+        )
+        with membership:
+            leaves.wait()
+            membership.check()
+            membership.leave()

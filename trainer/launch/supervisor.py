@@ -1,0 +1,252 @@
+"""Runs the processes of a job on one machine: starts what the controller wants, restarts what ended, and shows how far it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from trainer.control.controller_client import ControllerClient
+from trainer.control.job_files import JobFiles
+from trainer.control.messages import JobStatus
+from trainer.flight.client import Unreachable
+from trainer.launch.outcome import read_outcome, remove_outcome
+from trainer.scheduling.orders import Commit
+from trainer.scheduling.transitions import JobState
+from transforms.errors import DataError, HeadraceError, StorageError
+from warehouse.scheduling.backoff import Backoff
+
+_LOG = logging.getLogger(__name__)
+_BACKOFF = Backoff(first_secs=0.25, most_secs=15.0, jitter=0.0)
+#: A process that ran for so long begins with the first wait again.
+_LONG_SECS = 10.0
+_CONTROLLER = "controller"
+#: A controller that ended so often without an answer does not start: by itself, or killed.
+_MOST_STARTS, _MOST_KILLED_STARTS = 3, 20
+_TAIL_BYTES = 4096
+
+#: The command line of a role's process: its kind, its name, and options.
+Command = Callable[[str, str, Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    """The settings of a supervisor.
+
+    Attributes:
+        look_secs: between looks at processes and status.
+        grace_secs: the notice that SIGTERM gives to the job.
+        end_secs: how long processes may take to end by themselves.
+    """
+
+    look_secs: float = 0.25
+    grace_secs: float = 30.0
+    end_secs: float = 10.0
+
+
+_SETTINGS = SupervisorSettings()
+
+
+@dataclass
+class _Child:
+    """A place for a process, and the process in it."""
+
+    kind: str
+    name: str
+    process: subprocess.Popen[bytes] | None = None
+    began_secs: float = 0.0
+    failures: int = 0
+    not_before_secs: float = 0.0
+    was_killed: bool = False
+    is_ending: bool = False
+
+
+@dataclass
+class Supervisor:
+    """The processes of one job.
+
+    Args:
+        files: of the run.
+        job: its identity.
+        command: the command line of a process.
+        on_status: called with every new status of the controller.
+        on_message: called with a sentence about a process that ended.
+    """
+
+    files: JobFiles
+    job: str
+    command: Command
+    on_status: Callable[[JobStatus], None] = lambda status: None
+    on_message: Callable[[str], None] = lambda message: None
+    settings: SupervisorSettings = _SETTINGS
+    clock: Callable[[], float] = time.monotonic
+    _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
+    _notice_secs: float | None = None
+    _stops = 0
+
+    def run(self, newest: Commit | None) -> JobStatus:
+        """Run the job until it ends, is held, or has left after :meth:`give_notice`. Returns the last status.
+
+        ``newest``: the newest intact commit. Raises :class:`StorageError` if the controller does not start.
+        """
+        remove_outcome(self.files)
+        commit = () if newest is None else ("--commit", f"{newest.epochs},{newest.attempt},{newest.next_unit}")
+        self._start(self._child(_CONTROLLER, _CONTROLLER), commit)
+        client = ControllerClient.of_run(self.files, job=self.job, timeout_secs=5.0)
+        status: JobStatus | None = None
+        try:
+            while True:
+                self._restart_controller()
+                found = self._look(client)
+                if found is not None:
+                    self._child(_CONTROLLER, _CONTROLLER).failures = 0
+                if found is not None and found != status:
+                    status = found
+                    self.on_status(status)
+                if status is not None and found is not None:
+                    self._tell(client, status)
+                    self._follow(status)
+                if (outcome := read_outcome(self.files)) is not None:
+                    self.on_status(outcome)
+                    return outcome
+                if status is not None and self._has_left(status):
+                    return status
+                time.sleep(self.settings.look_secs)
+        finally:
+            client.close()
+            self._end_all()
+
+    def running(self) -> list[tuple[str, subprocess.Popen[bytes]]]:
+        """The processes that run now, each with its kind."""
+        children = list(self._children.values())
+        return [(one.kind, one.process) for one in children if one.process is not None and one.process.poll() is None]
+
+    def give_notice(self) -> None:
+        """The machine is preempted: the job commits, and its processes leave."""
+        self._notice_secs = self.clock()
+
+    def stop(self) -> None:
+        """Stop the job after a commit; at the second call, now."""
+        self._stops += 1
+
+    _noticed = False
+    _asked_stops = 0
+
+    def _tell(self, client: ControllerClient, status: JobStatus) -> None:
+        try:
+            if self._notice_secs is not None and not self._noticed:
+                client.notice(self.settings.grace_secs)
+                self._noticed = True
+            if self._stops > self._asked_stops:
+                self._asked_stops = self._stops
+                client.stop(now=self._stops > 1)
+        except HeadraceError as error:
+            self.on_message(f"the controller did not answer: {error.what}")
+
+    def _has_left(self, status: JobStatus) -> bool:
+        """Whether a held job, or one that has left, has no more process but the controller."""
+        others = [one for one in self._children.values() if one.kind != _CONTROLLER and one.process is not None]
+        if status.state is JobState.HELD:
+            return not others
+        if self._notice_secs is None:
+            return False
+        over = self.clock() - self._notice_secs > self.settings.grace_secs + self.settings.end_secs
+        return over or (self._noticed and not others and status.state not in _WORKING)
+
+    def _look(self, client: ControllerClient) -> JobStatus | None:
+        """The status, or None if the controller does not answer now."""
+        try:
+            return client.status()
+        except (Unreachable, DataError):
+            return None
+
+    def _child(self, kind: str, name: str) -> _Child:
+        return self._children.setdefault((kind, name), _Child(kind, name))
+
+    def _restart_controller(self) -> None:
+        child = self._child(_CONTROLLER, _CONTROLLER)
+        if self._reap(child) and child.process is None and read_outcome(self.files) is None:
+            if child.failures > (_MOST_KILLED_STARTS if child.was_killed else _MOST_STARTS):
+                raise StorageError("the controller of a job must start", where=str(self._log_path(child)),
+                                   value=self._last_line(child), next_step="see its log")  # fmt: skip
+            self._start(child, ())
+
+    def _follow(self, status: JobStatus) -> None:
+        """Start and end processes by what the controller wants."""
+        wanted = {("host", f"h{k}") for k in range(status.wanted_hosts)}
+        wanted |= {("reader", f"r{k}") for k in range(status.wanted_readers)}
+        if self._notice_secs is not None:
+            wanted = set()
+        for key in wanted:
+            child = self._child(*key)
+            child.is_ending = False
+            if self._reap(child) and child.process is None:
+                self._start(child, ())
+        for key, child in self._children.items():
+            if key in wanted or child.kind == _CONTROLLER:
+                continue
+            self._reap(child)
+            if child.process is not None and child.kind == "reader" and not child.is_ending:
+                child.is_ending = True
+                child.process.send_signal(signal.SIGTERM)
+
+    def _reap(self, child: _Child) -> bool:
+        """Note the end of a process; whether one may be started now."""
+        process = child.process
+        if process is not None and process.poll() is not None:
+            child.process = None
+            if process.returncode:
+                if self.clock() - child.began_secs > _LONG_SECS:
+                    child.failures = 0
+                child.failures += 1
+                child.was_killed = process.returncode < 0
+                child.not_before_secs = self.clock() + _BACKOFF.wait_secs(child.failures, 1.0)
+                self.on_message(f"{child.kind} {child.name} ended with status {process.returncode}: {self._last_line(child)}")  # fmt: skip
+        return self.clock() >= child.not_before_secs
+
+    def _start(self, child: _Child, options: Sequence[str]) -> None:
+        path = self._log_path(child)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arguments = [*self.command(child.kind, child.name, options), "--supervisor", str(os.getpid())]
+        with open(path, "ab") as log:
+            child.process = _started(arguments, log)
+        child.began_secs = self.clock()
+
+    def _log_path(self, child: _Child) -> Path:
+        return self.files.folder / "logs" / f"{child.name}.log"
+
+    def _last_line(self, child: _Child) -> str:
+        try:
+            with open(self._log_path(child), "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
+                lines = log.read().decode("utf-8", "replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _end_all(self) -> None:
+        """End all processes: first those that only need to be asked."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            until = self.clock() + self.settings.end_secs
+            running = [one.process for one in self._children.values() if one.process is not None]
+            for process in running:
+                if process.poll() is None:
+                    process.send_signal(number)
+            for process in running:
+                try:
+                    process.wait(max(0.1, until - self.clock()))
+                except subprocess.TimeoutExpired:
+                    continue
+
+
+_WORKING = frozenset({JobState.TRAINING, JobState.ENDING, JobState.DRAINING, JobState.COMMITTING})
+
+
+def _started(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -1,0 +1,333 @@
+"""The plan of a training job: what is left of a run, as work units, in a document that every role can read.
+
+The plan is made once, by the launcher, from the same preparation as that of the training loop, so the same events are due in the
+same order. A job whose controller or hosts start again uses the plan that its commits name; a new plan is made when all of it is trained.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import zlib
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.manifest import canonical_json, parse_json
+from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.config import TrainConfig
+from trainer.data.due_events import counts_after
+from trainer.data.late_data import visits_of
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.model.heads import Head
+from trainer.reading.unit_requests import UnitRequest
+from trainer.runs.epochs import Epoch, Segments
+from trainer.runs.identity import RunIdentity, in_time_order
+from trainer.scheduling.events import DataRange
+from trainer.scheduling.work_units import UnitMode, UnitPlan
+from trainer.training.preparation import PreparedRun
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT = "headrace.plan/1"
+_MOST_ROWS = 2**31 - 1
+#: Counts are at most 255, so every event is below this count.
+_ALL = 256
+_STRETCH = ("fragment", "first_row", "rows", "pass_number", "due_below", "is_first")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEpoch:
+    """An epoch of the run, whose units end before ``stop_unit``."""
+
+    epoch: Epoch
+    stop_unit: int
+
+
+@dataclass(frozen=True, eq=False)
+class JobPlan:
+    """What a job trains.
+
+    Attributes:
+        solution: the digest of the read solution.
+        config: the options that affect weights.
+        identity: of the run.
+        head: the model's task.
+        units: the work units, numbered from ``units.first_unit`` on.
+        fragment_rows: the stored events of each fragment of ``units``, int64.
+        due_below: of each stretch of ``units``: an event is due if its count in ``counts`` is below this number; int16.
+        is_first: of each stretch: no earlier stretch of the plan trains events that were never trained; bool.
+        epochs: those that are left, in order.
+        segments, planned_rows: see :class:`~trainer.training.run_state.RunProgress`.
+        counts: how often the fragments' events were trained before the plan; None if events are not counted.
+    """
+
+    solution: str
+    config: Mapping[str, Any]
+    identity: RunIdentity
+    head: Head
+    units: UnitPlan
+    fragment_rows: Array
+    due_below: Array
+    is_first: Array
+    epochs: tuple[PlannedEpoch, ...]
+    segments: Segments
+    planned_rows: Mapping[str, int]
+    counts: SavedCounts | None
+
+    @cached_property
+    def stops(self) -> tuple[int, ...]:
+        """The natural ends of epochs, ascending."""
+        ends = {one.stop_unit for one in self.epochs if one.stop_unit > self.units.first_unit}
+        return tuple(sorted({*ends, self.units.stop_unit}))
+
+    @property
+    def stop_unit(self) -> int:
+        """The number after the last unit."""
+        return self.units.stop_unit
+
+    def data_range(self, name: str) -> DataRange:
+        """The plan as the state machine sees it; ``name`` is the digest of its document."""
+        return DataRange(name, self.stop_unit, self.stops)
+
+    def request(self, number: int, attempt: int) -> UnitRequest:
+        """What a host asks of a reader for unit ``number``."""
+        unit = self.units.unit(number)
+        return UnitRequest(number, attempt, self.solution, unit.fragment, unit.first_row, unit.rows)
+
+    def stretch_of(self, number: int) -> int:
+        """The position of the stretch that unit ``number`` is cut from."""
+        return int(np.searchsorted(self.units.unit_starts, number, side="right")) - 1
+
+    def epochs_ending_at(self, stop_unit: int) -> tuple[Epoch, ...]:
+        """The epochs with this end, in order: the last one has the units, those before it have no event that is due."""
+        return tuple(one.epoch for one in self.epochs if one.stop_unit == stop_unit)
+
+    def stop_after(self, number: int) -> int:
+        """The natural end of the epoch that unit ``number`` belongs to."""
+        return self.stops[bisect_left(self.stops, number + 1)]
+
+    def to_bytes(self) -> bytes:
+        """The document, the inverse of :meth:`from_bytes`: equal plans give equal bytes."""
+        units, counts = self.units, self.counts
+        columns = (units.fragment, units.first_row, units.rows, units.pass_number, self.due_below, self.is_first)
+        return canonical_json({
+            "format": FORMAT,
+            "solution": self.solution,
+            "config": dict(self.config),
+            "identity": self.identity.to_document(),
+            "head": self.head.to_document(),
+            "unit_rows": units.unit_rows,
+            "first_unit": units.first_unit,
+            "fragments": [list(one) for one in zip(units.keys, units.partitions.tolist(), self.fragment_rows.tolist(),
+                                                   units.end_secs.tolist(), strict=True)],
+            "stretches": {name: column.astype(np.int64).tolist() for name, column in zip(_STRETCH, columns, strict=True)},
+            "epochs": [[one.epoch.number, one.epoch.pass_number, list(one.epoch.partitions), one.stop_unit]
+                       for one in self.epochs],
+            "segments": [list(one) for one in self.segments],
+            "planned_rows": dict(self.planned_rows),
+            "counts": None if counts is None else {**counts.to_document(), "uneven": _packed(counts.uneven)},
+        })  # fmt: skip
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> JobPlan:
+        """The plan of a document; ``where`` names it in errors. Raises :class:`TornCheckpoint` for an invalid one."""
+        field = DocumentField(parse_json(content, where), where)
+        if (found := field.at("format").text()) != FORMAT:
+            raise TornCheckpoint("a plan must have the known format", where=where, value=found[:80], allowed=FORMAT)
+        units, fragment_rows, extra = _read_units(field)
+        counts = field.at("counts")
+        plan = cls(
+            solution=field.at("solution").text(),
+            config={name: option.value for name, option in field.at("config").members().items()},
+            identity=RunIdentity.read(field.at("identity")),
+            head=Head.read(field.at("head")),
+            units=units,
+            fragment_rows=fragment_rows,
+            due_below=extra["due_below"].astype(np.int16),
+            is_first=extra["is_first"].astype(bool),
+            epochs=tuple(_read_epoch(item) for item in field.at("epochs").items()),
+            segments=tuple(item.texts() for item in field.at("segments").items()),
+            planned_rows={key: count.count() for key, count in field.at("planned_rows").members().items()},
+            counts=None if counts.value is None else _read_counts(counts),
+        )
+        ends = [one.stop_unit for one in plan.epochs]
+        if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
+            raise TornCheckpoint("the epochs of a plan must end in order at its units", where=field.at("epochs").place)
+        return plan
+
+
+def document_name(content: bytes) -> str:
+    """The name of a document of a job: the SHA-256 of its bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0) -> JobPlan:
+    """The plan of what is left of a run.
+
+    Args:
+        unit_rows: the largest number of rows of a unit.
+        first_unit: the number of its first unit: the units before it are trained.
+    """
+    visits = visits_of(prepared.remaining)
+    seen: dict[str, list[int]] = {key: [] for key in visits}
+    numbers: dict[str, int] = {}
+    stretches: list[tuple[int, ...]] = []
+    ends: list[int] = []
+    at = first_unit
+    for epoch in prepared.remaining:
+        for ref in prepared.refs_of[epoch.number]:
+            earlier = seen[ref.partition]
+            number = numbers.setdefault(ref.key, len(numbers))
+            below = _ALL if prepared.due is None else _due_below(earlier, epoch.pass_number)
+            stretches.append((number, 0, ref.fragment.rows, epoch.pass_number, below, int(counts_after(earlier)[0] == 0)))  # fmt: skip
+            at += -(-ref.fragment.rows // unit_rows)
+        for key in epoch.partitions:
+            seen[key].append(epoch.pass_number)
+        ends.append(at)
+    return _assembled(prepared, unit_rows, first_unit, numbers, stretches, ends)
+
+
+def _due_below(earlier: Sequence[int], pass_number: int) -> int:
+    """An event is due in a pass if its count before all of the ``earlier`` visits is below this number."""
+    return int(np.count_nonzero(counts_after(earlier) <= pass_number))
+
+
+def _assembled(
+    prepared: PreparedRun,
+    unit_rows: int,
+    first_unit: int,
+    numbers: Mapping[str, int],
+    stretches: Sequence[tuple[int, ...]],
+    ends: Sequence[int],
+) -> JobPlan:
+    parts = {
+        part.key: (position, part.end.timestamp()) for position, part in enumerate(in_time_order(prepared.solution))
+    }
+    refs = {ref.key: ref for refs in prepared.fragments.values() for ref in refs if ref.key in numbers}
+    own = [refs[key] for key in numbers]
+    columns = np.array(stretches, np.int64).reshape(-1, len(_STRETCH))
+    units = _unit_plan(
+        unit_rows, first_unit, [(ref.key, *parts[ref.partition]) for ref in own], dict(zip(_STRETCH, columns.T, strict=True))
+    )  # fmt: skip
+    return JobPlan(
+        solution=prepared.solution.digest(),
+        config=prepared.config.to_document(),
+        identity=prepared.identity,
+        head=prepared.head,
+        units=units,
+        fragment_rows=np.array([ref.fragment.rows for ref in own], np.int64),
+        due_below=columns[:, 4].astype(np.int16),
+        is_first=columns[:, 5].astype(bool),
+        epochs=tuple(PlannedEpoch(epoch, stop) for epoch, stop in zip(prepared.remaining, ends, strict=True)),
+        segments=prepared.progress.segments,
+        planned_rows=dict(prepared.progress.planned_rows),
+        counts=None if prepared.ledger is None else _counts_of(prepared.ledger.counts(), numbers),
+    )
+
+
+def _counts_of(counts: SavedCounts, keys: Mapping[str, int]) -> SavedCounts:
+    """The counts of some fragments."""
+    own, uneven, at = [], [np.zeros(0, np.uint8)], 0
+    for one in counts.fragments:
+        stop = at + (one.rows if one.count is None else 0)
+        if one.key in keys:
+            own.append(one)
+            uneven.append(counts.uneven[at:stop])
+        at = stop
+    return SavedCounts(tuple(own), np.concatenate(uneven))
+
+
+def _unit_plan(
+    unit_rows: int, first_unit: int, fragments: Sequence[tuple[str, int, float]], columns: Mapping[str, Array]
+) -> UnitPlan:
+    stretches = len(columns["fragment"])
+    return UnitPlan(
+        unit_rows=unit_rows,
+        keys=tuple(key for key, _, _ in fragments),
+        partitions=np.array([partition for _, partition, _ in fragments], np.int32),
+        end_secs=np.array([end for _, _, end in fragments], np.float64),
+        fragment=columns["fragment"].astype(np.int32),
+        first_row=columns["first_row"].astype(np.int32),
+        rows=columns["rows"].astype(np.int32),
+        mode=np.full(stretches, int(UnitMode.NEW), np.uint8),
+        pass_number=columns["pass_number"].astype(np.uint8),
+        label_version=np.zeros(stretches, np.int32),
+        first_unit=first_unit,
+    )
+
+
+def _packed(counts: Array) -> str:
+    return base64.b64encode(zlib.compress(counts.tobytes(), 1)).decode("ascii")
+
+
+def _unpacked(field: DocumentField, most_bytes: int) -> Array:
+    try:
+        decompress = zlib.decompressobj()
+        content = decompress.decompress(base64.b64decode(field.text(), validate=True), most_bytes + 1)
+        return np.frombuffer(content, np.uint8)
+    except (ValueError, binascii.Error, zlib.error) as error:
+        raise TornCheckpoint("the counts of a plan must be compressed bytes", where=field.place, value=str(error)) from None  # fmt: skip
+
+
+def _read_counts(field: DocumentField) -> SavedCounts:
+    rows = [item.at("rows").count(most=_MOST_ROWS) for item in field.at("fragments").items()
+            if item.at("count").value is None]  # fmt: skip
+    return SavedCounts.read(field, _unpacked(field.at("uneven"), sum(rows)))
+
+
+def _read_epoch(field: DocumentField) -> PlannedEpoch:
+    parts = field.items()
+    if len(parts) != 4:
+        raise TornCheckpoint("an epoch of a plan must be four values, got another list", where=field.place)
+    epoch = Epoch(parts[0].count(), parts[1].count(most=255), parts[2].texts())
+    if not epoch.partitions:
+        raise TornCheckpoint("an epoch of a plan must have a partition", where=field.place)
+    return PlannedEpoch(epoch, parts[3].count())
+
+
+def _read_units(field: DocumentField) -> tuple[UnitPlan, Array, dict[str, Array]]:
+    fragments, rows = [], []
+    for item in field.at("fragments").items():
+        parts = item.items()
+        if len(parts) != 4:
+            raise TornCheckpoint("a fragment of a plan must be four values, got another list", where=item.place)
+        fragments.append((parts[0].text(), parts[1].count(most=_MOST_ROWS), parts[3].number()))
+        rows.append(parts[2].count(most=_MOST_ROWS))
+    if len({key for key, _, _ in fragments}) != len(fragments):
+        raise TornCheckpoint("the fragments of a plan must be distinct", where=field.at("fragments").place)
+    stretches = field.at("stretches")
+    columns = {name: _numbers(stretches.at(name)) for name in _STRETCH}
+    if len({len(column) for column in columns.values()}) != 1:
+        raise TornCheckpoint("the columns of a plan must have one length", where=stretches.place)
+    fragment_rows = np.array(rows, np.int64)
+    sound = (
+        (columns["fragment"] < len(rows)).all()
+        and (columns["rows"] > 0).all()
+        and (columns["first_row"] + columns["rows"] <= fragment_rows[columns["fragment"]]).all()
+        and (columns["pass_number"] <= 255).all()
+        and (columns["due_below"] <= _ALL).all()
+        and (columns["is_first"] <= 1).all()
+    )
+    if not sound:
+        raise TornCheckpoint("the stretches of a plan must be rows of its fragments", where=stretches.place)
+    unit_rows = max(field.at("unit_rows").count(most=_MOST_ROWS), 1)
+    return _unit_plan(unit_rows, field.at("first_unit").count(), fragments, columns), fragment_rows, columns
+
+
+def _numbers(field: DocumentField) -> Array:
+    """A list of integers from 0 on, int64."""
+    if not isinstance(field.value, list) or not all(type(one) is int and 0 <= one <= _MOST_ROWS for one in field.value):
+        raise TornCheckpoint("a column of a plan must be integers from 0 on", where=field.place)
+    return np.array(field.value, np.int64)
+
+
+def config_of(plan: JobPlan, run_dir: str) -> TrainConfig:
+    """The options of a plan's run. Raises :class:`~trainer.errors.ConfigError` for an unknown option."""
+    return TrainConfig.from_document(dict(plan.config), run_dir=run_dir)

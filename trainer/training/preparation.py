@@ -1,0 +1,251 @@
+"""What a run trains, decided before its first step: the run is compared with its data, labels are read, epochs are planned.
+
+Light: TensorFlow is not loaded. The training loop and the training job begin with the same preparation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.data.due_events import DueEvents
+from trainer.data.label_scan import TrainableEvents, scan_labels
+from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
+from trainer.data.ledger import Ledger, LedgerSummary
+from trainer.errors import BadLabel, ConfigError, RunMismatch
+from trainer.model.heads import Head, head_of
+from trainer.model.inputs import InputLayout, lay_out
+from trainer.reading.stream import FragmentRef, ReadFragment
+from trainer.runs.data_changes import DataChanges, compare_data
+from trainer.runs.epochs import Epoch, plan_epochs
+from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
+from trainer.training.run_state import RunProgress, trained_partitions
+from trainer.training.saved_run import SavedRun, read_newest_run
+from transforms.errors import listed
+from warehouse.solution.solution import ReadSolution
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run and what is left of it to train.
+
+    Attributes:
+        fragments: the fragments of each partition, in time order.
+        progress: of the checkpoint, with the segments that are planned now. It may be changed.
+        ledger: the counts of the checkpoint; None if events are not counted.
+        due: None if events are not counted.
+        epochs: all epochs of the run.
+        remaining: those that are left.
+        refs_of: by number of a remaining epoch, its fragments that have due events.
+        planned_events: the events of the remaining epochs.
+        saved: the checkpoint that the run continues from.
+        skipped: the reason for each torn checkpoint.
+    """
+
+    solution: ReadSolution
+    config: TrainConfig
+    identity: RunIdentity
+    layout: InputLayout
+    head: Head
+    fragments: dict[str, tuple[FragmentRef, ...]]
+    progress: RunProgress
+    ledger: Ledger | None
+    due: DueEvents | None
+    trainable: TrainableEvents
+    late: LateData
+    epochs: tuple[Epoch, ...]
+    remaining: tuple[Epoch, ...]
+    refs_of: dict[int, tuple[FragmentRef, ...]]
+    planned_events: int
+    saved: SavedRun | None
+    skipped: tuple[str, ...]
+
+    def refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
+        """The fragments of the epochs that have due events."""
+        return [ref for epoch in epochs for ref in self.refs_of[epoch.number]]
+
+    def summary(self) -> LedgerSummary | None:
+        """The ledger's summary over all trainable events: early in a run, the least count is 0."""
+        if self.ledger is None:
+            return None
+        keys = [ref.key for refs in self.fragments.values() for ref in refs]
+        return self.ledger.summary(keys, expected=self.config.passes, of=self.trainable.of)
+
+
+def described(solution: ReadSolution, config: TrainConfig) -> tuple[RunIdentity, InputLayout]:
+    """The identity and the inputs of a run. Raises :class:`ConfigError` or :class:`UntrainableInput`."""
+    identity = identity_of(solution, config)
+    layout = lay_out(identity.typed_inputs, config)
+    if not solution.partitions:
+        raise ConfigError("the read solution must have a partition to train on", where=solution.table,
+                          next_step="choose a time range that holds data")  # fmt: skip
+    return identity, layout
+
+
+def prepare_run(
+    solution: ReadSolution,
+    config: TrainConfig,
+    read_labels: ReadFragment,
+    *,
+    accept_changed: bool = False,
+    on_skip: Callable[[str], None],
+) -> PreparedRun:
+    """Continue from the newest checkpoint, or begin a run.
+
+    Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
+    """
+    identity, layout = described(solution, config)
+    skipped: list[str] = []
+
+    def skip(reason: str) -> None:
+        skipped.append(reason)
+        on_skip(reason)
+
+    saved = read_newest_run(Path(config.run_dir), on_skip=skip)
+    preparation = _Preparation(solution, config, identity, saved, accept_changed)
+    head = preparation.scan(read_labels)
+    epochs = preparation.plan()
+    remaining = epochs[preparation.progress.epochs_done :]
+    visits = visits_of(remaining)
+    return PreparedRun(
+        solution=solution,
+        config=config,
+        identity=identity,
+        layout=layout,
+        head=head,
+        fragments=preparation.fragments,
+        progress=preparation.progress,
+        ledger=preparation.ledger,
+        due=preparation.due,
+        trainable=preparation.trainable,
+        late=preparation.late,
+        epochs=epochs,
+        remaining=remaining,
+        refs_of={epoch.number: preparation.due_refs(epoch) for epoch in remaining},
+        planned_events=sum(preparation.planned(ref, visits[key]) for key in visits for ref in preparation.of(key)),
+        saved=saved,
+        skipped=tuple(skipped),
+    )
+
+
+class _Preparation:
+    """The steps of :func:`prepare_run`."""
+
+    def __init__(
+        self, solution: ReadSolution, config: TrainConfig, identity: RunIdentity, saved: SavedRun | None, accept: bool
+    ) -> None:
+        self._solution, self._config, self._identity = solution, config, identity
+        self._saved, self._accept = saved, accept
+        self.fragments = {part.key: fragment_refs(part.key, part.fragments) for part in in_time_order(solution)}
+        self._refs = [ref for refs in self.fragments.values() for ref in refs]
+        self.ledger = Ledger({ref.key: ref.fragment.rows for ref in self._refs}) if config.count_events else None
+        self.progress = RunProgress(segments=(tuple(self.fragments),))
+        self.late = NOTHING_LATE
+        self._changes = self._take_over(saved) if saved else DataChanges()
+
+    def _take_over(self, saved: SavedRun) -> DataChanges:
+        """Continue from a checkpoint. Raises :class:`RunMismatch` with all differences that are not allowed."""
+        counted = None if saved.counts is None else {one.key for one in saved.counts.fragments}
+        changes = compare_data(
+            saved.identity,
+            self._identity,
+            trained=trained_partitions(saved.progress.history),
+            trained_fragments=counted,
+            accept=self._accept,
+        )
+        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
+            raise _mismatch(differences)
+        self.progress = saved.progress
+        if self.ledger and saved.counts:
+            self.ledger.load(saved.counts, changes.now)
+        return changes
+
+    def scan(self, read_labels: ReadFragment) -> Head:
+        """Read labels, and count what is due. Returns the model's task, fitted to the labels of a new run."""
+        head = self._saved.head if self._saved else head_of(self._solution.target)
+        self.trainable, trained = self._scan(head, read_labels)
+        changed = trained.differences() if trained else ()
+        if changed and not self._accept:
+            raise _mismatch(changed)
+        if trained:
+            trained.accept()
+        self.due = DueEvents(self.ledger, self.trainable) if self.ledger else None
+        if self.due and trained:
+            accepted = (*self._changes.accepted, *changed)
+            self.late = count_late(self._changes, self._refs, self.due, trained.retracted, accepted)
+        return head if self._saved else head.fitted(self.trainable.figures)
+
+    def _scan(self, head: Head, read_labels: ReadFragment) -> tuple[TrainableEvents, TrainedLabels | None]:
+        """Scan the labels of fragments that are not wholly trained, or whose labels or deleted events have changed."""
+        refs, ledger, changes = self._refs, self.ledger, self._changes
+        if ledger is None:
+            done = trained_partitions(self.progress.history)
+            needed = [ref for ref in refs if ref.partition not in done]
+            return scan_labels(refs, needed, read_labels, head), None
+        differing = changes.relabelled | changes.retracted
+        needed = [
+            ref for ref in refs if ref.key in differing or ref.fragment.deleted_rows or not ledger.of(ref.key).all()
+        ]
+        trained = TrainedLabels(changes, ledger)
+        found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
+        if not found.figures.events and not self.progress.epochs_done:
+            raise BadLabel("at least one event of the range must have a label, got none", where=self._solution.table,
+                           value=f"{found.figures.unlabelled:,} events without one",
+                           next_step="overlay the labels: headrace table overlay, or train on an earlier range")  # fmt: skip
+        return found, trained
+
+    def plan(self) -> tuple[Epoch, ...]:
+        """All epochs of the run, with one more segment for late data."""
+        for key, refs in self.fragments.items():
+            self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
+        segments = self.progress.segments
+        remaining = visits_of(self._epochs()[self.progress.epochs_done :])
+        late = late_segment(self.fragments, segments, remaining, self.due, self._config.passes)
+        self.progress.segments = (*segments, late) if late else segments
+        return self._epochs()
+
+    def _epochs(self) -> tuple[Epoch, ...]:
+        return plan_epochs(
+            self.progress.segments,
+            partitions_per_epoch=self._config.partitions_per_epoch,
+            passes=self._config.passes,
+            events_per_epoch=self._config.events_per_epoch,
+            rows=self.progress.planned_rows,
+        )
+
+    def due_refs(self, epoch: Epoch) -> tuple[FragmentRef, ...]:
+        """The fragments of an epoch that have due events; one that is due now is due when it is trained."""
+        return tuple(
+            ref
+            for key in epoch.partitions
+            for ref in self.of(key)
+            if self.due is None or self.due.is_due(ref.key, epoch.pass_number)
+        )
+
+    def planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
+        """The trainings of a fragment's events in these passes."""
+        if self.due is None:
+            return len(visits) * (ref.fragment.live_rows - self.trainable.unlabelled.get(ref.key, 0))
+        return self.due.planned(ref.key, visits)
+
+    def of(self, key: str) -> tuple[FragmentRef, ...]:
+        """The fragments of a partition; none if it is gone."""
+        return self.fragments.get(key, ())
+
+
+def _mismatch(differences: Sequence[str]) -> RunMismatch:
+    return RunMismatch(
+        "a run must continue with the options, inputs and data that it was started with",
+        value=listed(differences),
+        allowed="the same options and inputs, and unchanged trained data; new data is trained",
+        next_step="train in another run directory, give the options of the run, or for changed data "
+        "continue without training it again: --accept-changed",
+    )
+
+
+def fragment_refs(partition: str, fragments: Sequence[Any]) -> tuple[FragmentRef, ...]:
+    """The fragments of one partition with their places."""
+    return tuple(FragmentRef(partition, position, fragment) for position, fragment in enumerate(fragments))
