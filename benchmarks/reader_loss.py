@@ -1,10 +1,10 @@
-"""The time from the death of a reader until its host trains at full speed again.
+"""The time from the kill of a reader until its host trains at full speed again.
 
-    python -m benchmarks.reader_death [--deaths 10] [--globo FOLDER] [--unit-secs 0.05] [--unit-rows 2048] [--small]
+    python -m benchmarks.reader_loss [--kills 10] [--globo FOLDER] [--unit-secs 0.05] [--unit-rows 2048] [--small]
 
 Two reader processes serve one host by Flight; each takes at least ``--unit-secs`` for a unit, as slow storage does. The host trains
-a unit in three quarters of that time, which one reader with two units in flight sustains, and its buffer holds only a few units, so that it does not hide the death. One reader
-is killed with SIGKILL. The host is at full speed when it waits for no unit from then on. Target: under 2 s, of every death.
+a unit in three quarters of that time, which one reader with two units in flight sustains, and its buffer holds only a few units, so that it does not hide the loss. One reader
+is killed with SIGKILL. The host is at full speed when it waits for no unit from then on. Target: under 2 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.buffer_control import BufferSettings
 
 TARGET_SECS = 2.0
-#: Units that the host takes before a death, and after it.
+#: Units that the host takes before a kill, and after it.
 _BEFORE, _AFTER = 50, 150
 
 
@@ -39,8 +39,8 @@ def requests_of(memoized: Memoized, unit_rows: int, count: int) -> list[UnitRequ
     return [UnitRequest(n, 1, one.solution, one.fragment, one.first_row, one.rows) for n, one in enumerate(units)]
 
 
-def death(memoized: Memoized, unit_rows: int, unit_secs: float) -> tuple[float, float]:
-    """(seconds to full speed, seconds in which the host waited) after one death."""
+def kill_one(memoized: Memoized, unit_rows: int, unit_secs: float) -> tuple[float, float]:
+    """(seconds to full speed, seconds in which the host waited) after one kill."""
     requests, host_secs = requests_of(memoized, unit_rows, _BEFORE + _AFTER), 0.75 * unit_secs
     with ExitStack() as stack:
         readers = [stack.enter_context(reader_process(memoized.home, unit_secs)) for _ in range(2)]
@@ -73,20 +73,21 @@ def death(memoized: Memoized, unit_rows: int, unit_secs: float) -> tuple[float, 
 def main() -> int:
     """Measure; the exit status is 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--deaths", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--globo", type=Path, help="the folder of clicks_hour_*.csv.gz; without it, the sample log")
     parser.add_argument("--unit-secs", type=float, default=0.05)
     parser.add_argument("--unit-rows", type=int, default=2048)
-    parser.add_argument("--small", action="store_true", help="two deaths and few rows, to test the script")
+    parser.add_argument("--small", action="store_true", help="two kills and few rows, to test the script")
     options = parser.parse_args()
     print(machine())
-    with tempfile.TemporaryDirectory(prefix="headrace-death-") as name:
+    with tempfile.TemporaryDirectory(prefix="headrace-kills-") as name:
         memoized = memoize(Path(name), options.globo, 6, 2_000 if options.small else 50_000)
         found = [
-            death(memoized, options.unit_rows, options.unit_secs) for _ in range(2 if options.small else options.deaths)
+            kill_one(memoized, options.unit_rows, options.unit_secs)
+            for _ in range(2 if options.small else options.kills)
         ]
     full, late = ([one[k] for one in found] for k in range(2))
-    print(f"{len(found)} deaths of one of two readers, a unit every {0.75 * options.unit_secs:.3f} s: full speed after "
+    print(f"{len(found)} kills of one of two readers, a unit every {0.75 * options.unit_secs:.3f} s: full speed after "
           f"{statistics.median(full):.2f} s, at most {max(full):.2f} s (target {TARGET_SECS:.0f} s); "
           f"the host waited {statistics.median(late):.2f} s, at most {max(late):.2f} s")  # fmt: skip
     return 0 if max(full) < TARGET_SECS else 1
