@@ -130,7 +130,7 @@ def test_a_reader_that_is_killed_is_replaced_by_the_others():
         os.kill(one.pid, signal.SIGKILL)
         killed = time.monotonic()
         rest = [next(buffer) for _ in range(30)]
-        assert time.monotonic() - killed < 2.0, "from the death of a reader to full speed"
+        assert time.monotonic() - killed < 2.0, "from the loss of a reader to full speed"
         rest += list(buffer)
         assert [request.number for request, _ in begun + rest] == list(range(150))
         batches = make_batches([decoded for _, decoded in begun + rest], LAYOUT, batch_rows=16)
