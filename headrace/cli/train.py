@@ -82,6 +82,13 @@ def train(
         bool,
         typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
     ] = False,
+    shuffle_events: Annotated[
+        int,
+        typer.Option(
+            help="Shuffle events in windows of this number, a multiple of batch_rows, in a job with --hosts.",
+            show_default=False,
+        ),
+    ] = 0,
     poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
     home: Home = "",
     as_json: AsJson = False,
@@ -95,9 +102,15 @@ def train(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
     job = None
-    if hosts or readers or follow or wait_for_memos:
+    if hosts or readers or follow or wait_for_memos or shuffle_events:
         job = JobOptions(
-            hosts or 1, readers, epoch_secs, follow=follow, wait_for_memos=wait_for_memos, poll_secs=poll_secs
+            hosts or 1,
+            readers,
+            epoch_secs,
+            follow=follow,
+            wait_for_memos=wait_for_memos,
+            poll_secs=poll_secs,
+            shuffle_events=shuffle_events,
         )
     if follow and last is not None:
         raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")

@@ -42,6 +42,7 @@ class JobOptions:
         follow: train new data as it lands, until the job is stopped.
         wait_for_memos: hold the job until all inputs can be read from memos; else what is missing is computed by readers.
         poll_secs: between looks for new data.
+        shuffle_events: shuffle events in windows of this number; 0: train them in order.
     """
 
     hosts: int = 1
@@ -51,6 +52,7 @@ class JobOptions:
     follow: bool = False
     wait_for_memos: bool = False
     poll_secs: float = 30.0
+    shuffle_events: int = 0
 
 
 #: The read solution of the range now; what it reads is pinned until the command ends.
@@ -122,7 +124,13 @@ class _Job:
         from trainer.launch.training_job import make_job
 
         options = self._options
-        job = make_job(self._prepared, self._files, _settings(options), home=self._warehouse.storage.home)
+        job = make_job(
+            self._prepared,
+            self._files,
+            _settings(options),
+            home=self._warehouse.storage.home,
+            shuffle_events=options.shuffle_events,
+        )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
             replace(job.spec, data=None).write(self._files)
@@ -167,7 +175,7 @@ class _Job:
                                next_step="start a worker: headrace work")  # fmt: skip
         self._solution, self._digest = found, found.digest()
         prepared = _prepare_unlocked(self._warehouse, found, self._config, self._accept_changed)
-        return extend_job(prepared, self._files, JobSpec.read(self._files))
+        return extend_job(prepared, self._files, JobSpec.read(self._files), shuffle_events=self._options.shuffle_events)
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""

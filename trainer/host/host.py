@@ -380,6 +380,7 @@ class Host:
             if rank == 0 and saved.counts is not None:
                 state.ledger = data.ledger_of(saved.counts)
             state.carried = tuple(one for one in saved.job.carried if one[0] % len(order.hosts) == rank)
+            state.epoch_steps = saved.job.epoch_steps
         return state
 
     def _count(self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate) -> Callable[[int], None]:

@@ -12,7 +12,7 @@ from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.reading.columns import DecodedFragment, take_events
-from trainer.reading.packed_units import Delivered, decode_unit
+from trainer.reading.packed_units import Delivered, UnitDecoder
 from trainer.reading.unit_requests import UnitRequest
 from trainer.training.job_plan import JobPlan, config_of
 
@@ -34,6 +34,7 @@ class JobData:
         self.plan = plan
         self.config: TrainConfig = config_of(plan, run_dir)
         self.layout: InputLayout = lay_out(plan.identity.typed_inputs, self.config)
+        self._decode = UnitDecoder(self.layout, plan.head)
         self._rows = dict(zip(plan.units.keys, plan.fragment_rows.tolist(), strict=True))
         self._before: Ledger | None = None
         if plan.counts is not None and plan.counts.fragments:
@@ -54,7 +55,7 @@ class JobData:
 
     def decode(self, request: UnitRequest, delivered: Delivered, carried: Mapping[int, int]) -> DecodedFragment:
         """The due events of a unit; of a carried unit, those from its first untrained position on."""
-        decoded = decode_unit(delivered, self.layout, request, head=self.plan.head)
+        decoded = self._decode(request, delivered)
         below = int(self.plan.due_below[self.plan.stretch_of(request.number)])
         first = carried.get(request.number, 0)
         if first == 0 and below and (below == _ALL or request.fragment not in self._counted):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.launch.jobs import make_warehouse
 from tests.warehouse.scenes import events, work, write_partition
 from trainer.checkpoints.checkpoint import epochs_committed
@@ -69,7 +70,7 @@ class Command:
         """The report, after a signal if one is given."""
         if number is not None:
             self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=90)
+        out, _ = self.process.communicate(timeout=PATIENCE_SECS)
         assert self.process.returncode == 0, self.errors.read_text()
         return json.loads(out)
 
