@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 
+from headrace.cli.options.session import open_warehouse
 from headrace.terminal.quiet import import_tensorflow_quietly
-from transforms.errors import InputError
+from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from trainer.control.job_files import JobFiles
     from trainer.flight.addresses import Address
     from trainer.launch.reader_process import RoleOptions
+    from trainer.reading.unit_reader import ReadBySolution
+    from warehouse.errors import MemoDamaged
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
 
@@ -99,6 +104,16 @@ def _slow(file: str) -> Callable[[], None]:
     return SlowDisk(Path(file)).wait if file else lambda: None
 
 
+def _slowed(read: ReadBySolution, file: str) -> ReadBySolution:
+    wait = _slow(file)
+
+    def slowed(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
+        wait()
+        return read(solution, fragment)
+
+    return slowed
+
+
 @app.command("reader")
 def reader(
     run: Run,
@@ -113,18 +128,26 @@ def reader(
     from trainer.launch.job_spec import JobSpec
     from trainer.launch.reader_process import run_reader
     from trainer.launch.role_signals import on_termination
-    from warehouse.reading.reader import read_fragment
+    from trainer.reading.unit_reader import read_by_solution
     from warehouse.storage.storage import Storage
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    storage, wait = Storage(JobSpec.read(files).home), _slow(slow_disk)
+    home = JobSpec.read(files).home
+    read = read_by_solution(Storage(home), partial(_record_damage, home))
+    options = _role(files, name, place, advertised, controller)
+    run_reader(options, _slowed(read, slow_disk) if slow_disk else read, on_signals=on_termination)
 
-    def read(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
-        wait()
-        return read_fragment(storage, solution, fragment, rows=True)
 
-    run_reader(_role(files, name, place, advertised, controller), read, on_signals=on_termination)
+def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
+    """Queue a damaged memo again. The reader has computed it, so the catalog may be away."""
+    from warehouse.memos.memos import damage_recorder
+
+    try:
+        with open_warehouse(home) as warehouse:
+            damage_recorder(warehouse)(memo, path, error)
+    except HeadraceError as failed:
+        logging.getLogger(__name__).warning("the damage of %s was not recorded: %s", path, failed.what)
 
 
 @app.command("host")

@@ -75,6 +75,21 @@ def train(
             help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
         ),
     ] = 0.0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
+    ] = False,
+    wait_for_memos: Annotated[
+        bool,
+        typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
+    ] = False,
+    shuffle_events: Annotated[
+        int,
+        typer.Option(
+            help="Shuffle events in windows of this number, a multiple of batch_rows, in a job with --hosts.",
+            show_default=False,
+        ),
+    ] = 0,
+    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -86,6 +101,19 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
+    job = None
+    if hosts or readers or follow or wait_for_memos or shuffle_events:
+        job = JobOptions(
+            hosts or 1,
+            readers,
+            epoch_secs,
+            follow=follow,
+            wait_for_memos=wait_for_memos,
+            poll_secs=poll_secs,
+            shuffle_events=shuffle_events,
+        )
+    if follow and last is not None:
+        raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
         solution = pins.enter_context(read(first, last))
@@ -101,10 +129,8 @@ def train(
             _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
         settings = choose_options(warehouse, solution, options, folder)
-        if hosts or readers:
-            report = train_job(
-                warehouse, solution, settings, accept_changed, JobOptions(hosts or 1, readers, epoch_secs)
-            )
+        if job is not None:
+            report = train_job(warehouse, lambda: pins.enter_context(read(first, last)), settings, accept_changed, job)
         else:
             report = _train(warehouse, solution, settings, accept_changed)
         scores = _evaluate(warehouse, held_out, folder) if held_out else None

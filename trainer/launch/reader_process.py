@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,14 @@ from trainer.flight.addresses import Address
 from trainer.launch.job_spec import JobSpec
 from trainer.reading.reader_service import ReaderService
 from trainer.reading.unit_reader import ReadBySolution, UnitReader
+from trainer.reading.warm_up import warm_up
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Leave, Order
 from warehouse.solution.solution import ReadSolution
 
+_LOG = logging.getLogger(__name__)
+#: The longest time for units that are being sent when a reader leaves.
+_LEAVE_SECS = 5.0
 LOOPBACK = Address("127.0.0.1", 0)
 
 
@@ -71,6 +76,8 @@ def run_reader(
 
     on_signals(leaves.set)
     with ReaderService(options.address, UnitReader(find, read, kept_bytes=kept_bytes), token=token) as service:
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()  # beside the join
+        _LOG.info("reader %s serves at %s", options.name, service.address)
         membership = Membership(
             client,
             Role(RoleKind.READER, options.name),
@@ -82,4 +89,5 @@ def run_reader(
         with membership:
             leaves.wait()
             membership.check()
+            service.leave(_LEAVE_SECS)
             membership.leave()

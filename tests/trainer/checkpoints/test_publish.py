@@ -70,6 +70,7 @@ def test_a_commit_of_parts_is_read_as_the_checkpoint_that_was_cut(run_dir: str |
         "hosts": list(names_of(hosts)),
         "carried": sorted([299 - rank, 3] for rank in range(hosts)),
         "release": "1.2.3",
+        "epoch_steps": 0,
     }
     saved = read_newest_run(run_dir, on_skip=pytest.fail)
     assert saved is not None
@@ -159,7 +160,7 @@ def test_a_publication_that_failed_after_its_rename_is_in_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     parts = write_parts(tmp_path, checkpoint(1), 2, 1)
-    given = (commit_of(checkpoint(1), 1), names_of(2), parts, facts())
+    given = (commit_of(checkpoint(1), 1), names_of(2), parts, find_facts)
     with monkeypatch.context() as patched:
         patched.setattr(FailingRun, "after", after)
         patched.setattr("trainer.checkpoints.publish.open_run", lambda run: FailingRun(tmp_path / "checkpoints"))
