@@ -40,6 +40,7 @@ COMMANDS = {
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
+    "holds": Place("headrace.cli.holds", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),
