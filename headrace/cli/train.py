@@ -20,6 +20,7 @@ from headrace.cli.training_jobs import JobOptions, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
+from trainer.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
@@ -75,11 +76,16 @@ def train(
             help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
         ),
     ] = 0.0,
+    supervisor: Annotated[
+        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
+    ] = 0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint per epoch. Running it again resumes."""
     began = time.monotonic()
+    if supervisor:
+        end_with_supervisor(supervisor)
     first, last, until = (moment_of(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
@@ -107,8 +113,9 @@ def train(
             )
         else:
             report = _train(warehouse, solution, settings, accept_changed)
-        scores = _evaluate(warehouse, held_out, folder) if held_out else None
-        raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
+        tested = held_out if report.finished else None
+        scores = _evaluate(warehouse, tested, folder) if tested else None
+        raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
@@ -267,4 +274,5 @@ def _screen(
         baselines=baselines,
         training_secs=report.seconds,
         secs=secs,
+        finished=report.finished,
     )
