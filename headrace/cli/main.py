@@ -41,6 +41,7 @@ COMMANDS = {
     "train": Place("headrace.cli.train", "train"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "holds": Place("headrace.cli.holds", "app"),
+    "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "role": Place("headrace.cli.roles", "app"),

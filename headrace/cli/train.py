@@ -76,6 +76,19 @@ def train(
             help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
         ),
     ] = 0.0,
+    grace_secs: Annotated[
+        float, typer.Option(help="How long a job with --hosts has to commit after a preemption notice.")
+    ] = 30.0,
+    notice_file: Annotated[
+        str, typer.Option(help="A file whose appearance is a preemption notice; it may hold the seconds.")
+    ] = "",
+    notice_http: Annotated[
+        str, typer.Option(help="Listen for preemption notices here, as host:port: POST /notice with the job's token.")
+    ] = "",
+    notice_metadata: Annotated[
+        str,
+        typer.Option(help="Take preemption notices from this metadata server: http://metadata.google.internal."),
+    ] = "",
     supervisor: Annotated[
         int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
     ] = 0,
@@ -92,6 +105,9 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
+    if (notice_file or notice_http or notice_metadata) and not (hosts or readers):
+        raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
+                         next_step="give --hosts 1 too")  # fmt: skip
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
         solution = pins.enter_context(read(first, last))
@@ -108,9 +124,8 @@ def train(
         import_tensorflow_quietly()
         settings = _choose(warehouse, solution, options, folder)
         if hosts or readers:
-            report = train_job(
-                warehouse, solution, settings, accept_changed, JobOptions(hosts or 1, readers, epoch_secs)
-            )
+            job = JobOptions(hosts or 1, readers, epoch_secs, grace_secs, notice_file, notice_http, notice_metadata)
+            report = train_job(warehouse, solution, settings, accept_changed, job)
         else:
             report = _train(warehouse, solution, settings, accept_changed)
         tested = held_out if report.finished else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -19,7 +20,9 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
+    from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
+    from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import LaunchedJob
     from trainer.scheduling.job import JobSettings
@@ -37,13 +40,19 @@ class JobOptions:
         hosts: the number of hosts.
         readers: the number of readers; 0: as many as the hosts need, at most one a core.
         epoch_secs: the longest time between two commits; 0: commits at the ends of epochs only.
-        grace_secs: the preemption notice that SIGTERM gives.
+        grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
+        notice_file: a file that is a notice when it appears.
+        notice_http: where to listen for notices, as host:port.
+        notice_metadata: the URL of the cloud's metadata server.
     """
 
     hosts: int = 1
     readers: int = 0
     epoch_secs: float = 0.0
     grace_secs: float = 30.0
+    notice_file: str = ""
+    notice_http: str = ""
+    notice_metadata: str = ""
 
 
 def train_job(
@@ -86,6 +95,8 @@ def _settings(options: JobOptions) -> JobSettings:
 
     from trainer.scheduling.job import JobSettings, PhaseSettings
 
+    if not 0 <= options.grace_secs < math.inf:
+        raise InputError("a grace period must be a number of seconds", where="--grace-secs", value=options.grace_secs)
     if options.hosts < 1 or options.readers < 0 or not options.epoch_secs >= 0:
         raise InputError("a job must have at least one host", where="--hosts, --readers, --epoch-secs",
                          value=(options.hosts, options.readers, options.epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
@@ -96,6 +107,7 @@ def _settings(options: JobOptions) -> JobSettings:
 
 def _run(job: LaunchedJob, prepared: PreparedRun, run_dir: str, options: JobOptions) -> JobStatus:
     from trainer.control.job_files import JobFiles
+    from trainer.launch.notices import watch_notices
     from trainer.launch.supervisor import Supervisor, SupervisorSettings
 
     files = JobFiles(Path(run_dir).absolute())
@@ -111,8 +123,27 @@ def _run(job: LaunchedJob, prepared: PreparedRun, run_dir: str, options: JobOpti
 
         settings = SupervisorSettings(grace_secs=options.grace_secs)
         supervisor = Supervisor(files, job.spec.job, partial(_command, str(files.run_dir)), show, say, settings)
-        with _signals(supervisor):
+        with _signals(supervisor), watch_notices(_notice_sources(files, options), supervisor.give_notice):
             return supervisor.run(job.newest)
+
+
+def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
+    """The sources that the options name."""
+    from trainer.flight.addresses import Address
+    from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice
+
+    sources: list[NoticeSource] = []
+    if options.notice_file:
+        sources.append(FileNotice(Path(options.notice_file), grace_secs=options.grace_secs))
+    if options.notice_http:
+        service = HttpNotice(
+            Address.parse(options.notice_http), token=files.read_token(), grace_secs=options.grace_secs
+        )
+        say(f"preemption notices: POST http://{service.address}/notice, with the token in {files.token}")
+        sources.append(service)
+    if options.notice_metadata:
+        sources.append(MetadataNotice(options.notice_metadata, grace_secs=options.grace_secs))
+    return sources
 
 
 def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
