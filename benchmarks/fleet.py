@@ -28,9 +28,9 @@ PRIORITIES = ((0, 60), (1, 30), (2, 10))
 #: Hours of training of a job, and between the errors of one that a person must correct.
 TRAINING_HOURS, ERROR_HOURS = 10.0, 8.0
 #: Hours until a person has corrected an error: mean of an exponential distribution.
-PERSON_HOURS = 21.0
+PERSON_HOURS = 22.5
 #: Jobs per hour.
-ARRIVALS = 3.5
+ARRIVALS = 3.4
 #: Hours between preemptions of a running job by the machine.
 PREEMPTION_HOURS = 12.0
 EPOCH_HOURS = 0.5

@@ -81,7 +81,7 @@ def post(url: str, token: str) -> int:
 
 
 def test_the_job_leaves_at_each_notice(tmp_path):
-    scene = Scene(tmp_path, passes=500)
+    scene = Scene(tmp_path, passes=255)
     trained = []
 
     def preempted(process) -> None:
