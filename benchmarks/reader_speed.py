@@ -4,7 +4,8 @@
 
 The memos are those of one model over Globo's log by the day, or over the sample log without it. Figures are CPU nanoseconds
 per row of one thread. *Alone* is ``read_fragment``; the stages are those of a host with a reader in its process: reading, arrays of each
-fragment's columns, units of them, and batches; the sides alternate, and of each the least of five passes counts. *By
+fragment's columns, units of them, and batches. The floor of batches is copying as many ids from one array into another and writing as many
+offsets, without looking at them. The sides alternate, and of each the least of five passes counts. *By
 Flight* is a reader process and a host process: the CPU seconds of each whole process between the first and the last unit.
 
 tf.data parses examples of the same rows from an uncompressed TFRecord file in batches, in a process of its own: inputs with one
@@ -24,9 +25,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.many_models import GLOBO
 from benchmarks.support.harness import machine
 from benchmarks.support.memoized import Memoized, memoize, reader_process
+from trainer.reading import kernels
 from trainer.reading.batches import BatchAssembler
 from trainer.reading.columns import read_columns, with_labels
 from trainer.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit
@@ -83,6 +87,26 @@ def to_batches(memoized: Memoized, unit_rows: int, batch_rows: int) -> dict[str,
                 assembler.take()
             watch.lap("batches")
     return watch.secs
+
+
+def least_for_batches(memoized: Memoized, batch_rows: int) -> float:
+    """CPU seconds to copy as many ids, from one array, and to write as many offsets as the batches of all rows have."""
+    layout, fragment = memoized.layout, next(iter(memoized.solution.fragments))
+    columns = read_columns(
+        read_fragment(memoized.storage, memoized.solution, fragment, rows=True), layout, fragment.path
+    )
+    ids_per_row = int(columns.ids.table[:, kernels.COUNT].sum()) / max(columns.rows, 1)
+    count, inputs = int(ids_per_row * batch_rows), len(layout.embedded)
+    source = np.arange(max(1, min(columns.rows // batch_rows, 100)) * count)
+    ends = np.arange(inputs * (batch_rows + 1))
+    watch = Stopwatch()
+    for batch in range(memoized.solution.rows // batch_rows):
+        ids, offsets = np.empty(count, np.int64), np.empty(len(ends), np.int64)
+        first = batch * count % len(source)
+        np.copyto(ids, source[first : first + count])
+        np.add(ends, batch, out=offsets)
+    watch.lap("copy")
+    return watch.secs["copy"]
 
 
 def packed(memoized: Memoized, unit_rows: int, batch_rows: int, window: int) -> tuple[dict[str, float], float]:
@@ -161,14 +185,16 @@ def report(memoized: Memoized, options: argparse.Namespace, folder: Path) -> boo
           f"units of {sizes[0]:,} and batches of {sizes[1]:,} rows")  # fmt: skip
     print(f"  {'one thread, CPU':<44} {'ns/row':>8}")
     alone(memoized), to_batches(memoized, *sizes)
-    reading, stages = [], []
+    reading, stages, floors = [], [], []
     for _ in range(passes):
         reading.append(alone(memoized))
+        floors.append(least_for_batches(memoized, sizes[1]))
         stages.append(to_batches(memoized, *sizes))
     base, best = min(reading), min(stages, key=lambda secs: sum(secs.values()))
     line("reading the memos alone", base)
     for stage in STAGES:
         line(f"  {stage}", best[stage])
+    line("  floor of batches: their ids and offsets", min(floors))
     whole = sum(best.values())
     share = base / whole
     line("memos to batches", whole, f"{share:.0%} of the speed of reading alone, target {TARGET_OF_READING:.0%}")

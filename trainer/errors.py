@@ -21,7 +21,8 @@ Busy
 └── CommitConflict        another controller published a commit
 StorageError
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
-└── EventNotLogged        an event could not be written to the log of a job; nothing was done
+├── EventNotLogged        an event could not be written to the log of a job; nothing was done
+└── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 HostLost                  another host of the job ended, or does not answer
 AttemptOver               the controller gave the attempt up
 JobHeld                   a person must release the job before it goes on
@@ -114,3 +115,7 @@ class JobHeld(HeadraceError):
     """A job is held: it goes on after a person has released it."""
 
     exit_status = 7
+
+
+class PublicationInDoubt(StorageError):
+    """The storage failed while a commit was published, which may have succeeded; publishing it again settles it."""

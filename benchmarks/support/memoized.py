@@ -19,6 +19,7 @@ from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.reading.reader_service import ReaderService
 from trainer.reading.unit_reader import UnitReader, read_by_solution
 from trainer.reading.unit_requests import UnitRequest
+from trainer.reading.warm_up import warm_up
 from transforms.execution.memory import keep_freed_memory
 from warehouse import ReadSolution, Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 from warehouse.storage.storage import Storage
@@ -98,6 +99,7 @@ class _SlowReader(UnitReader):
 def main(home: str, secs_per_unit: str) -> None:
     """Serve until the process is killed, each unit after so many seconds."""
     keep_freed_memory()
+    warm_up()
     solution = ReadSolution.from_json((Path(home) / "solution.json").read_text())
     reader = _SlowReader(lambda _: solution, read_by_solution(Storage(home)), kept_bytes=1 << 30)
     reader.secs_per_unit = float(secs_per_unit)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 
+from headrace.cli.options.session import open_warehouse
 from headrace.terminal.quiet import import_tensorflow_quietly
-from transforms.errors import InputError
+from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from trainer.control.job_files import JobFiles
     from trainer.flight.addresses import Address
-    from warehouse.solution.parts import SolutionFragment
-    from warehouse.solution.solution import ReadSolution
+    from warehouse.errors import MemoDamaged
 
 app = typer.Typer(
     help="The processes of a training job: headrace train starts them on this machine.",
@@ -37,6 +38,7 @@ def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]
     from trainer.flight.addresses import Address
     from trainer.launch.role_signals import end_with_supervisor
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:
         end_with_supervisor(supervisor)
     return JobFiles(Path(run)), Address.parse(address)
@@ -74,17 +76,25 @@ def reader(run: Run, name: Name = "r0", address: Listen = "127.0.0.1:0", supervi
     from trainer.launch.job_spec import JobSpec
     from trainer.launch.reader_process import RoleOptions, run_reader
     from trainer.launch.role_signals import on_termination
-    from warehouse.reading.reader import read_fragment
+    from trainer.reading.unit_reader import read_by_solution
     from warehouse.storage.storage import Storage
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    storage = Storage(JobSpec.read(files).home)
-
-    def read(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
-        return read_fragment(storage, solution, fragment, rows=True)
-
+    home = JobSpec.read(files).home
+    read = read_by_solution(Storage(home), partial(_record_damage, home))
     run_reader(RoleOptions(files, name, place), read, on_signals=on_termination)
+
+
+def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
+    """Queue a damaged memo again. The reader has computed it, so the catalog may be away."""
+    from warehouse.memos.memos import damage_recorder
+
+    try:
+        with open_warehouse(home) as warehouse:
+            damage_recorder(warehouse)(memo, path, error)
+    except HeadraceError as failed:
+        logging.getLogger(__name__).warning("the damage of %s was not recorded: %s", path, failed.what)
 
 
 @app.command("host")

@@ -92,6 +92,21 @@ def train(
     supervisor: Annotated[
         int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
     ] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
+    ] = False,
+    wait_for_memos: Annotated[
+        bool,
+        typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
+    ] = False,
+    shuffle_events: Annotated[
+        int,
+        typer.Option(
+            help="Shuffle events in windows of this number, a multiple of batch_rows, in a job with --hosts.",
+            show_default=False,
+        ),
+    ] = 0,
+    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -105,9 +120,26 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
-    if (notice_file or notice_http or notice_metadata) and not (hosts or readers):
+    job = None
+    if hosts or readers or follow or wait_for_memos or shuffle_events:
+        job = JobOptions(
+            hosts or 1,
+            readers,
+            epoch_secs,
+            grace_secs,
+            follow=follow,
+            wait_for_memos=wait_for_memos,
+            poll_secs=poll_secs,
+            shuffle_events=shuffle_events,
+            notice_file=notice_file,
+            notice_http=notice_http,
+            notice_metadata=notice_metadata,
+        )
+    elif notice_file or notice_http or notice_metadata:
         raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
                          next_step="give --hosts 1 too")  # fmt: skip
+    if follow and last is not None:
+        raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
         solution = pins.enter_context(read(first, last))
@@ -123,9 +155,8 @@ def train(
             _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
         settings = _choose(warehouse, solution, options, folder)
-        if hosts or readers:
-            job = JobOptions(hosts or 1, readers, epoch_secs, grace_secs, notice_file, notice_http, notice_metadata)
-            report = train_job(warehouse, solution, settings, accept_changed, job)
+        if job is not None:
+            report = train_job(warehouse, lambda: pins.enter_context(read(first, last)), settings, accept_changed, job)
         else:
             report = _train(warehouse, solution, settings, accept_changed)
         tested = held_out if report.finished else None

@@ -7,8 +7,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
+    from trainer.data.late_data import LateData
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
-    from trainer.launch.training_job import LaunchedJob
+    from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
@@ -41,6 +42,10 @@ class JobOptions:
         readers: the number of readers; 0: as many as the hosts need, at most one a core.
         epoch_secs: the longest time between two commits; 0: commits at the ends of epochs only.
         grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
+        follow: train new data as it lands, until the job is stopped.
+        wait_for_memos: hold the job until all inputs can be read from memos; else what is missing is computed by readers.
+        poll_secs: between looks for new data.
+        shuffle_events: shuffle events in windows of this number; 0: train them in order.
         notice_file: a file that is a notice when it appears.
         notice_http: where to listen for notices, as host:port.
         notice_metadata: the URL of the cloud's metadata server.
@@ -50,44 +55,176 @@ class JobOptions:
     readers: int = 0
     epoch_secs: float = 0.0
     grace_secs: float = 30.0
+    follow: bool = False
+    wait_for_memos: bool = False
+    poll_secs: float = 30.0
+    shuffle_events: int = 0
     notice_file: str = ""
     notice_http: str = ""
     notice_metadata: str = ""
 
 
+#: The read solution of the range now; what it reads is pinned until the command ends.
+Resolve = Callable[[], "ReadSolution"]
+
+
 def train_job(
-    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool, options: JobOptions
+    warehouse: Warehouse, resolve: Resolve, config: TrainConfig, accept_changed: bool, options: JobOptions
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release.
     """
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.training_job import make_job
     from trainer.scheduling.transitions import JobState
 
-    files = JobFiles(Path(config.run_dir).absolute())
-    began, events, status = time.monotonic(), 0, None
-    first = prepared = _prepare(warehouse, solution, config, accept_changed)
-    while prepared.planned_events and (status is None or status.state is JobState.DONE):
-        job = make_job(prepared, files, _settings(options), home=warehouse.storage.home)
-        planned = prepared.planned_events
-        status = _run(job, prepared, config.run_dir, options)
+    job = _Job(warehouse, resolve, config, accept_changed, options)
+    began, status = time.monotonic(), None
+    while job.is_left and (status is None or status.state is JobState.DONE):
+        status = job.run()
         _refuse_held(status, config.run_dir)
-        prepared = _prepare(warehouse, solution, config, accept_changed)  # the newest commit, and what is left
-        events += planned - prepared.planned_events
-    return _report(first, prepared, events, time.monotonic() - began)
+        job.prepare()  # the newest commit, and what is left
+    return job.report(time.monotonic() - began)
+
+
+def pin_new(pins: ExitStack, read: Callable[[], AbstractContextManager[ReadSolution]]) -> Resolve:
+    """A :data:`Resolve` that pins a solution once, however often it is resolved."""
+    held: set[str] = set()
+
+    def resolve() -> ReadSolution:
+        with ExitStack() as own:
+            found = own.enter_context(read())
+            if found.digest() not in held:
+                held.add(found.digest())
+                pins.push(own.pop_all())
+            return found
+
+    return resolve
+
+
+class _Job:
+    """A run that is trained by a job."""
+
+    def __init__(
+        self, warehouse: Warehouse, resolve: Resolve, config: TrainConfig, accept_changed: bool, options: JobOptions
+    ) -> None:
+        from trainer.control.job_files import JobFiles
+
+        self._warehouse, self._resolve, self._config = warehouse, resolve, config
+        self._accept_changed, self._options = accept_changed, options
+        self._files = JobFiles(Path(config.run_dir).absolute())
+        self._digest = ""
+        self._solution = resolve()
+        self._prepared = _prepare(warehouse, self._solution, config, accept_changed)
+        self._first = _Beginning.of(self._prepared)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is something to train, now or later."""
+        return bool(self._prepared.planned_events) or self._options.follow
+
+    def prepare(self) -> None:
+        """Look at the newest commit."""
+        self._prepared = _prepare(self._warehouse, self._solution, self._config, self._accept_changed)
+
+    def run(self) -> JobStatus:
+        """Run the job until it ends."""
+        from trainer.launch.job_spec import JobSpec
+        from trainer.launch.notices import watch_notices
+        from trainer.launch.supervisor import Supervisor, SupervisorSettings
+        from trainer.launch.training_job import make_job
+        from trainer.scheduling.holds import ErrorClass
+
+        options = self._options
+        job = make_job(
+            self._prepared,
+            self._files,
+            _settings(options),
+            home=self._warehouse.storage.home,
+            shuffle_events=options.shuffle_events,
+        )
+        waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
+        if waits:
+            replace(job.spec, data=None).write(self._files)
+        self._digest = "" if waits else self._solution.digest()
+        self._prepared = replace(self._prepared, saved=None)  # its arrays are as large as the model
+        prepared, done_before = self._prepared, job.plan.units.rows_before(job.newest.next_unit)
+
+        def show(status: JobStatus) -> None:
+            if status.next_unit > job.plan.stop_unit:
+                return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
+            done = job.plan.units.rows_before(status.next_unit) - done_before
+            reports = [one.progress for one in status.members if one.progress is not None]
+            now = sum(one.events for one in reports if one.attempt == status.attempt != status.commit_attempt)
+            report(min(done + now, prepared.planned_events), prepared.planned_events, _sentence(prepared, status))
+
+        settings = SupervisorSettings(grace_secs=options.grace_secs, poll_secs=options.poll_secs)
+        find_more = self._find_more if options.follow or waits else None
+        with progress_bar(f"training {prepared.solution.model}", "events") as report:
+            supervisor = Supervisor(
+                self._files,
+                JobSpec.read(self._files).job,
+                partial(_command, str(self._files.run_dir)),
+                show,
+                say,
+                settings,
+                find_more,
+            )
+            sources = _notice_sources(self._files, options)
+            with _signals(supervisor), watch_notices(sources, supervisor.give_notice):
+                status = supervisor.run(job.newest)
+        if supervisor.has_notice and status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY:
+            return replace(status, hold=None)  # it left while it waited for data: the same command waits on
+        return status
+
+    def _find_more(self, status: JobStatus) -> DataRange | None:
+        """The units of data that the job does not know, when it has trained all that it knows."""
+        from trainer.errors import DataNotReady
+        from trainer.launch.job_spec import JobSpec
+        from trainer.launch.training_job import extend_job
+
+        found = self._resolve()
+        if found.digest() == self._digest:
+            return None
+        if self._options.wait_for_memos and (missing := _missing(self._warehouse, found)):
+            raise DataNotReady("all memos of the range must be ready", where=found.model, value=f"{missing:,} are not",
+                               next_step="start a worker: headrace work")  # fmt: skip
+        self._solution, self._digest = found, found.digest()
+        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._accept_changed)
+        return extend_job(prepared, self._files, JobSpec.read(self._files), shuffle_events=self._options.shuffle_events)
+
+    def report(self, secs: float) -> TrainReport:
+        """The report of the command."""
+        found = _report(self._first, self._prepared, secs)
+        return replace(found, finished=False) if self._options.follow else found  # there may be more data later
+
+
+def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
+    """The memos of the model that are queued or being computed."""
+    from warehouse.overview import list_models, model_memos
+
+    found = {(one.name, one.version): one.id for one in list_models(warehouse)}
+    _, states = model_memos(warehouse).get(found.get((solution.model, solution.model_version), -1), (0, {}))
+    return sum(states.get(state, 0) for state in ("PENDING", "RUNNING"))
 
 
 def _prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
+    """The run and what is left of it, while no other process trains it."""
     from trainer.runs.lock import run_lock
+
+    with run_lock(Path(config.run_dir)):
+        return _prepare_unlocked(warehouse, solution, config, accept_changed)
+
+
+def _prepare_unlocked(
+    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool
+) -> PreparedRun:
+    """As :func:`_prepare`, while the job of this command waits for data."""
     from trainer.training.preparation import prepare_run
     from warehouse.reading.reader import read_labels
 
-    with run_lock(Path(config.run_dir)):
-        labels = partial(read_labels, warehouse.storage, solution)
-        skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
-        return prepare_run(solution, config, labels, accept_changed=accept_changed, on_skip=skipped)
+    labels = partial(read_labels, warehouse.storage, solution)
+    skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
+    return prepare_run(solution, config, labels, accept_changed=accept_changed, on_skip=skipped)
 
 
 def _settings(options: JobOptions) -> JobSettings:
@@ -102,29 +239,9 @@ def _settings(options: JobOptions) -> JobSettings:
                          value=(options.hosts, options.readers, options.epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
     most = options.readers or max(1, os.cpu_count() or 1)
     phase = PhaseSettings(options.epoch_secs or None, least_readers=options.readers or 1, most_readers=most)
-    return JobSettings(release=version("headrace"), hosts=options.hosts, initial=phase, caught_up=phase)
-
-
-def _run(job: LaunchedJob, prepared: PreparedRun, run_dir: str, options: JobOptions) -> JobStatus:
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.notices import watch_notices
-    from trainer.launch.supervisor import Supervisor, SupervisorSettings
-
-    files = JobFiles(Path(run_dir).absolute())
-    done_before = job.plan.units.rows_before(job.newest.next_unit)
-    with progress_bar(f"training {prepared.solution.model}", "events") as report:
-
-        def show(status: JobStatus) -> None:
-            done = job.plan.units.rows_before(status.next_unit) - done_before
-            now = sum(one.progress.events for one in status.members if one.progress and one.progress.attempt == status.attempt)  # fmt: skip
-            committed = status.commit_attempt == status.attempt
-            report(min(done + (0 if committed else now), prepared.planned_events), prepared.planned_events,
-                   _sentence(prepared, status))  # fmt: skip
-
-        settings = SupervisorSettings(grace_secs=options.grace_secs)
-        supervisor = Supervisor(files, job.spec.job, partial(_command, str(files.run_dir)), show, say, settings)
-        with _signals(supervisor), watch_notices(_notice_sources(files, options), supervisor.give_notice):
-            return supervisor.run(job.newest)
+    return JobSettings(
+        release=version("headrace"), hosts=options.hosts, is_finite=not options.follow, initial=phase, caught_up=phase
+    )
 
 
 def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
@@ -133,29 +250,33 @@ def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
     from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice
 
     sources: list[NoticeSource] = []
+    if options.notice_metadata:
+        sources.append(MetadataNotice(options.notice_metadata, grace_secs=options.grace_secs))
     if options.notice_file:
         sources.append(FileNotice(Path(options.notice_file), grace_secs=options.grace_secs))
     if options.notice_http:
-        service = HttpNotice(
-            Address.parse(options.notice_http), token=files.read_token(), grace_secs=options.grace_secs
-        )
+        place = Address.parse(options.notice_http)
+        service = HttpNotice(place, token=files.read_token(), grace_secs=options.grace_secs)
         say(f"preemption notices: POST http://{service.address}/notice, with the token in {files.token}")
         sources.append(service)
-    if options.notice_metadata:
-        sources.append(MetadataNotice(options.notice_metadata, grace_secs=options.grace_secs))
     return sources
 
 
 def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     """The state of a job in some words."""
+    from headrace.terminal.units import many
     from trainer.scheduling.events import RoleKind
+    from trainer.scheduling.transitions import JobState
 
     buffers = [one.buffer.fullness for one in status.members if one.buffer is not None]
-    parts = [
-        f"training {prepared.solution.model}: {str(status.state).lower().replace('_', ' ')}",
-        f"epoch {status.epoch + 1}",
-        f"{len(status.live(RoleKind.HOST))} hosts, {len(status.live(RoleKind.READER))} readers",
-    ]
+    state = (
+        "" if status.state in (JobState.TRAINING, JobState.DONE) else f": {str(status.state).lower().replace('_', ' ')}"
+    )
+    hosts, readers = len(status.live(RoleKind.HOST)), len(status.live(RoleKind.READER))
+    parts = [f"training {prepared.solution.model}{state}"]
+    if status.state is JobState.DONE:
+        return parts[0]
+    parts += [f"epoch {status.epoch + 1}", many(hosts, "host"), many(readers, "reader")]
     if buffers:
         parts.append(f"buffer {min(buffers):.0%} full")
     if status.staleness_secs is not None:
@@ -193,19 +314,52 @@ def _refuse_held(status: JobStatus, run_dir: str) -> None:
                       next_step=f"correct the cause, then: headrace holds release {run_dir}")  # fmt: skip
 
 
-def _report(first: PreparedRun, last: PreparedRun, events: int, secs: float) -> TrainReport:
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """What a report says of the moment before the job."""
+
+    epochs: int
+    trainings: int
+    resumed_from: str
+    skipped: tuple[str, ...]
+    unlabelled: int
+    late: LateData
+
+    @classmethod
+    def of(cls, prepared: PreparedRun) -> _Beginning:
+        """The facts of a run before it is trained."""
+        path = prepared.saved.path if prepared.saved else ""
+        return cls(
+            len(prepared.progress.history),
+            _trainings(prepared),
+            path,
+            prepared.skipped,
+            sum(prepared.trainable.unlabelled.values()),
+            prepared.late,
+        )
+
+
+def _trainings(prepared: PreparedRun) -> int:
+    """How often all events were trained, added up; of a run that does not count, what its finished epochs say."""
+    if prepared.ledger is None:
+        return sum(one.scores.events for one in prepared.progress.history)
+    keys = [ref.key for refs in prepared.fragments.values() for ref in refs]
+    return sum(int(prepared.ledger.of(key).sum()) for key in keys)
+
+
+def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:
     from trainer.training.loop import TrainReport
 
     return TrainReport(
-        epochs=len(last.progress.history) - len(first.saved.progress.history if first.saved else ()),
-        events=events,
+        epochs=len(last.progress.history) - first.epochs,
+        events=_trainings(last) - first.trainings,
         seconds=secs,
         history=tuple(last.progress.history),
         ledger=last.summary(),
-        resumed_from=first.saved.path if first.saved else "",
+        resumed_from=first.resumed_from,
         finished=not last.planned_events,
         checkpoint=last.saved.path if last.saved else "",
         skipped_checkpoints=first.skipped,
-        unlabelled=sum(first.trainable.unlabelled.values()),
+        unlabelled=first.unlabelled,
         late=first.late,
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.processes import PATIENCE_SECS
+
 
 class ThreadExchange:
     """One thread's end of an exchange between threads."""
@@ -21,9 +23,9 @@ class ThreadExchange:
         assert len(parts) == self.hosts
         for to, arrays in enumerate(parts):
             self._boxes[to][self.rank] = [np.array(array) for array in arrays]
-        self._barrier.wait(60)
+        self._barrier.wait(PATIENCE_SECS)
         received = list(self._boxes[self.rank])
-        self._barrier.wait(60)
+        self._barrier.wait(PATIENCE_SECS)
         return received
 
 

@@ -92,6 +92,9 @@ class BucketRun:
         """Create an object unless it exists: exactly one of several writers gets True."""
         return self._storage.create(f"{self.place(folder)}/{name}", data)
 
+    def settle(self, folder: str) -> None:
+        """An object is durable once it is visible."""
+
     def put(self, path: str, data: bytes) -> None:
         """Write or replace an object."""
         self._storage.write_atomic(self.place(path), data)

@@ -67,6 +67,7 @@ class JobPosition:
         hosts: the hosts by rank.
         carried: begun units with the first position that is not trained, ascending.
         release: the release that trained it.
+        epoch_steps: optimizer steps since the natural beginning of the epoch.
     """
 
     attempt: int
@@ -75,6 +76,7 @@ class JobPosition:
     hosts: tuple[str, ...]
     carried: tuple[tuple[int, int], ...]
     release: str
+    epoch_steps: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
@@ -93,6 +95,7 @@ class JobPosition:
             job.at("hosts").texts(),
             tuple(map(read_carried, job.at("carried").items())),
             job.at("release").text(),
+            job.at("epoch_steps").count(),
         )
 
 
@@ -213,7 +216,9 @@ def commit_document(
         raise TornCheckpoint("the part of rank 0 must hold the scores of all finished epochs, got others", where=first.folder,
                              value=f"scores of {len(first.history)}", allowed=f"{first.epochs_done}")  # fmt: skip
     carried = tuple(sorted(pair for part in parts for pair in part.carried))
-    position = JobPosition(commit.attempt, commit.next_unit, first.plan, tuple(hosts), carried, release)
+    position = JobPosition(
+        commit.attempt, commit.next_unit, first.plan, tuple(hosts), carried, release, first.epoch_steps
+    )
     return {
         "position": {"epochs_done": first.epochs_done, "data_digest": facts.data_digest},
         "step": first.step,

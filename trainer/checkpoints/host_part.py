@@ -53,6 +53,7 @@ class HostPart:
         epochs_done: the natural epochs of the run that are finished; a commit may be within one.
         history: the documents of their scores, by rank 0; empty by others.
         plan: the name of the plan that the units belong to.
+        epoch_steps: optimizer steps since the natural beginning of the epoch.
     """
 
     attempt: int
@@ -66,6 +67,7 @@ class HostPart:
     epochs_done: int = 0
     history: tuple[Mapping[str, Any], ...] = ()
     plan: str = ""
+    epoch_steps: int = 0
 
     @property
     def moment(self) -> Moment:
@@ -91,6 +93,7 @@ class HostPart:
             "epochs_done": self.epochs_done,
             "history": [dict(one) for one in self.history],
             "plan": self.plan,
+            "epoch_steps": self.epoch_steps,
         }
 
     @classmethod
@@ -98,7 +101,7 @@ class HostPart:
         """The part at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
         numbers = {
             name: document.at(name).count()
-            for name in ("attempt", "epoch", "rank", "hosts", "next_unit", "step", "epochs_done")
+            for name in ("attempt", "epoch", "rank", "hosts", "next_unit", "step", "epochs_done", "epoch_steps")
         }
         if numbers["rank"] >= numbers["hosts"]:
             raise TornCheckpoint("the rank of a part must be below the number of hosts", where=document.place,

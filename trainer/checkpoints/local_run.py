@@ -119,6 +119,10 @@ class LocalRun:
         sync_path(place.parent)
         return True
 
+    def settle(self, folder: str) -> None:
+        """Sync the entry of a folder."""
+        sync_path((self.root / folder).parent)
+
     def put(self, path: str, data: bytes) -> None:
         """Write or replace a file atomically."""
         place = self.root / path

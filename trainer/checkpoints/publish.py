@@ -17,8 +17,9 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.read import read_part_manifest, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
-from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, TornCheckpoint
+from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, PublicationInDoubt, TornCheckpoint
 from trainer.scheduling.orders import Commit
+from transforms.errors import StorageError
 
 
 def publish(
@@ -39,7 +40,8 @@ def publish(
         release: the release that trained it.
 
     Raises :class:`TornCheckpoint` for parts that are not one state of this attempt at one moment, :class:`CheckpointNotWritten` if a
-    part is damaged or the storage refuses, and :class:`CommitConflict` for another commit of this number or a newer one.
+    part is damaged or the storage refuses, and :class:`CommitConflict` for another commit of this number or a newer one: the commit
+    is certainly not published then. After :class:`PublicationInDoubt` it may be; publish it again.
     """
     files = open_run(run_dir)
     name = commit_name(commit.epochs)
@@ -51,10 +53,24 @@ def publish(
     written = [one.part for _, one in found]
     document = commit_document(commit, hosts, written, find_facts(written[0].plan), release)
     data = CommitManifest(commit.epochs, document, named).to_bytes()
-    with translated_write_errors(files.place(name), "a commit"):
-        if not files.create(name, MANIFEST, data) and not _is_published(files, name, named):
-            raise _conflict(files, name)  # another controller was faster
+    if not _create(files, name, data, named) and not _is_published(files, name, named):
+        raise _conflict(files, name)  # another controller was faster
     return files.place(name)
+
+
+def _create(files: RunFiles, name: str, data: bytes, parts: tuple[PartName, ...]) -> bool:
+    """Create the commit unless there is one. Raises :class:`CheckpointNotWritten` only if it certainly was not created."""
+    try:
+        return files.create(name, MANIFEST, data)
+    except (OSError, StorageError) as error:
+        try:
+            is_there = _names(files, name, parts)
+        except StorageError:
+            is_there = True
+        if is_there:
+            raise _in_doubt(files, name, error) from error
+        with translated_write_errors(files.place(name), "a commit"):
+            raise
 
 
 def _read_part(files: RunFiles, name: PartName) -> tuple[PartName, PartManifest]:
@@ -81,6 +97,10 @@ def _is_published(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bo
     """
     later = [one for one in files.names() if is_commit_name(one) and epochs_of(one) >= epochs_of(name)]
     if name in later and _names(files, name, parts):
+        try:
+            files.settle(name)
+        except OSError as error:
+            raise _in_doubt(files, name, error) from error
         return True
     for one in later:
         try:
@@ -100,6 +120,11 @@ def _names(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bool:
         return CommitManifest.from_bytes(files.read(f"{name}/{MANIFEST}"), where).parts == parts
     except (TornCheckpoint, OtherFormat):
         return False
+
+
+def _in_doubt(files: RunFiles, name: str, error: Exception) -> PublicationInDoubt:
+    return PublicationInDoubt("a commit may be published or not", where=files.place(name), value=str(error),
+                              next_step="publish it again")  # fmt: skip
 
 
 def _conflict(files: RunFiles, name: str) -> CommitConflict:

@@ -46,6 +46,9 @@ class RunFiles(Protocol):
     def create(self, folder: str, name: str, data: bytes) -> bool:
         """Create a folder with one file atomically; False if it exists."""
 
+    def settle(self, folder: str) -> None:
+        """Make a folder durable that a killed process may have created just before."""
+
     def put(self, path: str, data: bytes) -> None:
         """Write or replace a file atomically."""
 

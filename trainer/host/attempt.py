@@ -24,6 +24,7 @@ from trainer.model.metrics import AnyCollector
 from trainer.reading.batches import Batch, BatchAssembler
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.packed_units import Delivered
+from trainer.reading.shuffling import ShuffleWindow
 from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch
@@ -46,12 +47,14 @@ class TrainedState:
         collector: the predictions of the epoch that is not finished; of all hosts, at rank 0.
         ledger: what this host counted.
         carried: this host's begun units with the first position that is not trained, ascending.
+        epoch_steps: steps since the natural beginning of the epoch.
     """
 
     progress: RunProgress
     collector: AnyCollector
     ledger: Ledger | None
     carried: Carried = ()
+    epoch_steps: int = 0
     events: int = 0
 
 
@@ -108,7 +111,15 @@ class Attempt:
         """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
         gate = self._tools.gate
         gate.check()
-        return gate.has_ended and gate.stop_unit not in self._plan.stops
+        return gate.has_ended and gate.stop_unit not in self._plan.stops and not self._window().drawn
+
+    def _window(self) -> ShuffleWindow:
+        """The window of the next batch. Windows are whole batches, so each is drawn by whole steps; an epoch ends between two."""
+        rows = self._plan.shuffle_events or self._batch_rows
+        trained = self._state.epoch_steps * self._batch_rows
+        return ShuffleWindow(
+            rows, self._tools.data.config.seed, self._state.progress.epochs_done, trained // rows, trained % rows
+        )
 
     def requests(self) -> Iterator[UnitRequest]:
         """What this host asks of readers, in order."""
@@ -122,7 +133,8 @@ class Attempt:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
         pending: list[tuple[int, int]] = []
         for stop in self._natural_stops():
-            segment = _Segment(BatchAssembler(self._layout, self._batch_rows))
+            window = self._window() if self._plan.shuffle_events else None
+            segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
             is_natural = self._train_segment(segment, stop)
             if not is_natural:
                 pending = segment.assembler.pending()
@@ -234,6 +246,7 @@ class Attempt:
                 batch.spans, labels, before=lambda key: tools.data.counts_before(key, segment.unit_of[key])
             )
         progress.step += 1
+        self._state.epoch_steps += 1
         self._state.events += batch.rows
         tools.on_step(batch.rows)
 
@@ -255,7 +268,7 @@ class Attempt:
                 collector = state.collector if has_units else head.collector()
                 progress.history.append(_scored(one.epoch, collector))
                 progress.epochs_done = one.epoch.number + 1
-        state.collector = head.collector()
+        state.collector, state.epoch_steps = head.collector(), 0
 
 
 def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
+from trainer.checkpoints.read import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.exchange import Exchange, OneHost
 from trainer.errors import AttemptOver, HostLost, RunMismatch
@@ -122,6 +123,7 @@ class Host:
         self._data: tuple[str, JobData] | None = None
         self._state: TrainedState | None = None
         self._state_attempt: int | None = None
+        self._state_data: JobData | None = None
         self._attempt: Attempt | None = None
         self._progress = Progress()
         self._buffer = make_buffer(self._decode)
@@ -262,7 +264,13 @@ class Host:
             model.exchange.now = exchange
             state = self._state_of(order, rank, data, model)
             tools = AttemptTools(
-                data, model.weights, self._buffer, exchange, gate, self._count(order, state), self._keep
+                data,
+                model.weights,
+                self._buffer,
+                exchange,
+                gate,
+                self._count(order, state, data.plan, gate),
+                self._keep,
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, what is in memory is of no moment
@@ -279,6 +287,7 @@ class Host:
                 snapshot.end()
                 return
             self._snapshot, self._state, self._state_attempt = snapshot, state, order.attempt
+            self._state_data = data
         self._reports.drained(order.attempt, stop_unit)
 
     def _wait_for_writer(self) -> None:
@@ -330,43 +339,59 @@ class Host:
             if self._state is None or self._state_attempt != order.continues:
                 raise HostLost("a host must be at the end of the attempt that it continues", where=f"attempt {order.attempt}",
                                value=self._state_attempt, allowed=str(order.continues))  # fmt: skip
-            return self._state
+            return self._with_plan(self._state, rank, data)
         self._wait_for_writer()
         with self._changed:
             self._give_up(order.attempt - 1)
         if not order.commit.epochs:
             model.weights.load(model.initial)
-            return self._fresh(data)
+            return self._fresh(rank, data)
         return self._restored(order, rank, data, model)
 
-    def _fresh(self, data: JobData) -> TrainedState:
+    def _with_plan(self, state: TrainedState, rank: int, data: JobData) -> TrainedState:
+        """The state at the end of a plan, for the plan that comes after it or is the same.
+
+        A new plan may name fragments otherwise, so its own counts replace those of the ledger.
+        """
+        if self._state_data is not data:
+            plan, self._state_data = data.plan, data
+            state.progress = replace(state.progress, segments=plan.segments, planned_rows=dict(plan.planned_rows))
+            state.ledger = data.ledger_before(rank)
+        return state
+
+    def _fresh(self, rank: int, data: JobData) -> TrainedState:
         plan = data.plan
         progress = RunProgress(segments=plan.segments, planned_rows=dict(plan.planned_rows))
-        return TrainedState(progress, plan.head.collector(), data.new_ledger())
+        return TrainedState(progress, plan.head.collector(), data.ledger_before(rank))
 
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
-        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs))
+        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts))))
         _check_saved(saved, order, data.plan)
         model.weights.load(saved.arrays)
-        state = self._fresh(data)
+        state = self._fresh(rank, data)
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
         if rank == 0:
             collected = {name.removeprefix(f"{PREDICTIONS}/"): array for name, array in saved.arrays.items()
                          if name.startswith(f"{PREDICTIONS}/")}  # fmt: skip
             if collected:
                 state.collector.load(collected)
-            if state.ledger is not None and saved.counts is not None:
-                state.ledger = data.ledger_of(saved.counts)
         if saved.job is not None and saved.job.plan == order.data:
+            if rank == 0 and saved.counts is not None:
+                state.ledger = data.ledger_of(saved.counts)
             state.carried = tuple(one for one in saved.job.carried if one[0] % len(order.hosts) == rank)
+            state.epoch_steps = saved.job.epoch_steps
         return state
 
-    def _count(self, order: StartEpoch, state: TrainedState) -> Callable[[int], None]:
+    def _count(self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate) -> Callable[[int], None]:
         first_step, first_events = state.progress.step, state.events
 
         def on_step(events: int) -> None:
-            self._progress = Progress(order.attempt, state.progress.step - first_step, state.events - first_events)
+            unit = gate.begun_unit
+            newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
+            self._progress = Progress(
+                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs
+            )
 
         return on_step
 

@@ -12,7 +12,7 @@ from trainer.config import TrainConfig
 from trainer.data.ledger import Ledger
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.reading.columns import DecodedFragment, take_events
-from trainer.reading.packed_units import Delivered, decode_unit
+from trainer.reading.packed_units import Delivered, UnitDecoder
 from trainer.reading.unit_requests import UnitRequest
 from trainer.training.job_plan import JobPlan, config_of
 
@@ -34,26 +34,28 @@ class JobData:
         self.plan = plan
         self.config: TrainConfig = config_of(plan, run_dir)
         self.layout: InputLayout = lay_out(plan.identity.typed_inputs, self.config)
+        self._decode = UnitDecoder(self.layout, plan.head)
         self._rows = dict(zip(plan.units.keys, plan.fragment_rows.tolist(), strict=True))
         self._before: Ledger | None = None
         if plan.counts is not None and plan.counts.fragments:
-            self._before = Ledger(self._rows)
-            self._before.load(plan.counts)
+            self._before = self.ledger_of(plan.counts)
         self._counted = frozenset(() if plan.counts is None else (one.key for one in plan.counts.fragments))
 
-    def new_ledger(self) -> Ledger | None:
-        """A ledger of the plan's fragments, all counts 0; None if events are not counted."""
-        return None if self.plan.counts is None else Ledger(self._rows)
+    def ledger_before(self, rank: int) -> Ledger | None:
+        """The ledger of a host at the plan's beginning: all earlier counts are those of rank 0. None if events are not counted."""
+        if self.plan.counts is None:
+            return None
+        return self.ledger_of(self.plan.counts) if rank == 0 else Ledger(self._rows)
 
     def ledger_of(self, counts: SavedCounts) -> Ledger:
-        """A ledger with the counts of a commit, which may be of more fragments than the plan's."""
+        """A ledger with these counts, which may be of more fragments than the plan's."""
         ledger = Ledger({**{one.key: one.rows for one in counts.fragments}, **self._rows})
         ledger.load(counts)
         return ledger
 
     def decode(self, request: UnitRequest, delivered: Delivered, carried: Mapping[int, int]) -> DecodedFragment:
         """The due events of a unit; of a carried unit, those from its first untrained position on."""
-        decoded = decode_unit(delivered, self.layout, request, head=self.plan.head)
+        decoded = self._decode(request, delivered)
         below = int(self.plan.due_below[self.plan.stretch_of(request.number)])
         first = carried.get(request.number, 0)
         if first == 0 and below and (below == _ALL or request.fragment not in self._counted):

@@ -72,6 +72,7 @@ def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedSt
         next_unit=stop_unit,
         step=state.progress.step,
         carried=state.carried,
+        epoch_steps=state.epoch_steps,
         ledger=None if counts is None else counts.to_document(),
         epochs_done=state.progress.epochs_done,
         history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),

@@ -15,6 +15,7 @@ class UnitGate:
         self._changed = threading.Condition()
         self._next_unit, self._stop_unit = first_unit, stop_unit
         self._asked = self._ended = self._over = False
+        self._begun: int | None = None
 
     @property
     def stop_unit(self) -> int:
@@ -25,6 +26,11 @@ class UnitGate:
     def has_ended(self) -> bool:
         """Whether the epoch was ordered to end, before :attr:`stop_unit`."""
         return self._ended
+
+    @property
+    def begun_unit(self) -> int | None:
+        """The last unit that was begun; None before the first."""
+        return self._begun
 
     @property
     def is_over(self) -> bool:
@@ -46,7 +52,7 @@ class UnitGate:
             self.check()
             if unit >= self._stop_unit:
                 return False
-            self._next_unit = unit + 1
+            self._next_unit, self._begun = unit + 1, unit
             return True
 
     def ask(self) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from trainer.checkpoints.commit_manifest import CommitFacts
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.retention import Retention, apply_retention
+from trainer.control.publishing import NotPublished
+from trainer.errors import CheckpointNotWritten, CommitConflict
 from trainer.scheduling.orders import Publish
 from trainer.training.job_plan import JobPlan
 from transforms.errors import HeadraceError
@@ -31,8 +33,12 @@ class CheckpointPublisher:
         self._facts: tuple[str, CommitFacts] | None = None
 
     def publish(self, order: Publish) -> None:
-        """Publish a commit; see :func:`trainer.checkpoints.publish.publish`."""
-        publish(self._run_dir, order.commit, order.hosts, order.parts, self._find_facts, release=self._release)
+        """Publish a commit; see :func:`trainer.checkpoints.publish.publish`. Raises :class:`NotPublished` if it certainly is not."""
+        try:
+            publish(self._run_dir, order.commit, order.hosts, order.parts, self._find_facts, release=self._release)
+        except (CheckpointNotWritten, CommitConflict) as error:
+            raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
+                               next_step=error.next_step) from error  # fmt: skip
         try:
             apply_retention(self._run_dir, self._policy, now_secs=time.time())
         except HeadraceError as error:  # the commit is published; what is left is removed after the next one

@@ -27,7 +27,7 @@ class JobSpec:
         format: of the document.
         job: the identity of the job; it stays while the run directory is used.
         settings: of the state machine.
-        data: the plan and its natural ends of epochs.
+        data: the plan and its natural ends of epochs; None while it is not known.
         home: the warehouse's home, for readers.
         keep_commits: the newest commits that are kept.
         buffer_bytes: the limit of a host's buffer.
@@ -36,7 +36,7 @@ class JobSpec:
     format: str
     job: str
     settings: JobSettings
-    data: DataRange
+    data: DataRange | None
     home: str
     keep_commits: int = 2
     buffer_bytes: int = 256 << 20

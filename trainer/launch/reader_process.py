@@ -14,10 +14,13 @@ from trainer.flight.addresses import Address
 from trainer.launch.job_spec import JobSpec
 from trainer.reading.reader_service import ReaderService
 from trainer.reading.unit_reader import ReadBySolution, UnitReader
+from trainer.reading.warm_up import warm_up
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Leave, Order
 from warehouse.solution.solution import ReadSolution
 
+#: The longest time for units that are being sent when a reader leaves.
+_LEAVE_SECS = 5.0
 LOOPBACK = Address("127.0.0.1", 0)
 
 
@@ -60,6 +63,7 @@ def run_reader(
             leaves.set()
 
     on_signals(leaves.set)
+    warm_up()
     with ReaderService(options.address, UnitReader(find, read, kept_bytes=kept_bytes), token=token) as service:
         membership = Membership(
             client,
@@ -72,4 +76,5 @@ def run_reader(
         with membership:
             leaves.wait()
             membership.check()
+            service.leave(_LEAVE_SECS)
             membership.leave()

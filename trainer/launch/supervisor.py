@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from trainer.control.controller_client import ControllerClient
+from trainer.control.controller_client import ControllerClient, is_away, is_other_service
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
-from trainer.flight.client import Unreachable
+from trainer.errors import DataNotReady
 from trainer.launch.outcome import read_outcome, remove_outcome
+from trainer.scheduling.events import DataRange
+from trainer.scheduling.holds import ErrorClass, describe_error
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import JobState
 from transforms.errors import DataError, HeadraceError, StorageError
@@ -31,6 +33,9 @@ _CONTROLLER = "controller"
 _MOST_STARTS, _MOST_KILLED_STARTS = 3, 20
 _TAIL_BYTES = 4096
 
+#: Looks for more data of a job that has trained all it knows, or waits for data: its whole range, or None if there is no more.
+#: Raises :class:`DataNotReady`, which holds the job until a later look.
+FindMore = Callable[[JobStatus], DataRange | None]
 #: The command line of a role's process: its kind, its name, and options.
 Command = Callable[[str, str, Sequence[str]], list[str]]
 
@@ -43,11 +48,13 @@ class SupervisorSettings:
         look_secs: between looks at processes and status.
         grace_secs: the notice that SIGTERM gives to the job.
         end_secs: how long processes may take to end by themselves.
+        poll_secs: between looks for more data.
     """
 
     look_secs: float = 0.25
     grace_secs: float = 30.0
     end_secs: float = 10.0
+    poll_secs: float = 30.0
 
 
 _SETTINGS = SupervisorSettings()
@@ -77,6 +84,7 @@ class Supervisor:
         command: the command line of a process.
         on_status: called with every new status of the controller.
         on_message: called with a sentence about a process that ended.
+        find_more: looks for more data; None for a job that ends when its data is trained.
     """
 
     files: JobFiles
@@ -85,7 +93,9 @@ class Supervisor:
     on_status: Callable[[JobStatus], None] = lambda status: None
     on_message: Callable[[str], None] = lambda message: None
     settings: SupervisorSettings = _SETTINGS
+    find_more: FindMore | None = None
     clock: Callable[[], float] = time.monotonic
+    _next_look_secs = 0.0
     _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
     _notice_secs: float | None = None
     _grace_secs = 0.0
@@ -115,6 +125,7 @@ class Supervisor:
                         self.give_notice(status.deadline_in_secs)
                         self._noticed = True
                     self._tell(client, status)
+                    self._look_for_data(client, status)
                     self._follow(status)
                 if (outcome := read_outcome(self.files)) is not None:
                     self.on_status(outcome)
@@ -137,6 +148,11 @@ class Supervisor:
             self._grace_secs = self.settings.grace_secs if grace_secs is None else grace_secs
             self._notice_secs = self.clock()
 
+    @property
+    def has_notice(self) -> bool:
+        """Whether the job has a preemption notice."""
+        return self._notice_secs is not None
+
     def stop(self) -> None:
         """Stop the job after a commit; at the second call, now."""
         self._stops += 1
@@ -155,10 +171,31 @@ class Supervisor:
         except HeadraceError as error:
             self.on_message(f"the controller did not answer: {error.what}")
 
+    def _look_for_data(self, client: ControllerClient, status: JobStatus) -> None:
+        """Tell the controller about more data, if it waits for some."""
+        if self.find_more is None or not _waits_for_data(status) or self.clock() < self._next_look_secs:
+            return
+        self._next_look_secs = self.clock() + self.settings.poll_secs
+        try:
+            try:
+                found = self.find_more(status)
+            except DataNotReady as error:
+                if status.state is not JobState.HELD:
+                    self.on_message(f"{error.what}: {error.value}")
+                    client.plan_failed(describe_error(error))
+                return
+            if found is not None:
+                client.data(found)
+                self._next_look_secs = 0.0
+        except HeadraceError as error:
+            if not is_away(error):
+                raise
+            self.on_message(f"the controller did not answer: {error.what}")
+
     def _has_left(self, status: JobStatus) -> bool:
         """Whether a held job, or one that has left, has no more process but the controller."""
         others = [one for one in self._children.values() if one.kind != _CONTROLLER and one.process is not None]
-        if status.state is JobState.HELD:
+        if status.state is JobState.HELD and not (self.find_more is not None and _waits_for_data(status)):
             return not others
         if self._notice_secs is None:
             return False
@@ -169,8 +206,10 @@ class Supervisor:
         """The status, or None if the controller does not answer now."""
         try:
             return client.status()
-        except (Unreachable, DataError):
-            return None
+        except HeadraceError as error:
+            if is_away(error) or is_other_service(error) or isinstance(error, DataError):
+                return None
+            raise
 
     def _child(self, kind: str, name: str) -> _Child:
         return self._children.setdefault((kind, name), _Child(kind, name))
@@ -252,6 +291,13 @@ class Supervisor:
 
 
 _WORKING = frozenset({JobState.TRAINING, JobState.ENDING, JobState.DRAINING, JobState.COMMITTING})
+
+
+def _waits_for_data(status: JobStatus) -> bool:
+    if status.state is JobState.HELD:
+        return status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY
+    is_unknown = status.state is JobState.STARTING and not status.planned_units and not status.attempt
+    return status.state is JobState.WAITING_FOR_DATA or is_unknown
 
 
 def _started(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

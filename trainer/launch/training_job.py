@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainer.control.job_files import JobFiles
 from trainer.launch.job_spec import FORMAT, JobSpec, job_identity
+from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit
 from trainer.training.job_plan import JobPlan, plan_job
@@ -40,7 +41,13 @@ class LaunchedJob:
 
 
 def make_job(
-    prepared: PreparedRun, files: JobFiles, settings: JobSettings, *, home: str, unit_rows: int = UNIT_ROWS
+    prepared: PreparedRun,
+    files: JobFiles,
+    settings: JobSettings,
+    *,
+    home: str,
+    unit_rows: int = UNIT_ROWS,
+    shuffle_events: int = 0,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -49,7 +56,9 @@ def make_job(
     files.make()
     files.make_token()
     saved = prepared.saved
-    plan = _unfinished_plan(files, saved) or plan_job(prepared, unit_rows=unit_rows, first_unit=_next_unit(saved))
+    plan = _unfinished_plan(files, saved) or plan_job(
+        prepared, unit_rows=unit_rows, first_unit=_next_unit(saved), shuffle_events=shuffle_events
+    )
     put_solution(files, prepared.solution)
     name = files.put_document(plan.to_bytes())
     attempt = saved.job.attempt if saved is not None and saved.job is not None else 0
@@ -64,6 +73,20 @@ def make_job(
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)
+
+
+def extend_job(
+    prepared: PreparedRun, files: JobFiles, spec: JobSpec, *, unit_rows: int = UNIT_ROWS, shuffle_events: int = 0
+) -> DataRange | None:
+    """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
+    if not prepared.planned_events:
+        return None
+    first_unit = _next_unit(prepared.saved)
+    plan = plan_job(prepared, unit_rows=unit_rows, first_unit=first_unit, shuffle_events=shuffle_events)
+    put_solution(files, prepared.solution)
+    data = plan.data_range(files.put_document(plan.to_bytes()))
+    replace(spec, data=data).write(files)
+    return data
 
 
 def put_solution(files: JobFiles, solution: ReadSolution) -> str:

@@ -162,7 +162,7 @@ def read_columns(table: pa.Table, layout: InputLayout, key: str, *, labelled: bo
     Raises :class:`BadFeature`, and :class:`BadLabel` for a column of labels that are not numbers.
     """
     ids = _id_columns(table, layout, key)
-    dense = np.zeros((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
+    dense = np.empty((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
     at = 0
     for item in layout.dense:
         width = width_of(item.type)
@@ -190,7 +190,7 @@ def with_labels(stored: StoredColumns, head: Head = BINARY) -> DecodedFragment:
 def _positions(table: pa.Table) -> Array | None:
     if ROW_COLUMN not in table.column_names:
         return None
-    positions: Array = table.column(ROW_COLUMN).to_numpy().astype(np.int64)
+    positions: Array = table.column(ROW_COLUMN).to_numpy().astype(np.int64, copy=False)
     return positions
 
 
@@ -378,14 +378,14 @@ def _weights(column: WeightedItems, offsets: Array, item: TypedInput, key: str) 
 
 
 def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
-    """The numbers of a dense input as float32."""
+    """The numbers of a dense input as float32, which may be the stored ones."""
     numbers = column.items if isinstance(column, Vectors) else column
     assert isinstance(numbers, Numbers)  # lists without buckets do not pass lay_out
     with np.errstate(over="ignore"):
-        values: Array = numbers.values.astype(np.float32)
+        values: Array = np.ascontiguousarray(numbers.values.astype(np.float32, copy=numbers.valid is not None))
     if numbers.valid is not None:
         values[~numbers.valid] = 0.0
-    if not np.isfinite(values).all():
+    if not kernels.are_finite(values.view(np.uint32)):
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         row = at // width_of(item.type)
         raise BadFeature("a dense input must be finite", where=f"{_where(key)}, row {row}, input {item.name}",

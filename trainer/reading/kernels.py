@@ -260,9 +260,23 @@ def copy_numbers(address: int, row_step: int, column_step: int, out: Array) -> N
     """Fill ``out`` (float32 [rows, columns]) from an address; a number is ``row_step`` and ``column_step`` numbers after its neighbours."""
     rows, columns = out.shape
     source = carray(float32_at(address), (rows - 1) * row_step + (columns - 1) * column_step + 1)
-    for c in range(columns):
-        for i in range(rows):
+    for i in range(rows):
+        for c in range(columns):
             out[i, c] = source[i * row_step + c * column_step]
+
+
+@compiled
+def are_finite(bits: Array) -> bool:
+    """Whether no float32 is NaN or infinite, of their bits (uint32)."""
+    return bool(_has_full_exponent(bits) == 0)
+
+
+@uncounted
+def _has_full_exponent(bits: Array) -> Any:
+    found = np.uint32(0)
+    for i in range(len(bits)):
+        found |= np.uint32((bits[i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
+    return found
 
 
 @compiled

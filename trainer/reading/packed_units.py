@@ -48,7 +48,9 @@ class PackedUnit:
     def of(cls, content: Any) -> PackedUnit:
         """A unit in a buffer; an unaligned one is copied."""
         found = np.frombuffer(content, np.uint8)
-        return cls(found if found.ctypes.data % 8 == 0 else found.copy())
+        found = found if found.ctypes.data % 8 == 0 else found.copy()
+        found.flags.writeable = False  # kernels are compiled for the one or the other
+        return cls(found)
 
 
 #: What a reader delivers: arrays in its own process, or their packed bytes.
@@ -216,7 +218,9 @@ def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> S
     wrong = packing.point(content, described, sections.places, layout.types, rows, table)
     _require(wrong < 0, request, "have offsets that ascend, and finite weights", wrong)
     dense = sections.dense(content)
-    _require(bool(np.isfinite(dense).all()), request, "have finite numbers", "NaN or an infinity")
+    _require(
+        kernels.are_finite(dense.reshape(-1).view(np.uint32)), request, "have finite numbers", "NaN or an infinity"
+    )
     positions = np.arange(first_event, first_event + rows)
     if header[8]:
         positions = sections.events(content).astype(np.int64) + first_event

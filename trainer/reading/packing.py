@@ -28,6 +28,7 @@ from trainer.reading.kernels import (
     VALID,
     WEIGHTS,
     WIDTH,
+    are_finite,
     float32_at,
     int32_at,
     int64_at,
@@ -255,14 +256,6 @@ def point(content: Array, described: Array, places: Array, expected: Array, rows
         if expected[f, TYPE_WEIGHTED]:
             at = places[f, WEIGHTS_AT]
             column[WEIGHTS] = base + at
-            if not _are_finite(content[at : at + 4 * one[IDS_COUNT]].view(np.float32)):
+            if not are_finite(content[at : at + 4 * one[IDS_COUNT]].view(np.uint32)):
                 return f
     return -1
-
-
-@uncounted
-def _are_finite(values: Array) -> bool:
-    total = np.float32(0)
-    for i in range(len(values)):
-        total += values[i] * np.float32(0)
-    return bool(total == 0)

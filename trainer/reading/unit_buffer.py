@@ -165,7 +165,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._wanted: tuple[str, ...] = ()
         self._retries: dict[str, _Retry] = {}
         self._limit: int | None = None
-        self._largest_bytes = self._fetching.first_bytes
+        self._largest_bytes = 0  # of a unit; 0 before one has arrived
         self._held = Assignments()
         self._measured = _Measured()
         self._doing, self._since_secs = _Host.IDLE, clock()
@@ -339,7 +339,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             self._settings,
             buffered_bytes=self._buffered_bytes,
             flying_units=len(self._held.units) - len(self._admitted),
-            unit_bytes=self._largest_bytes,
+            unit_bytes=self._largest_bytes or self._fetching.first_bytes,
             readers=len(present),
         )
         new: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ import hashlib
 import zlib
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from trainer.config import TrainConfig
 from trainer.data.due_events import counts_after
 from trainer.data.late_data import visits_of
 from trainer.document_field import DocumentField
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import Head
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch, Segments
@@ -65,7 +65,8 @@ class JobPlan:
         is_first: of each stretch: no earlier stretch of the plan trains events that were never trained; bool.
         epochs: those that are left, in order.
         segments, planned_rows: see :class:`~trainer.training.run_state.RunProgress`.
-        counts: how often the fragments' events were trained before the plan; None if events are not counted.
+        shuffle_events: events are shuffled in windows of this number, a multiple of the batch; 0: they are not.
+        counts: how often all events of the run were trained before the plan; None if events are not counted.
     """
 
     solution: str
@@ -80,6 +81,7 @@ class JobPlan:
     segments: Segments
     planned_rows: Mapping[str, int]
     counts: SavedCounts | None
+    shuffle_events: int = 0
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -123,6 +125,7 @@ class JobPlan:
             "config": dict(self.config),
             "identity": self.identity.to_document(),
             "head": self.head.to_document(),
+            "shuffle_events": self.shuffle_events,
             "unit_rows": units.unit_rows,
             "first_unit": units.first_unit,
             "fragments": [list(one) for one in zip(units.keys, units.partitions.tolist(), self.fragment_rows.tolist(),
@@ -156,6 +159,7 @@ class JobPlan:
             segments=tuple(item.texts() for item in field.at("segments").items()),
             planned_rows={key: count.count() for key, count in field.at("planned_rows").members().items()},
             counts=None if counts.value is None else _read_counts(counts),
+            shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
         )
         ends = [one.stop_unit for one in plan.epochs]
         if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
@@ -168,13 +172,17 @@ def document_name(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0) -> JobPlan:
-    """The plan of what is left of a run.
+def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0, shuffle_events: int = 0) -> JobPlan:
+    """The plan of what is left of a run. Raises :class:`ConfigError` for windows that are not whole batches.
 
     Args:
         unit_rows: the largest number of rows of a unit.
         first_unit: the number of its first unit: the units before it are trained.
+        shuffle_events: see :class:`JobPlan`.
     """
+    if shuffle_events < 0 or shuffle_events % prepared.config.batch_rows:
+        raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
+                          allowed=f"a multiple of batch_rows, {prepared.config.batch_rows}")  # fmt: skip
     visits = visits_of(prepared.remaining)
     seen: dict[str, list[int]] = {key: [] for key in visits}
     numbers: dict[str, int] = {}
@@ -191,7 +199,8 @@ def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0) -> J
         for key in epoch.partitions:
             seen[key].append(epoch.pass_number)
         ends.append(at)
-    return _assembled(prepared, unit_rows, first_unit, numbers, stretches, ends)
+    plan = _assembled(prepared, unit_rows, first_unit, numbers, stretches, ends)
+    return replace(plan, shuffle_events=shuffle_events)
 
 
 def _due_below(earlier: Sequence[int], pass_number: int) -> int:
@@ -228,20 +237,8 @@ def _assembled(
         epochs=tuple(PlannedEpoch(epoch, stop) for epoch, stop in zip(prepared.remaining, ends, strict=True)),
         segments=prepared.progress.segments,
         planned_rows=dict(prepared.progress.planned_rows),
-        counts=None if prepared.ledger is None else _counts_of(prepared.ledger.counts(), numbers),
+        counts=None if prepared.ledger is None else prepared.ledger.counts(),
     )
-
-
-def _counts_of(counts: SavedCounts, keys: Mapping[str, int]) -> SavedCounts:
-    """The counts of some fragments."""
-    own, uneven, at = [], [np.zeros(0, np.uint8)], 0
-    for one in counts.fragments:
-        stop = at + (one.rows if one.count is None else 0)
-        if one.key in keys:
-            own.append(one)
-            uneven.append(counts.uneven[at:stop])
-        at = stop
-    return SavedCounts(tuple(own), np.concatenate(uneven))
 
 
 def _unit_plan(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import shutil
 from dataclasses import replace
@@ -25,13 +26,14 @@ from tests.trainer.checkpoints.job_states import (
 )
 from trainer.checkpoints.checkpoint import read_epoch, read_newest, verify_newest, write_checkpoint
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint, Share
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
-from trainer.errors import CheckpointNotWritten, CommitConflict, TornCheckpoint
+from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import Busy
 
@@ -68,6 +70,7 @@ def test_a_commit_of_parts_is_read_as_the_checkpoint_that_was_cut(run_dir: str |
         "hosts": list(names_of(hosts)),
         "carried": sorted([299 - rank, 3] for rank in range(hosts)),
         "release": "1.2.3",
+        "epoch_steps": 0,
     }
     saved = read_newest_run(run_dir, on_skip=pytest.fail)
     assert saved is not None
@@ -139,6 +142,33 @@ def test_a_part_that_is_written_again_has_the_same_name(run_dir: str | Path) -> 
     one = write_part(run_dir, *cut(checkpoint(1), 1, 2, 1))
     assert write_part(run_dir, *cut(checkpoint(1), 1, 2, 1)) == one
     assert one.startswith("attempt-000001/host-1@")
+
+
+class FailingRun(LocalRun):
+    """The disk fails after the rename, or before it."""
+
+    after = True
+
+    def create(self, folder: str, name: str, data: bytes) -> bool:
+        if self.after:
+            super().create(folder, name, data)
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_publication_that_failed_after_its_rename_is_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    parts = write_parts(tmp_path, checkpoint(1), 2, 1)
+    given = (commit_of(checkpoint(1), 1), names_of(2), parts, facts())
+    with monkeypatch.context() as patched:
+        patched.setattr(FailingRun, "after", after)
+        patched.setattr("trainer.checkpoints.publish.open_run", lambda run: FailingRun(tmp_path / "checkpoints"))
+        with pytest.raises(PublicationInDoubt if after else CheckpointNotWritten) as caught:
+            publish(tmp_path, *given)
+    assert "epoch-000001" in caught.value.where
+    publish(tmp_path, *given)
+    assert_equal(newest(tmp_path), checkpoint(1))
 
 
 def test_a_controller_without_the_lease_cannot_publish(run_dir: str | Path) -> None:

@@ -48,7 +48,7 @@ def train_sharded(hosts, trained):
     return on_hosts(hosts, work)
 
 
-@settings(max_examples=scaled(25), deadline=None)
+@settings(max_examples=scaled(25))
 @given(st.data(), st.integers(1, 4))
 def test_sharded_tables_equal_one_engine(data, hosts):
     trained = steps(data.draw, hosts)
@@ -68,7 +68,7 @@ def test_sharded_tables_equal_one_engine(data, hosts):
             assert [part.tobytes() for part in snapshot[t]] == [part.tobytes() for part in expected]
 
 
-@settings(max_examples=scaled(10), deadline=None)
+@settings(max_examples=scaled(10))
 @given(st.data(), st.integers(1, 3), st.integers(1, 3))
 def test_a_state_moves_to_another_number_of_hosts(data, before, after):
     engine = CpuEngine(FEATURES, seed=3)
@@ -113,4 +113,5 @@ def test_sums_are_equal_on_all_hosts():
     results = on_hosts(3, lambda exchange: summed(exchange, vectors[exchange.rank]))
     assert {one.tobytes() for one in results} == {((vectors[0] + vectors[1]) + vectors[2]).tobytes()}
     assert summed(OneHost(), vectors[0]).tobytes() == vectors[0].tobytes()
-    assert all_gather(OneHost(), [vectors[1]])[0][0] is vectors[1]
+    one = vectors[1]
+    assert all_gather(OneHost(), [one])[0][0] is one

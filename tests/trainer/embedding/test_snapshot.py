@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.engine import TableState
@@ -114,7 +115,7 @@ def test_training_waits_when_too_much_is_put_aside():
     time.sleep(0.05)
     assert not trained.is_set()
     same(state_of(snapshot), before)
-    thread.join(60)
+    thread.join(PATIENCE_SECS)
     assert trained.is_set()
     assert snapshot.aside_bytes <= 40
 
@@ -160,7 +161,7 @@ def test_reading_beside_training(seed):
         thread.start()
         found = state_of(snapshot, ((8, 8),))
         stop.set()
-        thread.join(60)
+        thread.join(PATIENCE_SECS)
         stop.clear()
         same(found, before)
     assert batches, "training went on beside at least one of them"

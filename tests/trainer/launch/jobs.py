@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +25,7 @@ from warehouse.config import WarehouseConfig
 from warehouse.reading.reader import read_labels
 
 RELEASE = "test"
+ROOT = Path(__file__).parents[3]
 
 
 def make_warehouse(folder: Path, *, hours: int = 3, rows: int = 400, memoize: bool = True) -> Warehouse:
@@ -84,10 +87,16 @@ def run_job(
 
 
 def train_alone(warehouse: Warehouse, run_dir: Path, **options: Any) -> None:
-    """The same run in this process."""
-    solution = read_solution(warehouse, "ctr")
-    read = lambda fragment: read_fragment(warehouse.storage, solution, fragment, rows=True)  # noqa: E731
-    train(solution, read, config(run_dir, deterministic=True, **options))
+    """The same run in one other process, since deterministic training has a process for itself."""
+    given = json.dumps([warehouse.storage.home, str(run_dir), options])
+    subprocess.run([sys.executable, "-m", "tests.trainer.launch.jobs", given], check=True, cwd=ROOT)
+
+
+def _train_alone(home: str, run_dir: str, options: dict[str, Any]) -> None:
+    with Warehouse.open(WarehouseConfig(home=home, rates=FREE_READS)) as warehouse:
+        solution = read_solution(warehouse, "ctr")
+        read = partial(read_fragment, warehouse.storage, solution, rows=True)
+        train(solution, read, config(run_dir, deterministic=True, **options))
 
 
 def newest(run_dir: Path) -> Any:
@@ -97,3 +106,7 @@ def newest(run_dir: Path) -> Any:
         raise AssertionError(reason)
 
     return read_newest(run_dir, on_skip=refuse)
+
+
+if __name__ == "__main__":
+    _train_alone(*json.loads(sys.argv[1]))

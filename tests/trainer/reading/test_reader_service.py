@@ -7,6 +7,7 @@ import threading
 import pytest
 from pyarrow import flight
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.reading.test_unit_reader import DATA, LAYOUT, events_of, events_of_units, reader_of, unit
 from trainer.errors import BadFeature
 from trainer.flight.addresses import Address
@@ -18,6 +19,10 @@ from transforms.errors import DataError
 
 LOOPBACK = Address("127.0.0.1", 0)
 SECS = 30.0
+
+
+#: Meant to run out.
+_SHORT_SECS = 0.05
 
 
 @pytest.fixture
@@ -112,21 +117,21 @@ def test_a_reader_that_leaves_finishes_its_units_and_refuses_others():
 
     def read(_solution, fragment):
         begun.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     with ReaderService(LOOPBACK, reader_of(read)) as service:
         client, found = Client(service.address), []
         thread = threading.Thread(target=lambda: found.append(fetched(client, unit(0, 5))))
         thread.start()
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE_SECS)
         assert not service.leave(0.05)
         with pytest.raises(RemoteError, match="must not be leaving") as caught:
             fetched(client, unit(5, 5))
         assert "Unreachable" in caught.value.kinds
         go_on.set()
         assert service.leave(10)
-        thread.join(10)
+        thread.join(PATIENCE_SECS)
         assert found[0].rows == 5
 
 
@@ -138,7 +143,7 @@ def test_only_some_units_are_read_at_once():
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        meet.wait(0.05)
+        meet.wait(_SHORT_SECS)
         with lock:
             running[0] -= 1
         return DATA.tables[fragment.path]
@@ -150,5 +155,5 @@ def test_only_some_units_are_read_at_once():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE_SECS)
     assert most[0] == 2

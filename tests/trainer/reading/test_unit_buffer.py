@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.reading.test_unit_reader import DATA, DIGEST, LAYOUT, events_in, events_of, reader_of
 from trainer.errors import BadFeature, DataNotReady
 from trainer.flight.addresses import Address
@@ -130,7 +131,7 @@ def test_a_reader_that_is_killed_is_replaced_by_the_others():
         os.kill(one.pid, signal.SIGKILL)
         killed = time.monotonic()
         rest = [next(buffer) for _ in range(30)]
-        assert time.monotonic() - killed < 2.0, "from the death of a reader to full speed"
+        assert time.monotonic() - killed < 2.0, "from the loss of a reader to full speed"
         rest += list(buffer)
         assert [request.number for request, _ in begun + rest] == list(range(150))
         batches = make_batches([decoded for _, decoded in begun + rest], LAYOUT, batch_rows=16)
@@ -184,13 +185,13 @@ def test_a_reader_that_is_gone_for_a_moment_gets_its_units_again():
         calls.append(fragment)
         if len(calls) == 1:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     fetchers = {"a": local(read)}
     with closing(buffer_of(requests_of(20), fetchers, settings=BufferSettings(units_per_reader=1))) as buffer:
         buffer.set_readers(["a"])
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE_SECS)
         fetchers["a"] = local()  # a new process at the same address
         buffer.set_readers([])
         buffer.set_readers(["a"])
@@ -209,7 +210,7 @@ def test_a_straggler_is_served_by_a_second_reader_and_delivered_once():
 
     def read(_solution, fragment):
         if fragment.path == "hour=01/0.parquet":
-            stuck.wait(20)
+            stuck.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     requests = requests_of(60)
@@ -328,7 +329,7 @@ def test_a_later_unit_that_waits_for_space_gives_way_to_the_next_one():
 
     def read(_solution, fragment):
         begun.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     options = {"settings": BufferSettings(limit_bytes=2, units_per_reader=1)}
@@ -337,7 +338,7 @@ def test_a_later_unit_that_waits_for_space_gives_way_to_the_next_one():
     )  # units are larger than it seems: two are requested
     with closing(buffer_of(requests_of(12), {"a": local(read), "b": local()}, **options)) as buffer:
         buffer.set_readers(["a", "b"])
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE_SECS)
         time.sleep(0.1)
         buffer.set_readers(["b"])
         changed = time.monotonic()
@@ -352,7 +353,7 @@ def test_two_readers_that_deliver_a_unit_at_once_take_space_once():
     class Meeting(LocalFetcher):
         def fetch(self, request, admit):
             if request.number == 8 and not decodes:
-                both.wait(10)
+                both.wait(PATIENCE_SECS)
             return super().fetch(request, admit)
 
     decoder = UnitDecoder(LAYOUT)
@@ -398,7 +399,7 @@ def test_a_restart_discards_what_was_requested_before():
 
     def read(_solution, fragment):
         if fragment.path == "hour=00/1.parquet":
-            go_on.wait(10)
+            go_on.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     with closing(buffer_of(requests_of(40), {LOCAL: local(read)})) as buffer:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import TYPES, Synthetic, config
 from trainer.errors import BadFeature
 from trainer.model.inputs import TypedInput, lay_out
@@ -93,7 +94,7 @@ def test_a_fragment_is_read_once_for_units_at_the_same_time():
 
     def read(_solution, fragment):
         reads.append(fragment.path)
-        begin.wait(10)
+        begin.wait(PATIENCE_SECS)
         return DATA.tables[fragment.path]
 
     reader = reader_of(read)
