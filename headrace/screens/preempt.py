@@ -24,7 +24,7 @@ class NoticeScreen:
     state: str
 
     def render(self) -> RenderableType:
-        """What was told to whom."""
+        """What the notice is for, and what the job does."""
         noticed = self.role or "the whole job"
         first = f"notice: {noticed} of {self.run} ends in {self.grace_secs:g} s; the job was {self.state}"
         return Group(first, "the epoch ends early and is committed before that, or is given up")
