@@ -110,3 +110,15 @@ def test_the_commands(tmp_path, capsys):
     assert (status, printed.err.count("error:")) == (2, 1)
     assert "a job must be held to be released" in printed.err
     assert headrace("ls", home / "runs" / "ctr-v1")[1].out.strip() == "no job is held"
+
+
+def test_the_status_says_that_a_job_leaves_until_its_next_launch(tmp_path):
+    make_run(tmp_path)
+    with serving(tmp_path) as found:
+        assert not found.client.status().is_leaving
+        found.client.notice(30.0)
+        assert found.client.status().is_leaving
+    with serving(tmp_path) as found:
+        assert found.client.status().is_leaving, "a restarted controller starts no process"
+    with serving(tmp_path, newest=Commit()) as found:
+        assert not found.client.status().is_leaving
