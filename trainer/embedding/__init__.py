@@ -1,31 +1,22 @@
 """Embedding tables: their specs, and the engine that holds, looks up and trains them."""
 
-from trainer.embedding.engine import CpuEngine, IdBatch, TableState
-from trainer.embedding.from_tensorflow import from_tensorflow
-from trainer.embedding.spec import (
-    SGD,
-    Adagrad,
-    Constant,
-    FeatureSpec,
-    Initializer,
-    Normal,
-    Optimizer,
-    TableSpec,
-    Uniform,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SGD",
-    "Adagrad",
-    "Constant",
-    "CpuEngine",
-    "FeatureSpec",
-    "IdBatch",
-    "Initializer",
-    "Normal",
-    "Optimizer",
-    "TableSpec",
-    "TableState",
-    "Uniform",
-    "from_tensorflow",
-]
+from transforms.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from trainer.embedding.engine import CpuEngine as CpuEngine
+    from trainer.embedding.engine import IdBatch as IdBatch
+    from trainer.embedding.engine import TableState as TableState
+    from trainer.embedding.from_tensorflow import from_tensorflow as from_tensorflow
+    from trainer.embedding.spec import SGD as SGD
+    from trainer.embedding.spec import Adagrad as Adagrad
+    from trainer.embedding.spec import Constant as Constant
+    from trainer.embedding.spec import FeatureSpec as FeatureSpec
+    from trainer.embedding.spec import Initializer as Initializer
+    from trainer.embedding.spec import Normal as Normal
+    from trainer.embedding.spec import Optimizer as Optimizer
+    from trainer.embedding.spec import TableSpec as TableSpec
+    from trainer.embedding.spec import Uniform as Uniform
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

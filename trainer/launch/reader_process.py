@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Leave, Order
 from warehouse.solution.solution import ReadSolution
 
+_LOG = logging.getLogger(__name__)
 #: The longest time for units that are being sent when a reader leaves.
 _LEAVE_SECS = 5.0
 LOOPBACK = Address("127.0.0.1", 0)
@@ -63,8 +65,9 @@ def run_reader(
             leaves.set()
 
     on_signals(leaves.set)
-    warm_up()
     with ReaderService(options.address, UnitReader(find, read, kept_bytes=kept_bytes), token=token) as service:
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()  # beside the join
+        _LOG.info("reader %s serves at %s", options.name, service.address)
         membership = Membership(
             client,
             Role(RoleKind.READER, options.name),

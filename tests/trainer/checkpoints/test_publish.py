@@ -160,7 +160,7 @@ def test_a_publication_that_failed_after_its_rename_is_in_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     parts = write_parts(tmp_path, checkpoint(1), 2, 1)
-    given = (commit_of(checkpoint(1), 1), names_of(2), parts, facts())
+    given = (commit_of(checkpoint(1), 1), names_of(2), parts, find_facts)
     with monkeypatch.context() as patched:
         patched.setattr(FailingRun, "after", after)
         patched.setattr("trainer.checkpoints.publish.open_run", lambda run: FailingRun(tmp_path / "checkpoints"))
