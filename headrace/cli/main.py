@@ -44,6 +44,7 @@ COMMANDS = {
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
+    "chaos": Place("headrace.cli.chaos", "chaos"),
     "role": Place("headrace.cli.roles", "app"),
     "status": Place("headrace.cli.status", "status"),
     "pins": Place("headrace.cli.maintenance", "pins"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +16,15 @@ from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from trainer.control.job_files import JobFiles
     from trainer.flight.addresses import Address
+    from trainer.launch.reader_process import RoleOptions
+    from trainer.reading.unit_reader import ReadBySolution
     from warehouse.errors import MemoDamaged
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
 
 app = typer.Typer(
     help="The processes of a training job: headrace train starts them on this machine.",
@@ -31,6 +38,17 @@ Listen = Annotated[str, typer.Option("--address", help="Where it serves, as host
 Supervised = Annotated[
     int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", show_default=False)
 ]
+Advertised = Annotated[
+    str,
+    typer.Option("--advertise", help="The address at which others reach it. Default: --address.", show_default=False),
+]
+Controller = Annotated[
+    str,
+    typer.Option(
+        "--controller", help="The address of the controller. Default: as the run directory says.", show_default=False
+    ),
+]
+SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]
 
 
 def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
@@ -70,11 +88,45 @@ def _numbers(text: str) -> tuple[int, int, int]:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
+def _role(files: JobFiles, name: str, address: Address, advertised: str, controller: str) -> RoleOptions:
+    from trainer.flight.addresses import Address
+    from trainer.launch.reader_process import RoleOptions
+
+    parse = Address.parse
+    return RoleOptions(
+        files, name, address, parse(advertised) if advertised else None, parse(controller) if controller else None
+    )
+
+
+def _slow(file: str) -> Callable[[], None]:
+    from trainer.launch.chaos.slow_disk import SlowDisk
+
+    return SlowDisk(Path(file)).wait if file else lambda: None
+
+
+def _slowed(read: ReadBySolution, file: str) -> ReadBySolution:
+    wait = _slow(file)
+
+    def slowed(solution: ReadSolution, fragment: SolutionFragment) -> pa.Table:
+        wait()
+        return read(solution, fragment)
+
+    return slowed
+
+
 @app.command("reader")
-def reader(run: Run, name: Name = "r0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+def reader(
+    run: Run,
+    name: Name = "r0",
+    address: Listen = "127.0.0.1:0",
+    advertised: Advertised = "",
+    controller: Controller = "",
+    slow_disk: SlowDiskFile = "",
+    supervisor: Supervised = 0,
+) -> None:
     """Read work units for the hosts."""
     from trainer.launch.job_spec import JobSpec
-    from trainer.launch.reader_process import RoleOptions, run_reader
+    from trainer.launch.reader_process import run_reader
     from trainer.launch.role_signals import on_termination
     from trainer.reading.unit_reader import read_by_solution
     from warehouse.storage.storage import Storage
@@ -83,7 +135,8 @@ def reader(run: Run, name: Name = "r0", address: Listen = "127.0.0.1:0", supervi
     keep_freed_memory()
     home = JobSpec.read(files).home
     read = read_by_solution(Storage(home), partial(_record_damage, home))
-    run_reader(RoleOptions(files, name, place), read, on_signals=on_termination)
+    options = _role(files, name, place, advertised, controller)
+    run_reader(options, _slowed(read, slow_disk) if slow_disk else read, on_signals=on_termination)
 
 
 def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
@@ -98,12 +151,24 @@ def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
 
 
 @app.command("host")
-def host(run: Run, name: Name = "h0", address: Listen = "127.0.0.1:0", supervisor: Supervised = 0) -> None:
+def host(
+    run: Run,
+    name: Name = "h0",
+    address: Listen = "127.0.0.1:0",
+    advertised: Advertised = "",
+    controller: Controller = "",
+    slow_disk: SlowDiskFile = "",
+    supervisor: Supervised = 0,
+) -> None:
     """Train."""
     from trainer.launch.host_process import run_host
-    from trainer.launch.reader_process import RoleOptions
     from trainer.launch.role_signals import on_termination
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    run_host(RoleOptions(files, name, place), prepare=import_tensorflow_quietly, on_signals=on_termination)
+    run_host(
+        _role(files, name, place, advertised, controller),
+        prepare=import_tensorflow_quietly,
+        on_signals=on_termination,
+        before_write=_slow(slow_disk),
+    )

@@ -148,13 +148,13 @@ def train(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
         keep_freed_memory()  # each fragment takes as much as the one before
-        options = _options(config)
+        options = read_options(config)
         for column in baseline or ():
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
-        settings = _choose(warehouse, solution, options, folder)
+        settings = choose_options(warehouse, solution, options, folder)
         if job is not None:
             report = train_job(warehouse, lambda: pins.enter_context(read(first, last)), settings, accept_changed, job)
         else:
@@ -188,7 +188,7 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
 
 
-def _options(path: str) -> Mapping[str, Any]:
+def read_options(path: str) -> Mapping[str, Any]:
     """The options in a JSON file; none without a file."""
     options: object = {}
     if path:
@@ -203,7 +203,9 @@ def _options(path: str) -> Mapping[str, Any]:
     return options
 
 
-def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str) -> TrainConfig:
+def choose_options(
+    warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str
+) -> TrainConfig:
     """The given options, and those that are chosen from the data."""
     from trainer.training.choosing import choose_config
 

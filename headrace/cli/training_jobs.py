@@ -114,7 +114,7 @@ class _Job:
         self._files = JobFiles(Path(config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
-        self._prepared = _prepare(warehouse, self._solution, config, accept_changed)
+        self._prepared = prepare(warehouse, self._solution, config, accept_changed)
         self._first = _Beginning.of(self._prepared)
 
     @property
@@ -124,7 +124,7 @@ class _Job:
 
     def prepare(self) -> None:
         """Look at the newest commit."""
-        self._prepared = _prepare(self._warehouse, self._solution, self._config, self._accept_changed)
+        self._prepared = prepare(self._warehouse, self._solution, self._config, self._accept_changed)
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
@@ -138,7 +138,7 @@ class _Job:
         job = make_job(
             self._prepared,
             self._files,
-            _settings(options),
+            job_settings(options),
             home=self._warehouse.storage.home,
             shuffle_events=options.shuffle_events,
         )
@@ -163,7 +163,7 @@ class _Job:
             supervisor = Supervisor(
                 self._files,
                 JobSpec.read(self._files).job,
-                partial(_command, str(self._files.run_dir)),
+                partial(role_command, str(self._files.run_dir)),
                 show,
                 say,
                 settings,
@@ -207,7 +207,7 @@ def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
     return sum(states.get(state, 0) for state in ("PENDING", "RUNNING"))
 
 
-def _prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
+def prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
     """The run and what is left of it, while no other process trains it."""
     from trainer.runs.lock import run_lock
 
@@ -218,7 +218,7 @@ def _prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, 
 def _prepare_unlocked(
     warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool
 ) -> PreparedRun:
-    """As :func:`_prepare`, while the job of this command waits for data."""
+    """As :func:`prepare`, while the job of this command waits for data."""
     from trainer.training.preparation import prepare_run
     from warehouse.reading.reader import read_labels
 
@@ -227,7 +227,8 @@ def _prepare_unlocked(
     return prepare_run(solution, config, labels, accept_changed=accept_changed, on_skip=skipped)
 
 
-def _settings(options: JobOptions) -> JobSettings:
+def job_settings(options: JobOptions) -> JobSettings:
+    """The settings of a job with these options."""
     import os
 
     from trainer.scheduling.job import JobSettings, PhaseSettings
@@ -284,7 +285,8 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     return ", ".join(parts)
 
 
-def _command(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
+def role_command(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
+    """The command line of a role's process."""
     named = () if kind == "controller" else ("--name", name)
     return [sys.executable, "-m", "headrace", "role", kind, run_dir, *named, *options]
 

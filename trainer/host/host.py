@@ -93,6 +93,7 @@ class Host:
         mailbox: of this host's :class:`~trainer.host.flight_exchange.ExchangeService`.
         address: of that service.
         token: of the job.
+        before_write: called before each part is written.
     """
 
     def __init__(
@@ -105,7 +106,9 @@ class Host:
         mailbox: Mailbox,
         address: str = "",
         token: str = "",
+        before_write: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_write = before_write
         self.name, self._run_dir = name, run_dir
         self._find_document, self._mailbox = find_document, mailbox
         self._address, self._token = address, token
@@ -200,6 +203,7 @@ class Host:
             self._reports.commit_failed(order.attempt, HostLost("a host must have the state that it is to write", where=f"attempt {order.attempt}"))  # fmt: skip
 
     def _write_part(self, snapshot: Snapshot) -> None:
+        self._before_write()
         try:
             self._reports.part_written(snapshot.attempt, snapshot.write(self._run_dir))
         except Exception as error:

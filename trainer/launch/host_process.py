@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -18,6 +20,9 @@ from trainer.reading.unit_fetching import RemoteFetcher
 from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.buffer_control import BufferSettings
 from trainer.scheduling.events import Role, RoleKind
+from transforms.errors import HeadraceError
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_host(
@@ -25,16 +30,18 @@ def run_host(
     *,
     prepare: Callable[[], None] = lambda: None,
     on_signals: Callable[[Callable[[], None]], None] = lambda notice: None,
+    before_write: Callable[[], None] = lambda: None,
 ) -> None:
     """Train the run's job as the host ``options.name``.
 
     Args:
         prepare: called once the host has joined, such as to import TensorFlow.
         on_signals: is given a function that sends a preemption notice for this host.
+        before_write: called before each part is written.
     """
     files, spec = options.files, JobSpec.read(options.files)
     token = files.read_token()
-    client = ControllerClient.of_run(files, job=spec.job)
+    client = options.connect(spec.job)
     role = Role(RoleKind.HOST, options.name)
 
     def make_buffer(decode: Callable[[UnitRequest, Delivered], DecodedFragment]) -> UnitBuffer:
@@ -49,7 +56,8 @@ def run_host(
             find_document=client.document,
             make_buffer=make_buffer,
             mailbox=mailbox,
-            address=str(service.address),
+            address=str(options.advertised or service.address),
+            before_write=before_write,
             token=token,
         )
         membership = Membership(
@@ -62,7 +70,7 @@ def run_host(
             on_error=host.on_error,
         )
         host.connect(membership)
-        on_signals(partial(client.notice, _GRACE_SECS, role))
+        on_signals(partial(_give_notice, client, role))
         with membership:
             prepare()
             host.run()
@@ -70,5 +78,16 @@ def run_host(
             membership.leave()
 
 
-#: The grace period of a SIGTERM.
-_GRACE_SECS = 30.0
+#: The grace period of a SIGTERM, and the wait between attempts to report it.
+_GRACE_SECS, _WAIT_SECS = 30.0, 0.25
+
+
+def _give_notice(client: ControllerClient, role: Role) -> None:
+    """Report the preemption of this host, while there is time; a controller that is away may come back."""
+    until = time.monotonic() + _GRACE_SECS
+    while (rest := until - time.monotonic()) > 0:
+        try:
+            return client.notice(rest, role)
+        except HeadraceError as error:
+            _LOG.warning("the preemption notice was not delivered: %s", error.what)
+            time.sleep(min(_WAIT_SECS, rest))

@@ -34,11 +34,21 @@ class RoleOptions:
         files: of the run.
         name: of the process among those of its kind.
         address: where it serves.
+        advertised: the address that others use for it; None: ``address``.
+        controller: where it reaches the controller; None: as the run's files say.
     """
 
     files: JobFiles
     name: str
     address: Address = LOOPBACK
+    advertised: Address | None = None
+    controller: Address | None = None
+
+    def connect(self, job: str) -> ControllerClient:
+        """A client of the job's controller."""
+        if self.controller is None:
+            return ControllerClient.of_run(self.files, job=job)
+        return ControllerClient(self.controller, job=job, token=self.files.read_token())
 
 
 def run_reader(
@@ -54,7 +64,7 @@ def run_reader(
     """
     files, spec = options.files, JobSpec.read(options.files)
     token = files.read_token()
-    client = ControllerClient.of_run(files, job=spec.job)
+    client = options.connect(spec.job)
     leaves = threading.Event()
 
     def find(digest: str) -> ReadSolution:
@@ -73,7 +83,7 @@ def run_reader(
             Role(RoleKind.READER, options.name),
             release=spec.settings.release,
             on_orders=follow,
-            report=lambda: RoleReport(str(service.address)),
+            report=lambda: RoleReport(str(options.advertised or service.address)),
             on_error=lambda error: leaves.set(),
         )
         with membership:

@@ -48,12 +48,14 @@ class SupervisorSettings:
         look_secs: between looks at processes and status.
         grace_secs: the notice that SIGTERM gives to the job.
         end_secs: how long processes may take to end by themselves.
+        backoff: the waits before a process is started again.
         poll_secs: between looks for more data.
     """
 
     look_secs: float = 0.25
     grace_secs: float = 30.0
     end_secs: float = 10.0
+    backoff: Backoff = _BACKOFF
     poll_secs: float = 30.0
 
 
@@ -141,6 +143,19 @@ class Supervisor:
         """The processes that run now, each with its kind."""
         children = list(self._children.values())
         return [(one.kind, one.process) for one in children if one.process is not None and one.process.poll() is None]
+
+    def running_names(self) -> dict[str, str]:
+        """The names of the processes that run now, each with its kind."""
+        return {
+            one.name: one.kind
+            for one in list(self._children.values())
+            if one.process is not None and one.process.poll() is None
+        }
+
+    def process_of(self, name: str) -> subprocess.Popen[bytes] | None:
+        """The process with a name, if it runs now."""
+        found = [one.process for one in list(self._children.values()) if one.name == name and one.process is not None]
+        return next((process for process in found if process.poll() is None), None)
 
     def give_notice(self, grace_secs: float | None = None) -> None:
         """The machine is preempted: the job commits within the grace period, and its processes leave. Any thread may call it."""
@@ -251,7 +266,7 @@ class Supervisor:
                     child.failures = 0
                 child.failures += 1
                 child.was_killed = process.returncode < 0
-                child.not_before_secs = self.clock() + _BACKOFF.wait_secs(child.failures, 1.0)
+                child.not_before_secs = self.clock() + self.settings.backoff.wait_secs(child.failures, 1.0)
                 self.on_message(f"{child.kind} {child.name} ended with status {process.returncode}: {self._last_line(child)}")  # fmt: skip
         return self.clock() >= child.not_before_secs
 

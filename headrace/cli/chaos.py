@@ -1,0 +1,248 @@
+"""``headrace chaos -- train``: run a training job under random faults, and prove what it trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
+
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, home_folder, open_warehouse
+from headrace.cli.options.solutions import pinned
+from headrace.cli.training_jobs import JobOptions, job_settings, prepare, role_command
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
+from headrace.terminal.quiet import import_tensorflow_quietly
+from transforms.errors import DataError, InputError
+from transforms.execution.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from headrace.screens.chaos import ChaosScreen
+    from trainer.config import TrainConfig
+    from trainer.control.messages import JobStatus
+    from trainer.launch.chaos.injection import Injection
+    from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
+    from trainer.launch.training_job import LaunchedJob
+    from trainer.scheduling.job import JobSettings
+    from warehouse.solution.solution import ReadSolution
+    from warehouse.warehouse import Warehouse
+
+#: The longest time between two commits, unless the arguments give one.
+_EPOCH_SECS = 5.0
+#: A silent role is lost after this time, so that long pauses and partitions lose roles.
+_LOST_SECS, _MOST_STEP_SECS = 6.0, 2.0
+_MANY = 1_000_000
+
+
+def chaos(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="-- train ARGS…", help="A training job: the arguments of headrace train.")
+    ],
+    seed: Annotated[int, typer.Option(help="Equal seeds draw equal faults.")] = 1,
+    faults: Annotated[int, typer.Option(help="The number of faults; a job that ends earlier has fewer.")] = 20,
+    mean_secs: Annotated[float, typer.Option(help="The mean time between the beginnings of two faults.")] = 3.0,
+    kinds: Annotated[
+        str,
+        typer.Option(
+            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt. Default: all.",
+            show_default=False,
+        ),
+    ] = "",
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also run the job undisturbed, and compare all weights bit for bit.")
+    ] = False,
+    folder: Annotated[
+        str,
+        typer.Option(
+            help="A new folder for the runs. Default: runs/chaos-MODEL-… in the home. No other run is touched.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a training job under random faults, and count how often each event was trained.
+
+    The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted.
+    """
+    from trainer.launch.chaos.schedule import ChaosSettings
+
+    began = time.monotonic()
+    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds))
+    given = _training_arguments(arguments)
+    with open_warehouse(given["home"]) as warehouse, ExitStack() as pins:
+        model = given["model"]
+        read = partial(
+            pinned, warehouse, model, given["version"], command="chaos", table_version=given["table_version"]
+        )
+        solution = pins.enter_context(read(moment_of("--start", given["start"]), moment_of("--end", given["end"])))
+        keep_freed_memory()
+        import_tensorflow_quietly()
+        target = _new_folder(folder, model, given["home"])
+        say(f"the runs are in {target}")
+        config = _config(warehouse, solution, given)
+        options = JobOptions(given["hosts"] or 1, given["readers"], given["epoch_secs"] or _EPOCH_SECS)
+        run = _Runs(warehouse, solution, config, options)
+        screen = _disturbed(run, target / "disturbed", settings)
+        if compare:
+            differing = _compare(run, target)
+            screen = dataclasses.replace(screen, differing=differing)
+        screen = dataclasses.replace(screen, secs=time.monotonic() - began)
+    emit(screen, as_json=as_json)
+    if not screen.is_right:
+        raise typer.Exit(DataError.exit_status)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Runs:
+    """What is trained, and how."""
+
+    warehouse: Warehouse
+    solution: ReadSolution
+    config: TrainConfig
+    options: JobOptions
+
+
+def _kinds(text: str) -> tuple[FaultKind, ...]:
+    from trainer.launch.chaos.schedule import FaultKind
+
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(FaultKind)
+    for name in names:
+        if name not in list(FaultKind):
+            raise InputError("a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind))  # fmt: skip
+    return tuple(dict.fromkeys(FaultKind(name) for name in names))
+
+
+def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
+    """The values of the parameters of ``headrace train``."""
+    from headrace.cli.train import train
+
+    if arguments[0] != "train":
+        raise InputError("chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …")  # fmt: skip
+    command = get_command_from_info(
+        CommandInfo("train", callback=train), pretty_exceptions_short=False, rich_markup_mode=None
+    )
+    return command.make_context("headrace train", list(arguments[1:])).params
+
+
+def _new_folder(folder: str, model: str, home: str) -> Path:
+    name = f"chaos-{model}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    target = Path(folder or str(Path(home_folder(home, "a run without --folder")) / "runs" / name)).absolute()
+    if target.exists():
+        raise InputError("the folder of the runs must not exist", where="--folder", value=str(target))
+    return target
+
+
+def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, Any]) -> TrainConfig:
+    """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
+    from headrace.cli.train import choose_options, read_options
+
+    run_dir = given["run_dir"] or str(
+        Path(home_folder(given["home"], "a run without --run-dir"))
+        / "runs"
+        / f"{solution.model}-v{solution.model_version}"
+    )
+    asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}
+    return choose_options(warehouse, solution, asked, run_dir)
+
+
+def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.training_job import make_job
+
+    config = dataclasses.replace(run.config, run_dir=str(run_dir))
+    prepared = prepare(run.warehouse, run.solution, config, False)
+    settings = _patient(job_settings(run.options))
+    job = make_job(prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home)
+    return job, prepared.planned_events
+
+
+def _patient(settings: JobSettings) -> JobSettings:
+    """Settings with which faults delay a job, and do not hold it."""
+    from warehouse.scheduling.backoff import Backoff
+
+    backoff = Backoff(first_secs=0.1, most_secs=1.0, jitter=0.0)
+    return dataclasses.replace(settings, lost_secs=_LOST_SECS, most_step_secs=_MOST_STEP_SECS, most_restarts=_MANY,
+                               most_reader_failures=_MANY, backoff=backoff)  # fmt: skip
+
+
+def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injection: Injection | None) -> JobStatus:
+    """Run a job to its end, under the faults of ``injection``."""
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.supervisor import Supervisor, SupervisorSettings
+    from warehouse.scheduling.backoff import Backoff
+
+    command: Callable[[str, str, Sequence[str]], list[str]] = partial(role_command, str(run_dir))
+    with progress_bar(what, "events") as report:
+
+        def on_status(status: JobStatus) -> None:
+            report(min(job.plan.units.rows_before(status.next_unit), planned), planned)
+            if injection is not None:
+                injection.on_status(status)
+
+        settings = SupervisorSettings(look_secs=0.1, backoff=Backoff(first_secs=0.1, most_secs=1.0, jitter=0.0))
+        supervisor = Supervisor(
+            JobFiles(run_dir),
+            job.spec.job,
+            command if injection is None else injection.command,
+            on_status,
+            settings=settings,
+        )
+        if injection is None:
+            return supervisor.run(job.newest)
+        injection.attach(supervisor)
+        with injection:
+            return supervisor.run(job.newest)
+
+
+def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScreen:
+    from headrace.screens.chaos import ChaosScreen
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.chaos.injection import Injection
+    from trainer.launch.chaos.proof import count_trained
+    from trainer.launch.chaos.schedule import make_schedule
+
+    injection = Injection(JobFiles(run_dir), partial(role_command, str(run_dir)), make_schedule(settings))
+    job, planned = _launch(run, run_dir)
+    began = time.monotonic()
+    status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
+    if injection.error is not None:
+        raise injection.error
+    prepared = prepare(run.warehouse, run.solution, dataclasses.replace(run.config, run_dir=str(run_dir)), False)
+    accounts = injection.accounts
+    return ChaosScreen(
+        model=run.solution.model,
+        run_dir=str(run_dir),
+        seed=settings.seed,
+        planned_faults=settings.faults,
+        faults={f"{kind} {role}": count for (kind, role), count in sorted(injection.applied.items())},
+        state=str(status.state),
+        attempts=len(accounts.attempts),
+        commits=len(accounts.commits),
+        crashes=len(accounts.crashes),
+        lost_secs=tuple(accounts.lost_secs()),
+        preempted=accounts.preempted(_GRACE_SECS),
+        trained=count_trained(prepared),
+        disturbed_secs=time.monotonic() - began,
+    )
+
+
+#: The notice of a preemption.
+_GRACE_SECS = 30.0
+
+
+def _compare(run: _Runs, target: Path) -> tuple[str, ...]:
+    from trainer.launch.run_comparison import run_differences
+
+    calm = target / "undisturbed"
+    job, planned = _launch(run, calm)
+    _supervise(calm, job, planned, f"training {run.solution.model} undisturbed", None)
+    return run_differences(target / "disturbed", calm)

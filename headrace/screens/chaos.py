@@ -1,0 +1,84 @@
+"""The screen of ``headrace chaos``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, secs_text
+
+if TYPE_CHECKING:
+    from trainer.launch.chaos.proof import TrainedEvents
+
+ROLES = ("controller", "reader", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosScreen:
+    """A job that was trained under faults.
+
+    Attributes:
+        run_dir: of the disturbed run.
+        planned_faults: those of the schedule.
+        faults: the applied ones, by kind and role ("kill host").
+        state: in which the job ended.
+        lost_secs: of each crash, the training that was lost.
+        preempted: the epochs that a notice to a host ended, and those of them that were committed within the notice.
+        trained: how often each event was trained.
+        differing: the arrays and members that differ from the undisturbed run's; None if there was none.
+        disturbed_secs: of the disturbed run.
+    """
+
+    model: str
+    run_dir: str
+    seed: int
+    planned_faults: int
+    faults: dict[str, int]
+    state: str
+    attempts: int
+    commits: int
+    crashes: int
+    lost_secs: tuple[float, ...]
+    preempted: tuple[int, int]
+    trained: TrainedEvents
+    disturbed_secs: float
+    differing: tuple[str, ...] | None = None
+    secs: float = 0.0
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the job was done, each event was trained as often as it should be, and all weights are equal."""
+        return self.state == "DONE" and self.trained.is_exact and not self.differing
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, with the number of applied faults."""
+        return {**fields_of(self), "applied_faults": sum(self.faults.values()), "is_right": self.is_right}
+
+    def render(self) -> RenderableType:
+        """Faults by kind and role, then what they cost."""
+        counts = {tuple(name.split(" ")): count for name, count in self.faults.items()}
+        kinds = sorted({kind for kind, _ in counts})
+        rows = [(kind, *(count_text(counts.get((kind, role), 0)) for role in ROLES)) for kind in kinds]
+        table = grid(
+            ("fault", *(f"{role}>" for role in ROLES)), rows, title=f"faults of {self.model}, seed {self.seed}"
+        )
+        applied, trained = sum(self.faults.values()), self.trained
+        lost = sorted(self.lost_secs)
+        pairs = [
+            ("faults", f"{applied} of {self.planned_faults}" + ("" if applied == self.planned_faults else ": the job ended before the others")),
+            ("job", f"{self.state.lower()} after {many(self.attempts, 'attempt')}, {many(self.commits, 'commit')}, {secs_text(self.disturbed_secs)}"),
+            ("crashes", f"{self.crashes}" + (
+                f", which lost {median(lost):.1f} s of training each in the median, {lost[-1]:.1f} s at most" if lost else "")),
+            ("preempted", f"{many(self.preempted[0], 'epoch')}, {self.preempted[1]} of them committed within the notice"),
+            ("events", f"{count_text(trained.events)}, to be trained {many(trained.expected, 'time')} each: {trained.lost} lost, {trained.repeated} repeated"),
+        ]  # fmt: skip
+        if self.differing is not None:
+            differing = ", ".join(self.differing[:5])
+            pairs.append(("weights", f"differ from the undisturbed run's: {differing}" if differing else
+                          "all weights, slots and the history equal the undisturbed run's, bit for bit"))  # fmt: skip
+        return Group(table, facts([*pairs, ("run", self.run_dir)]))

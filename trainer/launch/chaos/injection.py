@@ -1,0 +1,208 @@
+"""Applies the faults of a schedule to the processes of a supervisor."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trainer.control.job_files import JobFiles
+from trainer.control.messages import JobStatus
+from trainer.flight.addresses import Address
+from trainer.flight.client import Unreachable
+from trainer.launch.chaos.accounts import Accounts
+from trainer.launch.chaos.links import Link, Links
+from trainer.launch.chaos.schedule import Fault, FaultKind, Side
+from trainer.launch.chaos.slow_disk import SlowDisk
+from trainer.launch.supervisor import Command, Supervisor
+
+_LOOK_SECS = 0.05
+_HOST = "127.0.0.1"
+
+
+@dataclass
+class _Wires:
+    """The links of a role: to the controller, and from others to it.
+
+    ``port``: where its process serves; a new one at each start.
+    """
+
+    controller: Link
+    peers: Link
+    port: int = 0
+
+
+@dataclass(order=True)
+class _Held:
+    """A fault that lasts, and how it ends."""
+
+    until_secs: float
+    name: str = field(compare=False)
+    kind: FaultKind = field(compare=False)
+    end: Callable[[], None] = field(compare=False)
+
+
+class Injection:
+    """Faults in a job; a context manager, in whose block the supervisor runs.
+
+    Args:
+        files: of the run.
+        command: the command line of a process, without chaos.
+        schedule: the faults; the first one comes after the first attempt has begun.
+    """
+
+    def __init__(
+        self,
+        files: JobFiles,
+        command: Command,
+        schedule: Sequence[Fault],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files, self._command, self._schedule, self._clock = files, command, schedule, clock
+        self._links = Links()
+        self._wires: dict[str, _Wires] = {}
+        self._held: list[_Held] = []
+        self._supervisor: Supervisor | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos", daemon=True)
+        self.accounts = Accounts()
+        self.applied: Counter[tuple[FaultKind, str]] = Counter()
+        self.error: BaseException | None = None
+
+    def command(self, kind: str, name: str, options: Sequence[str]) -> list[str]:
+        """The command line of a process whose connections go through links."""
+        arguments = self._command(kind, name, options)
+        if kind == "controller":
+            return arguments
+        wires = self._wires.get(name)
+        if wires is None:
+            wires = self._wires[name] = _Wires(
+                self._links.open(self._files.find_controller), self._links.open(partial(self._serving, name))
+            )
+        wires.port = _free_port()
+        return [*arguments, "--address", f"{_HOST}:{wires.port}", "--advertise", str(wires.peers.address),
+                "--controller", str(wires.controller.address), "--slow-disk", str(self._disk_file(name))]  # fmt: skip
+
+    def _serving(self, name: str) -> Address:
+        port = self._wires[name].port
+        if not port:
+            raise Unreachable("a process must serve", where=name)
+        return Address(_HOST, port)
+
+    def _disk_file(self, name: str) -> Path:
+        return self._files.folder / "chaos" / f"{name}.delay"
+
+    def on_status(self, status: JobStatus) -> None:
+        """A new status of the job."""
+        self.accounts.see(status, self._clock())
+
+    def attach(self, supervisor: Supervisor) -> None:
+        """The supervisor of the processes; before it runs."""
+        self._supervisor = supervisor
+
+    def __enter__(self) -> Self:
+        self._links.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._links.__exit__(None, None, None)
+
+    def _run(self) -> None:
+        try:
+            self._inject()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._end_held(float("inf"))
+
+    def _inject(self) -> None:
+        waiting, due = list(self._schedule), None
+        while not self._over.wait(_LOOK_SECS):
+            now = self._clock()
+            self._end_held(now)
+            if not waiting or not self.accounts.has_trained:
+                continue
+            due = now + waiting[0].after_secs if due is None else due
+            if now >= due and self._apply(waiting[0], now):
+                waiting.pop(0)
+                due = None
+
+    def _end_held(self, now: float) -> None:
+        for one in sorted(self._held):
+            if one.until_secs <= now:
+                self._held.remove(one)
+                one.end()
+
+    def _apply(self, fault: Fault, now: float) -> bool:
+        """Whether the fault was applied: a process of its kind must run, and must not be under a fault."""
+        supervisor = self._supervisor
+        held = {one.name for one in self._held}
+        running = supervisor.running_names() if supervisor is not None else {}
+        names = [name for name, kind in running.items() if kind == fault.role and name not in held]
+        if supervisor is None or not names:
+            return False
+        name = fault.target(names)
+        process = supervisor.process_of(name)
+        if process is None:
+            return False
+        before = self.accounts.interruption(fault.role, now)
+        if fault.kind is FaultKind.KILL:
+            process.kill()
+            self.accounts.crashes.append(before)
+        elif fault.kind is FaultKind.PREEMPT:
+            process.terminate()
+            self.accounts.notices.append(before)
+        elif fault.kind is FaultKind.PAUSE:
+            process.send_signal(signal.SIGSTOP)
+            self._hold(fault, name, partial(process.send_signal, signal.SIGCONT))
+        elif fault.kind is FaultKind.PARTITION:
+            links = self._cut_links(fault, name)
+            for link in links:
+                self._links.cut(link, is_reset=fault.is_reset)
+            self._hold(fault, name, partial(self._heal, links))
+        else:
+            disk = SlowDisk(self._disk_file(name))
+            disk.set(fault.hold_secs / 4)
+            self._hold(fault, name, partial(disk.set, 0.0))
+        self.applied[fault.kind, fault.role] += 1
+        return True
+
+    def _hold(self, fault: Fault, name: str, end: Callable[[], None]) -> None:
+        def ended() -> None:
+            with suppress(OSError):  # the process, or the run directory, may be gone
+                end()
+
+        self._held.append(_Held(self._clock() + fault.hold_secs, name, fault.kind, ended))
+
+    def _cut_links(self, fault: Fault, name: str) -> list[Link]:
+        """The links of a partition; the controller's are those of all roles to it."""
+        if fault.role == "controller":
+            return [wires.controller for wires in list(self._wires.values())]
+        wires = self._wires[name]
+        return {Side.CONTROLLER: [wires.controller], Side.PEERS: [wires.peers],
+                Side.ALL: [wires.controller, wires.peers]}[fault.side]  # fmt: skip
+
+    def _heal(self, links: Sequence[Link]) -> None:
+        for link in links:
+            self._links.heal(link)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind((_HOST, 0))
+        return int(free.getsockname()[1])

@@ -1,0 +1,150 @@
+"""TCP proxies between the processes of a job, whose connections can be cut. They run in one thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from trainer.flight.addresses import Address
+from trainer.flight.client import Unreachable
+from transforms.errors import DataError
+
+_T = TypeVar("_T")
+_PIECE_BYTES = 1 << 18
+_HOST = "127.0.0.1"
+#: A socket that is closed with this option resets its connection.
+_RESET = struct.pack("ii", 1, 0)
+
+#: The address to which a new connection is made. Raises :class:`Unreachable` if there is none now.
+FindUpstream = Callable[[], Address]
+
+
+class Link:
+    """One proxy. Made by :meth:`Links.open`."""
+
+    def __init__(self, find_upstream: FindUpstream) -> None:
+        self._find_upstream = find_upstream
+        self._open = asyncio.Event()
+        self._open.set()
+        self._cuts = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self.address = Address(_HOST, 0)
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._connected, _HOST, 0)
+        self.address = Address(_HOST, self._server.sockets[0].getsockname()[1])
+
+    async def cut(self, *, is_reset: bool) -> None:
+        """Let no byte pass until :meth:`heal`; with ``is_reset`` the connections are reset too."""
+        self._cuts += 1
+        self._open.clear()
+        if is_reset:
+            self._reset()
+
+    async def heal(self) -> None:
+        """End one cut; bytes pass after the last one."""
+        self._cuts -= 1
+        if not self._cuts:
+            self._open.set()
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        if self._server is not None:
+            self._server.close()
+        self._reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _reset(self) -> None:
+        for writer in self._writers:
+            connection = writer.get_extra_info("socket")
+            with suppress(OSError):  # it may be closed
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        try:
+            await self._open.wait()
+            upstream = self._find_upstream()
+            far_reader, far_writer = await asyncio.open_connection(upstream.host, upstream.port)
+            self._writers.add(far_writer)
+            try:
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            finally:
+                self._writers.discard(far_writer)
+                far_writer.transport.abort()
+        except (OSError, Unreachable, DataError):
+            pass  # the connection ends, as that of a process that has ended
+        finally:
+            self._writers.discard(writer)
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(_PIECE_BYTES):
+            await self._open.wait()
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+class Links:
+    """The proxies of a job; a context manager."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._links: list[Link] = []
+
+    def open(self, find_upstream: FindUpstream) -> Link:
+        """A proxy on a port of its own."""
+
+        async def start() -> Link:
+            link = Link(find_upstream)
+            await link.start()
+            return link
+
+        link = self._run(start())
+        self._links.append(link)
+        return link
+
+    def cut(self, link: Link, *, is_reset: bool) -> None:
+        """Cut a link; :meth:`heal` ends it."""
+        self._run(link.cut(is_reset=is_reset))
+
+    def heal(self, link: Link) -> None:
+        """End a cut."""
+        self._run(link.heal())
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        future: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(30.0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for link in self._links:
+            self._run(link.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
