@@ -174,7 +174,7 @@ def settle(jobs: dict[int, FleetJob], slots: int) -> None:
     raise AssertionError("jobs preempt each other for ever")
 
 
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(100))
 @given(fleets())
 def test_a_plan_is_followed_once(fleet):
     jobs, slots = fleet
@@ -182,7 +182,7 @@ def test_a_plan_is_followed_once(fleet):
     assert plan(jobs.values(), slots, 0.0) == ()
 
 
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(100))
 @given(fleets())
 def test_a_preemption_lets_its_job_start(fleet):
     jobs, slots = fleet
@@ -194,7 +194,7 @@ def test_a_preemption_lets_its_job_start(fleet):
     assert {jobs[number].state for number in wanted} <= {S.RUNNING}
 
 
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(100))
 @given(fleets())
 def test_no_slot_is_idle_while_a_job_fits_and_none_runs_before_a_higher_priority(fleet):
     jobs, slots = fleet
@@ -207,7 +207,7 @@ def test_no_slot_is_idle_while_a_job_fits_and_none_runs_before_a_higher_priority
         assert free + sum(two.slots for two in after) < one.slots
 
 
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(100))
 @given(fleets(), st.lists(SLOTS, min_size=30, max_size=30))
 def test_a_large_job_is_not_starved_by_small_ones(fleet, sizes):
     """However many jobs follow, it starts when the jobs have ended that ran, or were before it, when it came."""
