@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.session import AsJson, Home, home_folder
+from headrace.cli.options.runs import Run, RunVersion, run_folder
+from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError, InputError, NotFound
+from transforms.errors import DataError, NotFound
 
 if TYPE_CHECKING:
     from trainer.checkpoints.inspection import FileCheck
@@ -24,19 +23,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Run = Annotated[
-    str,
-    typer.Argument(help="Folder of a run, gs://bucket/path, or the name of a model: runs/MODEL-vVERSION in the home."),
-]
-Version = Annotated[
-    int, typer.Option("--version", help="The model's version. Default: the newest with a run.", show_default=False)
-]
 _EPOCH_HELP = "The number of epochs of the checkpoint, as ls lists it."
-_VERSION = re.compile("v([1-9][0-9]{0,8})")
 
 
 @app.command("ls")
-def list_(run: Run, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
+def list_(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = False) -> None:
     """List the checkpoints of a run, newest first.
 
     Arrays are not read: verify does that.
@@ -54,7 +45,7 @@ def show(
     epoch: Annotated[
         int | None, typer.Argument(help=f"{_EPOCH_HELP} Default: the newest with intact manifests.")
     ] = None,
-    version: Version = 0,
+    version: RunVersion = 0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +78,7 @@ def diff(
     run: Run,
     before: Annotated[int, typer.Argument(help=_EPOCH_HELP)],
     after: Annotated[int, typer.Argument(help="The other checkpoint.")],
-    version: Version = 0,
+    version: RunVersion = 0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +98,7 @@ def diff(
 def verify(
     run: Run,
     epoch: Annotated[int | None, typer.Argument(help=f"{_EPOCH_HELP} Default: all.")] = None,
-    version: Version = 0,
+    version: RunVersion = 0,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -137,30 +128,11 @@ def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
 
-    folder = run if _is_folder(run) else _folder_of_model(run, version, home)
-    if version and folder == run:
-        raise InputError("--version must go with the name of a model, got a folder", where="--version", value=version)
+    folder = run_folder(run, version, home)
     files = open_run(folder)
     if not newest_first(files):
         raise NotFound("the run directory must hold a checkpoint", where=folder, next_step="train first")
     return folder, files
-
-
-def _is_folder(run: str) -> bool:
-    return "/" in run or Path(run).is_dir()
-
-
-def _folder_of_model(model: str, version: int, home: str) -> str:
-    """The run folder of a model in the home. Raises :class:`NotFound`."""
-    runs = Path(home_folder(home, "the run of a model")) / "runs"
-    matched = ((path, _VERSION.fullmatch(path.name.removeprefix(f"{model}-"))) for path in runs.glob(f"{model}-v*"))
-    found = {int(version_of[1]): path for path, version_of in matched if version_of and path.is_dir()}
-    number = version or max(found, default=0)
-    if number not in found:
-        raise NotFound("a run must be a folder or the name of a trained model", where=str(runs),
-                       value=f"{model}-v{version}" if version else model,
-                       next_step=f"headrace train {model}, or give the folder of a run")  # fmt: skip
-    return str(found[number])
 
 
 def _existing(files: RunFiles, folder: str, epoch: int) -> int:

@@ -20,6 +20,7 @@ from headrace.cli.training_jobs import JobOptions, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
+from trainer.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
@@ -75,6 +76,22 @@ def train(
             help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
         ),
     ] = 0.0,
+    grace_secs: Annotated[
+        float, typer.Option(help="How long a job with --hosts has to commit after a preemption notice.")
+    ] = 30.0,
+    notice_file: Annotated[
+        str, typer.Option(help="A file whose appearance is a preemption notice; it may hold the seconds.")
+    ] = "",
+    notice_http: Annotated[
+        str, typer.Option(help="Listen for preemption notices here, as host:port: POST /notice with the job's token.")
+    ] = "",
+    notice_metadata: Annotated[
+        str,
+        typer.Option(help="Take preemption notices from this metadata server: http://metadata.google.internal."),
+    ] = "",
+    supervisor: Annotated[
+        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
+    ] = 0,
     follow: Annotated[
         bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
     ] = False,
@@ -95,6 +112,8 @@ def train(
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint per epoch. Running it again resumes."""
     began = time.monotonic()
+    if supervisor:
+        end_with_supervisor(supervisor)
     first, last, until = (moment_of(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
@@ -107,11 +126,18 @@ def train(
             hosts or 1,
             readers,
             epoch_secs,
+            grace_secs,
             follow=follow,
             wait_for_memos=wait_for_memos,
             poll_secs=poll_secs,
             shuffle_events=shuffle_events,
+            notice_file=notice_file,
+            notice_http=notice_http,
+            notice_metadata=notice_metadata,
         )
+    elif notice_file or notice_http or notice_metadata:
+        raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
+                         next_step="give --hosts 1 too")  # fmt: skip
     if follow and last is not None:
         raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
     with open_warehouse(home) as warehouse, ExitStack() as pins:
@@ -133,8 +159,9 @@ def train(
             report = train_job(warehouse, lambda: pins.enter_context(read(first, last)), settings, accept_changed, job)
         else:
             report = _train(warehouse, solution, settings, accept_changed)
-        scores = _evaluate(warehouse, held_out, folder) if held_out else None
-        raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
+        tested = held_out if report.finished else None
+        scores = _evaluate(warehouse, tested, folder) if tested else None
+        raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
@@ -295,4 +322,5 @@ def _screen(
         baselines=baselines,
         training_secs=report.seconds,
         secs=secs,
+        finished=report.finished,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -19,8 +20,10 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
+    from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
+    from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings
@@ -38,11 +41,14 @@ class JobOptions:
         hosts: the number of hosts.
         readers: the number of readers; 0: as many as the hosts need, at most one a core.
         epoch_secs: the longest time between two commits; 0: commits at the ends of epochs only.
-        grace_secs: the preemption notice that SIGTERM gives.
+        grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
         follow: train new data as it lands, until the job is stopped.
         wait_for_memos: hold the job until all inputs can be read from memos; else what is missing is computed by readers.
         poll_secs: between looks for new data.
         shuffle_events: shuffle events in windows of this number; 0: train them in order.
+        notice_file: a file that is a notice when it appears.
+        notice_http: where to listen for notices, as host:port.
+        notice_metadata: the URL of the cloud's metadata server.
     """
 
     hosts: int = 1
@@ -53,6 +59,9 @@ class JobOptions:
     wait_for_memos: bool = False
     poll_secs: float = 30.0
     shuffle_events: int = 0
+    notice_file: str = ""
+    notice_http: str = ""
+    notice_metadata: str = ""
 
 
 #: The read solution of the range now; what it reads is pinned until the command ends.
@@ -120,8 +129,10 @@ class _Job:
     def run(self) -> JobStatus:
         """Run the job until it ends."""
         from trainer.launch.job_spec import JobSpec
+        from trainer.launch.notices import watch_notices
         from trainer.launch.supervisor import Supervisor, SupervisorSettings
         from trainer.launch.training_job import make_job
+        from trainer.scheduling.holds import ErrorClass
 
         options = self._options
         job = make_job(
@@ -158,8 +169,12 @@ class _Job:
                 settings,
                 find_more,
             )
-            with _signals(supervisor):
-                return supervisor.run(job.newest)
+            sources = _notice_sources(self._files, options)
+            with _signals(supervisor), watch_notices(sources, supervisor.give_notice):
+                status = supervisor.run(job.newest)
+        if supervisor.has_notice and status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY:
+            return replace(status, hold=None)  # it left while it waited for data: the same command waits on
+        return status
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""
@@ -179,7 +194,8 @@ class _Job:
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
-        return _report(self._first, self._prepared, secs)
+        found = _report(self._first, self._prepared, secs)
+        return replace(found, finished=False) if self._options.follow else found  # there may be more data later
 
 
 def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
@@ -217,6 +233,8 @@ def job_settings(options: JobOptions) -> JobSettings:
 
     from trainer.scheduling.job import JobSettings, PhaseSettings
 
+    if not 0 <= options.grace_secs < math.inf:
+        raise InputError("a grace period must be a number of seconds", where="--grace-secs", value=options.grace_secs)
     if options.hosts < 1 or options.readers < 0 or not options.epoch_secs >= 0:
         raise InputError("a job must have at least one host", where="--hosts, --readers, --epoch-secs",
                          value=(options.hosts, options.readers, options.epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
@@ -225,6 +243,24 @@ def job_settings(options: JobOptions) -> JobSettings:
     return JobSettings(
         release=version("headrace"), hosts=options.hosts, is_finite=not options.follow, initial=phase, caught_up=phase
     )
+
+
+def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
+    """The sources that the options name."""
+    from trainer.flight.addresses import Address
+    from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice
+
+    sources: list[NoticeSource] = []
+    if options.notice_metadata:
+        sources.append(MetadataNotice(options.notice_metadata, grace_secs=options.grace_secs))
+    if options.notice_file:
+        sources.append(FileNotice(Path(options.notice_file), grace_secs=options.grace_secs))
+    if options.notice_http:
+        place = Address.parse(options.notice_http)
+        service = HttpNotice(place, token=files.read_token(), grace_secs=options.grace_secs)
+        say(f"preemption notices: POST http://{service.address}/notice, with the token in {files.token}")
+        sources.append(service)
+    return sources
 
 
 def _sentence(prepared: PreparedRun, status: JobStatus) -> str:

@@ -88,6 +88,7 @@ class TrainedScreen:
         unlabelled: events of the training range without a label; they were skipped.
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
+        finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
     """
 
     model: str
@@ -115,6 +116,7 @@ class TrainedScreen:
     baselines: dict[str, float | None]
     training_secs: float
     secs: float
+    finished: bool
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -145,6 +147,8 @@ class TrainedScreen:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
         pairs += [("late" if k == 0 else "", text) for k, text in enumerate(self._late())]
         pairs += [("accepted", text) for text in self.late.accepted]
+        if not self.finished:
+            pairs.append(("left", "the same command trains the rest"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
             named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in _figures(self.test).items())

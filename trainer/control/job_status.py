@@ -74,6 +74,7 @@ def job_status(job: Job, facts: ControllerFacts, reports: Mapping[Role, RoleRepo
         resume_in_secs=max(0.0, job.resume_secs - job.now_secs) if is_waiting else None,
         stop_asked=job.stop_asked,
         deadline_in_secs=None if deadline is None else deadline - job.now_secs,
+        is_leaving=None in job.notices or job.is_all_away,
         published_secs=facts.published_secs,
         staleness_secs=None if facts.trained_secs is None else max(0.0, facts.at_secs - facts.trained_secs),
         log_bytes=facts.log_bytes,

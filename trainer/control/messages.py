@@ -186,6 +186,7 @@ class JobStatus:
         resume_in_secs: the rest of a backoff; None without one.
         stop_asked: a person asked the job to stop.
         deadline_in_secs: when an epoch must be committed because of a notice; None without one.
+        is_leaving: there was a preemption notice for the whole job: no process is started until the next launch.
         published_secs: when the last commit was published by this controller, in epoch seconds; None if none was.
         staleness_secs: from the newest committed events to now; None if unknown.
         log_bytes: the length of the log.
@@ -220,6 +221,7 @@ class JobStatus:
     resume_in_secs: float | None
     stop_asked: bool
     deadline_in_secs: float | None
+    is_leaving: bool
     published_secs: float | None
     staleness_secs: float | None
     log_bytes: int

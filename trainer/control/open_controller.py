@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from trainer.control.controller import Controller, ControllerSettings
@@ -37,6 +38,8 @@ def first_job(found: Job | None, settings: JobSettings, newest: Commit | None) -
     """
     if found is None:
         return resume_job(Job(settings), settings, newest or Commit())
+    if newest is not None and found.is_all_away:
+        found = replace(found, is_all_away=False)  # a launch: the machine that left is back
     pending = found.pending
     known = {found.commit} | ({pending.commit} if pending is not None and pending.is_publishing else set())
     goes_on = found.settings == settings and found.state not in FINAL and (newest is None or newest in known)

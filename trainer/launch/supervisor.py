@@ -100,6 +100,7 @@ class Supervisor:
     _next_look_secs = 0.0
     _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
     _notice_secs: float | None = None
+    _grace_secs = 0.0
     _stops = 0
 
     def run(self, newest: Commit | None) -> JobStatus:
@@ -122,6 +123,9 @@ class Supervisor:
                     status = found
                     self.on_status(status)
                 if status is not None and found is not None:
+                    if status.is_leaving and self._notice_secs is None:  # a notice that came by the controller
+                        self.give_notice(status.deadline_in_secs)
+                        self._noticed = True
                     self._tell(client, status)
                     self._look_for_data(client, status)
                     self._follow(status)
@@ -153,9 +157,16 @@ class Supervisor:
         found = [one.process for one in list(self._children.values()) if one.name == name and one.process is not None]
         return next((process for process in found if process.poll() is None), None)
 
-    def give_notice(self) -> None:
-        """The machine is preempted: the job commits, and its processes leave."""
-        self._notice_secs = self.clock()
+    def give_notice(self, grace_secs: float | None = None) -> None:
+        """The machine is preempted: the job commits within the grace period, and its processes leave. Any thread may call it."""
+        if self._notice_secs is None:
+            self._grace_secs = self.settings.grace_secs if grace_secs is None else grace_secs
+            self._notice_secs = self.clock()
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether the job has a preemption notice."""
+        return self._notice_secs is not None
 
     def stop(self) -> None:
         """Stop the job after a commit; at the second call, now."""
@@ -167,7 +178,7 @@ class Supervisor:
     def _tell(self, client: ControllerClient, status: JobStatus) -> None:
         try:
             if self._notice_secs is not None and not self._noticed:
-                client.notice(self.settings.grace_secs)
+                client.notice(self._grace_secs)
                 self._noticed = True
             if self._stops > self._asked_stops:
                 self._asked_stops = self._stops
@@ -203,7 +214,7 @@ class Supervisor:
             return not others
         if self._notice_secs is None:
             return False
-        over = self.clock() - self._notice_secs > self.settings.grace_secs + self.settings.end_secs
+        over = self.clock() - self._notice_secs > self._grace_secs + self.settings.end_secs
         return over or (self._noticed and not others and status.state not in _WORKING)
 
     def _look(self, client: ControllerClient) -> JobStatus | None:

@@ -222,15 +222,18 @@ class Job:
 
 
 def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
-    """A job that ended, and is started again, perhaps with other numbers of hosts and readers.
+    """A job that ended, and is started again, perhaps with other numbers of hosts and readers. A hold stays.
 
     Args:
         job: as its log gives it.
         settings: the new settings.
         commit: the newest commit in storage that is intact.
     """
+    held = job.state is JobState.HELD
     return Job(
         settings=settings,
+        state=JobState.HELD if held else JobState.STARTING,
+        hold=job.hold if held else None,
         now_secs=job.now_secs,
         incarnations=job.incarnations,
         commit=commit,

@@ -1,4 +1,4 @@
-"""The generated parts of docs/training-job.md: the state diagram, the states, and the classes of errors.
+"""The generated parts of docs/training-job.md: the state diagrams, the states, and the classes of errors.
 
 ``python -m trainer.scheduling.reference`` writes them into the page; a test compares them.
 """
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from trainer.scheduling import fleet
 from trainer.scheduling.holds import CAUSE_RULES, DEFAULT_RULE, TYPE_RULES, HoldRule
 from trainer.scheduling.transitions import ATTEMPT, MEANING, TRANSITIONS, EventKind, JobState
 
@@ -64,6 +65,24 @@ def state_table() -> str:
     return "\n".join(rows)
 
 
+def fleet_diagram() -> str:
+    """A Mermaid diagram of the states of a job in a fleet."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for (state, event), target in fleet.TRANSITIONS.items():
+        if target is not state:
+            labels.setdefault((state, target), []).append(event)
+    moves = [f"  {source} --> {target}: {', '.join(found)}" for (source, target), found in labels.items()]
+    ends = [f"  {state} --> [*]" for state in fleet.FleetState if state in fleet.ENDED]
+    return "\n".join(["stateDiagram-v2", "  [*] --> QUEUED: submit", *moves, *ends])
+
+
+def fleet_table() -> str:
+    """A Markdown table of these states, and what they are on a cluster."""
+    rows = ["| state | meaning | on a cluster |", "|---|---|---|"]
+    rows += [f"| {state} | {fleet.MEANING[state]} | {fleet.ON_A_CLUSTER[state]} |" for state in fleet.FleetState]
+    return "\n".join(rows)
+
+
 def hold_table() -> str:
     """A Markdown table of the rules that classify errors, in their order."""
     rows = ["| error | class | reason |", "|---|---|---|"]
@@ -93,6 +112,7 @@ def _spans(numbers: list[int]) -> str:
 _PARTS: Mapping[str, Callable[[], str]] = {
     "states": lambda: f"```mermaid\n{state_diagram()}\n```\n\n{state_table()}",
     "errors": hold_table,
+    "fleet": lambda: f"```mermaid\n{fleet_diagram()}\n```\n\n{fleet_table()}",
 }
 
 

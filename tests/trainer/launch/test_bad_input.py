@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.launch.jobs import command, launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import model
@@ -183,7 +184,7 @@ def test_a_controller_that_is_ending_is_away_for_its_supervisor(tmp_path):
 
 def run_role(*arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "headrace", "role", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_SECS)
 
 
 def test_servers_need_a_free_port_and_off_loopback_a_token(warehouse, tmp_path):

@@ -3,8 +3,9 @@ from __future__ import annotations
 import re
 
 from tests.conftest import ROOT
+from trainer.scheduling import fleet
 from trainer.scheduling.holds import CAUSE_RULES, TYPE_RULES
-from trainer.scheduling.reference import hold_table, state_diagram, state_table, with_parts
+from trainer.scheduling.reference import fleet_diagram, fleet_table, hold_table, state_diagram, state_table, with_parts
 from trainer.scheduling.transitions import ATTEMPT, TRANSITIONS, JobState
 
 PAGE = ROOT / "docs" / "training-job.md"
@@ -38,3 +39,13 @@ def test_the_table_of_errors_has_a_row_per_rule() -> None:
     assert "| HTTP status 408, 425, 429, 500 to 599 | transient | the service is overloaded or unavailable |" in rows
     assert "| `DataNotReady` | data not ready | the data to train is not there yet |" in rows
     assert rows[-1].startswith("| any other | transient |")
+
+
+def test_the_diagram_of_a_fleet_has_exactly_the_moves_of_its_table() -> None:
+    drawn = {
+        (source, label, target)
+        for source, target, labels in re.findall(r"^ +(\w+) --> (\w+): (.+)$", fleet_diagram(), re.MULTILINE)
+        for label in labels.split(", ")
+    }
+    assert drawn == {(str(a), str(event), str(b)) for (a, event), b in fleet.TRANSITIONS.items() if a is not b}
+    assert len(fleet_table().splitlines()) == 2 + len(fleet.FleetState)

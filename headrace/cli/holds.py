@@ -1,0 +1,66 @@
+"""``headrace holds``: list and release the training jobs that wait for a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options.runs import Run, RunVersion, run_folder, runs_of_home
+from headrace.cli.options.session import AsJson, Home
+from headrace.terminal.output import emit
+from transforms.errors import HeadraceError, NotFound
+
+app = typer.Typer(
+    help="List and release training jobs that an error holds.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("ls")
+def list_(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Folders of runs, or names of models. Default: all runs in the home.")
+    ] = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs that are held, with the reasons."""
+    from headrace.screens.holds import HoldRow, HoldsScreen
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.holds import find_hold
+
+    rows, is_named = [], bool(runs)
+    folders = [Path(run_folder(run, 0, home)) for run in runs or ()] or list(runs_of_home(home))
+    for folder in folders:
+        try:
+            hold = find_hold(JobFiles(folder))
+        except NotFound:
+            if is_named:
+                raise
+            continue
+        except HeadraceError as error:  # a damaged run must not hide the others
+            if is_named:
+                raise
+            rows.append(HoldRow(str(folder), "", "", error.what))
+            continue
+        if hold is not None:
+            rows.append(HoldRow(str(folder), str(hold.error_class), hold.role, hold.reason))
+    emit(HoldsScreen(tuple(rows)), as_json=as_json)
+
+
+@app.command("release")
+def release(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = False) -> None:
+    """Release a held job, after its cause is corrected.
+
+    The controller releases it if one runs; else the next headrace train goes on from the last commit.
+    """
+    from headrace.screens.holds import HoldRow, ReleasedScreen
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.holds import release_hold
+
+    folder = run_folder(run, version, home)
+    hold = release_hold(JobFiles(Path(folder)))
+    emit(ReleasedScreen(HoldRow(folder, str(hold.error_class), hold.role, hold.reason)), as_json=as_json)

@@ -1,0 +1,193 @@
+"""``headrace jobs``: a fleet of training jobs on this machine, which share its slots."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.lazy_group import LazyCommands, Place
+from headrace.cli.options.runs import run_folder
+from headrace.cli.options.session import AsJson, Home, home_folder, home_location
+from headrace.terminal.output import emit, say
+from transforms.errors import HeadraceError, InputError
+
+if TYPE_CHECKING:
+    from trainer.launch.fleet_store import FleetStore, StoredJob
+
+app = typer.Typer(
+    help="A fleet of training jobs on this machine: they are queued, and share its slots.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Job = Annotated[str, typer.Argument(help="The number or the name of a job.")]
+FleetFolder = Annotated[
+    str, typer.Option("--fleet", help="Folder of the fleet. Default: fleet in the home.", show_default=False)
+]
+
+
+@app.command("submit")
+def submit(
+    command: Annotated[list[str], typer.Argument(help="The job: -- train MODEL, and options of headrace train.")],
+    name: Annotated[str, typer.Option(help="Its name. Default: the model's, with a number.")] = "",
+    priority: Annotated[int, typer.Option(help="A higher one runs first.")] = 0,
+    slots: Annotated[
+        int, typer.Option(help="Slots that it takes. Default: its hosts and readers, or 1.", show_default=False)
+    ] = 0,
+    fleet: FleetFolder = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Queue a training job. headrace jobs run starts it."""
+    from headrace.screens.jobs import JobScreen
+    from trainer.launch.fleet_store import Submission
+
+    if command[0] != "train":
+        raise InputError("a job must be a training", where="headrace jobs submit", value=command[0], allowed="train",
+                         next_step="headrace jobs submit -- train MODEL")  # fmt: skip
+    options = _training_options(command[1:])
+    store = _store(fleet, home)
+    place = home_location(str(options["home"] or home))
+    run_dir = os.path.abspath(options["run_dir"]) if options["run_dir"] else ""
+    taken = {one.job.name for one in store.jobs()}
+    free = (f"{options['model']}-{number}" for number in range(1, len(taken) + 2))
+    chosen = name or next(one for one in free if one not in taken)
+    count = slots or max(1, options["hosts"] + options["readers"])
+    stored = store.submit(Submission(chosen, count, priority, tuple(command[1:]), os.getcwd(), place, run_dir))
+    emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
+
+
+@app.command("ls")
+def list_(fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
+    """List the jobs."""
+    from headrace.screens.jobs import JobsScreen
+
+    store = _store(fleet, home)
+    emit(JobsScreen(str(store.folder), store.jobs()), as_json=as_json)
+
+
+@app.command("show")
+def show(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
+    """Show a job: its state, its command and its files."""
+    from headrace.screens.jobs import JobScreen
+
+    store = _store(fleet, home)
+    stored = store.find(job)
+    emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
+
+
+@app.command("logs")
+def logs(
+    job: Job,
+    lines: Annotated[int, typer.Option(help="The last lines only; 0: all.")] = 0,
+    fleet: FleetFolder = "",
+    home: Home = "",
+) -> None:
+    """Print the output of a job."""
+    from headrace.terminal.printable import printable
+
+    store = _store(fleet, home)
+    path = store.log_path(store.find(job).job.number)
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    shown = text.splitlines()
+    for line in shown[-lines:] if lines > 0 else shown:
+        sys.stdout.write(printable(line) + "\n")
+
+
+@app.command("stop")
+def stop(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
+    """Stop a job: a running one commits first. Submitted again, it goes on from there."""
+    from headrace.screens.jobs import JobScreen
+    from trainer.scheduling.fleet import FleetEvent, move
+
+    store = _store(fleet, home)
+    number = store.find(job).job.number
+    stored = store.update(number, lambda one: move(one, FleetEvent.STOP, reason="a person stopped it"))
+    emit(JobScreen(stored, str(store.log_path(number)), _run_dir(stored)), as_json=as_json)
+
+
+@app.command("run")
+def run(
+    slots: Annotated[int, typer.Option(help="Slots that the jobs share, such as cores or accelerators.")],
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when no job runs and none can be started.")
+    ] = False,
+    fleet: FleetFolder = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run the queued jobs, until Ctrl-C or SIGTERM: then they commit, leave and are queued again."""
+    from headrace.screens.jobs import JobsScreen
+    from trainer.launch.fleet_run import run_fleet
+
+    if slots < 1:
+        raise InputError("a fleet must have at least one slot", where="--slots", value=slots)
+    store = _store(fleet, home)
+    jobs = run_fleet(store, slots, _command, until_idle=until_idle, is_held=_Holds().has, on_change=_tell)
+    emit(JobsScreen(str(store.folder), jobs), as_json=as_json)
+
+
+def _store(fleet: str, home: str) -> FleetStore:
+    from trainer.launch.fleet_store import FleetStore
+
+    return FleetStore(Path(fleet or os.path.join(home_folder(home, "a fleet without --fleet"), "fleet")).absolute())
+
+
+def _training_options(arguments: list[str]) -> dict[str, Any]:
+    """The options of ``headrace train`` in its arguments, checked as the command does."""
+    command = LazyCommands({"train": Place("headrace.cli.train", "train")})["train"]
+    with command.make_context("headrace train", list(arguments)) as context:
+        return dict(context.params)
+
+
+def _run_dir(stored: StoredJob) -> str:
+    """The folder of a job's checkpoints; empty while it is unknown."""
+    own = stored.submission
+    if own.run_dir:
+        return own.run_dir
+    options = _training_options(list(own.arguments))
+    try:
+        return run_folder(str(options["model"]), int(options["version"]), own.home)
+    except HeadraceError:
+        return ""  # the model has not been trained
+
+
+def _command(stored: StoredJob, record: Path, supervisor: int) -> list[str]:
+    program = [sys.executable, "-m", "headrace", "--record", str(record), "train"]
+    return [*program, *stored.submission.arguments, "--supervisor", str(supervisor)]
+
+
+def _tell(stored: StoredJob) -> None:
+    job = stored.job
+    say(f"job {job.number}, {job.name}: {job.state}" + (f": {job.reason}" if job.reason else ""))
+
+
+class _Holds:
+    """Which held jobs still are; a log is read again when it has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[int, int, int], bool]] = {}
+
+    def has(self, stored: StoredJob) -> bool:
+        """Whether an error holds the job; an unreadable one is held."""
+        from trainer.control.job_files import JobFiles
+        from trainer.launch.holds import find_hold
+
+        files = JobFiles(Path(_run_dir(stored)))
+        try:
+            facts = files.log.stat()
+        except OSError:
+            return True
+        seen = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        known = self._known.get(stored.job.number)
+        if known is None or known[0] != seen:
+            try:
+                known = seen, find_hold(files) is not None
+            except HeadraceError:
+                known = seen, True
+            self._known[stored.job.number] = known
+        return known[1]

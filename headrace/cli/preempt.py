@@ -1,0 +1,64 @@
+"""``headrace preempt``: give a running job, or one of its processes, a preemption notice."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.runs import Run, RunVersion, run_folder
+from headrace.cli.options.session import AsJson, Home
+from headrace.terminal.output import emit
+from transforms.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from trainer.control.messages import JobStatus
+    from trainer.scheduling.events import Role
+
+
+def preempt(
+    run: Run,
+    role: Annotated[str, typer.Option(help="One process: host:h0 or reader:r0. Default: the whole job.")] = "",
+    grace: Annotated[float, typer.Option(help="The seconds until it ends.")] = 30.0,
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give a running job a preemption notice: it commits, and leaves. The same headrace train goes on.
+
+    A process with a notice leaves and comes back; the job waits for it.
+    """
+    from headrace.screens.preempt import NoticeScreen
+    from trainer.control.controller_client import ControllerClient
+    from trainer.control.job_files import JobFiles
+    from trainer.launch.job_spec import JobSpec
+
+    if not 0 <= grace < math.inf:
+        raise InputError("a grace period must be a number of seconds", where="--grace", value=grace)
+    folder = run_folder(run, version, home)
+    files = JobFiles(Path(folder))
+    client = ControllerClient.of_run(files, job=JobSpec.read(files).job)
+    try:
+        status = client.status()
+        chosen = _role(role, status) if role else None
+        client.notice(grace, chosen)
+    finally:
+        client.close()
+    emit(NoticeScreen(folder, role, grace, str(status.state)), as_json=as_json)
+
+
+def _role(text: str, status: JobStatus) -> Role:
+    """A process of the job. Raises :class:`InputError`, and :class:`NotFound` for one that is not there."""
+    from trainer.scheduling.events import Role, RoleKind
+
+    kind, _, name = text.partition(":")
+    if kind not in tuple(RoleKind) or not name:
+        raise InputError("a process must be named by its kind and its name", where="--role", value=text,
+                         allowed="host:h0, reader:r0")  # fmt: skip
+    known = {f"{one.role.kind}:{one.role.name}" for one in status.members if not one.is_leaving}
+    if text not in known:
+        raise NotFound("a process must be one of the job", where="--role", value=text,
+                       allowed=", ".join(sorted(known)) or "(none runs now)")  # fmt: skip
+    return Role(RoleKind(kind), name)

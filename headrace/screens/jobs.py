@@ -1,0 +1,105 @@
+"""Screens of ``headrace jobs``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import moment, time_text
+
+if TYPE_CHECKING:
+    from trainer.launch.fleet_store import StoredJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobsScreen:
+    """The jobs of the fleet in ``folder``."""
+
+    folder: str
+    jobs: tuple[StoredJob, ...]
+
+    def json_fields(self) -> dict[str, Any]:
+        """The jobs by number."""
+        return {"fleet": self.folder, "jobs": [_fields(one) for one in self.jobs]}
+
+    def render(self) -> RenderableType:
+        """One line per job."""
+        if not self.jobs:
+            return "the fleet has no job\nnext: headrace jobs submit -- train MODEL"
+        rows = [
+            (str(one.job.number), one.job.name, str(one.job.state), str(one.job.priority), str(one.job.slots),
+             time_text(moment(one.changed_secs)), one.job.reason or "-")
+            for one in self.jobs
+        ]  # fmt: skip
+        return grid(("job>", "name", "state", "priority>", "slots>", "since", "reason*"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class JobScreen:
+    """A job of a fleet.
+
+    Attributes:
+        stored: the job.
+        log: the file of its output.
+        run_dir: the folder of its checkpoints; empty while it is unknown.
+    """
+
+    stored: StoredJob
+    log: str
+    run_dir: str
+
+    def json_fields(self) -> dict[str, Any]:
+        """The job, its command and its files."""
+        own = self.stored.submission
+        return {
+            **_fields(self.stored),
+            "arguments": list(own.arguments),
+            "folder": own.folder,
+            "home": own.home,
+            "run_dir": self.run_dir,
+            "log": self.log,
+        }
+
+    def render(self) -> RenderableType:
+        """The fields, one a line, and the next step of a held job."""
+        from trainer.scheduling.fleet import MEANING, FleetState
+
+        job, own = self.stored.job, self.stored.submission
+        pairs = [
+            ("job", f"{job.number}, {job.name}"),
+            ("state", f"{job.state}: {MEANING[job.state]}"),
+            ("reason", job.reason),
+            ("priority", str(job.priority)),
+            ("slots", str(job.slots)),
+            ("submitted", time_text(moment(self.stored.submitted_secs))),
+            ("since", time_text(moment(self.stored.changed_secs))),
+            ("starts", f"{job.starts}, {job.failures} failures that may pass since the last commit of a notice"),
+            ("command", shlex.join(("headrace", "train", *own.arguments))),
+            ("in", own.folder),
+            ("run", self.run_dir),
+            ("output", self.log),
+        ]
+        shown = facts([(name, text) for name, text in pairs if text])
+        if job.state is not FleetState.HELD:
+            return shown
+        return Group(shown, "", f"next: correct the cause, then: headrace holds release {self.run_dir or 'RUN'}")
+
+
+def _fields(one: StoredJob) -> dict[str, Any]:
+    job = one.job
+    return {
+        "number": job.number,
+        "name": job.name,
+        "state": str(job.state),
+        "priority": job.priority,
+        "slots": job.slots,
+        "starts": job.starts,
+        "failures": job.failures,
+        "reason": job.reason,
+        "submitted": moment(one.submitted_secs),
+        "since": moment(one.changed_secs),
+    }
