@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    faults, mean_secs, passes = (20, 0.8, 20) if given.quick else (given.faults, given.mean_secs, given.passes)
+    faults, mean_secs, passes = (10, 0.8, 6) if given.quick else (given.faults, given.mean_secs, given.passes)
     print(machine())
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as name:
         folder = Path(name)
