@@ -61,7 +61,7 @@ class ChaosScreen:
 
     def render(self) -> RenderableType:
         """Faults by kind and role, then what they cost."""
-        counts = {tuple(name.split(" ")): count for name, count in self.faults.items()}
+        counts = {name.partition(" ")[::2]: count for name, count in self.faults.items()}
         kinds = sorted({kind for kind, _ in counts})
         rows = [(kind, *(count_text(counts.get((kind, role), 0)) for role in ROLES)) for kind in kinds]
         table = grid(

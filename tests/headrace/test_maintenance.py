@@ -95,7 +95,7 @@ def test_training_pins_what_it_reads(kept: Any, tmp_path: Path, monkeypatch: pyt
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train_command, "import_tensorflow_quietly", lambda: None)
-    monkeypatch.setattr(train_command, "_choose", look)
+    monkeypatch.setattr(train_command, "choose_options", look)
     arguments = ("train", "second", "--end", "2026-03-02T02:00", "--test-end", "2026-03-02T04:00")
     kept(*arguments, status=130)
     assert seen == [[("headrace train", 4), ("headrace train", 4)]]

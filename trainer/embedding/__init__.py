@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from trainer.embedding.engine import CpuEngine as CpuEngine
     from trainer.embedding.engine import IdBatch as IdBatch
     from trainer.embedding.engine import TableState as TableState
-    from trainer.embedding.from_tensorflow import from_tensorflow as from_tensorflow
     from trainer.embedding.spec import SGD as SGD
     from trainer.embedding.spec import Adagrad as Adagrad
     from trainer.embedding.spec import Constant as Constant
@@ -18,5 +17,6 @@ if TYPE_CHECKING:
     from trainer.embedding.spec import Optimizer as Optimizer
     from trainer.embedding.spec import TableSpec as TableSpec
     from trainer.embedding.spec import Uniform as Uniform
+    from trainer.embedding.tensorflow_settings import from_tensorflow as from_tensorflow
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,6 +1,6 @@
 """Specs of embedding tables, features and optimizers: frozen values without TensorFlow.
 
-The terms are those of ``tf.tpu.experimental.embedding``; :func:`trainer.embedding.from_tensorflow` converts.
+The terms are those of ``tf.tpu.experimental.embedding``; :func:`trainer.embedding.tensorflow_settings` converts.
 """
 
 from __future__ import annotations

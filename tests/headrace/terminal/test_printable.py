@@ -107,6 +107,8 @@ def _given(kind: type, name: str, hint: Any) -> Any:
         return _OURS[name]
     if (kind.__name__, name) == ("PlannedAnalysis", "state"):
         return "new"
+    if (kind.__name__, name) == ("Submission", "name"):
+        return "job"
     return filled(hint)
 
 

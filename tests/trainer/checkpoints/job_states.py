@@ -188,7 +188,7 @@ def publish_as_parts(found: Checkpoint, run_dir: str | Path, hosts: int, attempt
         document["planned_rows"],
     )
     parts = write_parts(run_dir, found, hosts, attempt)
-    publish(run_dir, commit_of(found, attempt), names_of(hosts), parts, common)
+    publish(run_dir, commit_of(found, attempt), names_of(hosts), parts, lambda plan: common)
 
 
 def assert_equal(found: Checkpoint, expected: Checkpoint) -> None:
