@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all flink test-flink spark test-spark check bench clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark check bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -28,8 +28,11 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 test: $(READY) ## the fast tests, in minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark" $(TEST_OPTIONS)
 
-test-all: $(READY) ## all tests except those on Flink and Spark
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink and not spark" --hypothesis-profile thorough $(TEST_OPTIONS)
+test-all: $(READY) ## all tests except those on Flink and Spark, and the soak tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark" --hypothesis-profile thorough $(TEST_OPTIONS)
+
+test-soak: $(READY) ## training jobs killed, preempted and held at many more points
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(TEST_OPTIONS)
 
 flink: $(READY) # Flink and Beam's job server in .flink/, pinned by tests/flink/install.py
 	@$(BIN)/python -m tests.flink.install

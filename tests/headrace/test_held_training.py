@@ -47,6 +47,7 @@ def test_divergence_holds_until_a_release(headrace, home):
     assert headrace("train", "ctr", **diverging)[0] == 7, "the job trained again, and diverged again"
 
 
+@pytest.mark.soak
 def test_a_job_goes_on_after_its_data_is_repaired_and_its_hold_released(headrace, home, tmp_path, monkeypatch):
     from trainer.launch import training_job
 

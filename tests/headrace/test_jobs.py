@@ -71,6 +71,7 @@ def test_a_job_that_has_ended_is_not_stopped(headrace):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_fleet_trains_holds_and_goes_on(headrace, tmp_path):
     """A job that diverges is held, and the next one takes its slots; after its release it trains, and is held again."""
     pytest.importorskip("tensorflow")

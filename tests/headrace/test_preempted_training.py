@@ -80,6 +80,7 @@ def post(url: str, token: str) -> int:
     return connection.getresponse().status
 
 
+@pytest.mark.soak
 def test_the_job_leaves_at_each_notice(tmp_path):
     scene = Scene(tmp_path, passes=255)
     trained = []

@@ -24,6 +24,7 @@ def test_a_process_killed_at_some_lines_loses_nothing(tmp_path: Path, kind: str)
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["publish", "part", "retention"])
 def test_a_process_killed_at_every_line_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 1) > 100

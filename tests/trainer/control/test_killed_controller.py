@@ -48,6 +48,7 @@ def test_a_controller_that_is_killed_at_every_point_loses_no_commit(tmp_path, co
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS)
 def test_a_controller_may_be_killed_at_one_point_again_and_again(tmp_path, controllers, point):
     _, attempts = run_with_crashes(tmp_path, controllers, [(point, count) for count in (2, 1, 4, 3)], stops=STOPS[:4])
@@ -85,6 +86,7 @@ def test_a_controller_may_be_killed_at_any_moment(tmp_path, controllers):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_controller_may_be_killed_many_times(tmp_path, controllers):
     for seed in range(100, 115):
         folder = tmp_path / str(seed)

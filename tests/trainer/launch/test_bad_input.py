@@ -132,6 +132,7 @@ main(sys.argv[1:])
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_clock_that_jumps_changes_nothing(warehouse, tmp_path, calm):
     job = launch(warehouse, tmp_path / "run", patient(), unit_rows=300, **OPTIONS)
 

@@ -130,6 +130,7 @@ def test_a_job_waits_for_its_memos_with_its_controller_alone(tmp_path):
     assert (report["exact"], report["events_this_time"]) == (True, 1400)
 
 
+@pytest.mark.soak
 def test_a_notice_commits_and_the_same_command_goes_on(folder):
     command = Command(folder, "--epoch-secs", "1000")
     command.wait_until(

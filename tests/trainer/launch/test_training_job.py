@@ -57,7 +57,9 @@ def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("hosts", "seed"), [(1, 1), (2, 2), (2, 3)])
+@pytest.mark.parametrize(
+    ("hosts", "seed"), [pytest.param(1, 1, marks=pytest.mark.soak), (2, 2), pytest.param(2, 3, marks=pytest.mark.soak)]
+)
 def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed):
     """Processes of all roles are killed at random moments, while epochs also end by time."""
     chaos = random.Random(seed)
@@ -111,6 +113,7 @@ def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_divergence_holds_the_job_with_its_batch(warehouse, tmp_path):
     options = {**OPTIONS, "dense_optimizer": "sgd", "dense_learning_rate": 1e30}
     status = run_job(warehouse, tmp_path / "run", settings(), unit_rows=700, **options)
