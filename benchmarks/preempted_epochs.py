@@ -56,8 +56,9 @@ class Faults:
             wait_secs = self._draw.uniform(0.0, self._epoch_secs)
             if not self._wait_for_training() or self._over.wait(wait_secs):
                 return
-            names = sorted(name for name, kind in supervisor.running_names().items() if kind == role)
-            process = supervisor.process_of(self._draw.choice(names)) if names else None
+            running = supervisor.running()
+            names = sorted(name for name, found in running.items() if found.kind == role)
+            process = running[self._draw.choice(names)].process if names else None
             one = self.accounts.interruption(role, time.monotonic())
             if process is None or not one.attempt:
                 continue

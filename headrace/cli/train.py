@@ -16,7 +16,7 @@ import typer
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
-from headrace.cli.training_jobs import JobOptions, train_job
+from headrace.cli.training_jobs import JobOptions, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -142,7 +142,8 @@ def train(
         raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
-        solution = pins.enter_context(read(first, last))
+        resolve = pin_new(pins, partial(read, first, last))
+        solution = resolve()
         held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
@@ -156,7 +157,7 @@ def train(
         import_tensorflow_quietly()
         settings = choose_options(warehouse, solution, options, folder)
         if job is not None:
-            report = train_job(warehouse, lambda: pins.enter_context(read(first, last)), settings, accept_changed, job)
+            report = train_job(warehouse, resolve, settings, accept_changed, job)
         else:
             report = _train(warehouse, solution, settings, accept_changed)
         tested = held_out if report.finished else None

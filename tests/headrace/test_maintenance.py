@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.cli import train as train_command
+from headrace.cli.training_jobs import pin_new
 from tests.headrace.test_commands import check_golden
 from warehouse import Warehouse, WarehouseConfig, live_pins, pinned_solution
 
@@ -100,6 +102,16 @@ def test_training_pins_what_it_reads(kept: Any, tmp_path: Path, monkeypatch: pyt
     kept(*arguments, status=130)
     assert seen == [[("headrace train", 4), ("headrace train", 4)]]
     with Warehouse.open(WarehouseConfig(str(tmp_path / "home"))) as warehouse:
+        assert live_pins(warehouse) == ()
+
+
+def test_a_solution_that_is_resolved_again_is_pinned_once(kept: Any, tmp_path: Path) -> None:
+    """As `headrace train --follow` does, every half minute for months."""
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"))) as warehouse:
+        with ExitStack() as pins:
+            resolve = pin_new(pins, lambda: pinned_solution(warehouse, "second", holder="test"))
+            assert len({resolve().digest() for _ in range(3)}) == 1
+            assert len(live_pins(warehouse)) == 1
         assert live_pins(warehouse) == ()
 
 

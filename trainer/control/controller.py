@@ -161,6 +161,12 @@ class Controller:
         """The document of the job's status."""
         return self._enqueue(_Request(Future()))
 
+    @property
+    def unwritten_attempt(self) -> int:
+        """The first attempt that may become a commit: parts of earlier ones that no commit names are left over. Before :meth:`run`."""
+        job = self._job.job
+        return job.attempt + 1 if job.pending is None else job.pending.commit.attempt
+
     def end(self) -> None:
         """End the controller, not the job: the next controller continues it."""
         self._is_ending = True

@@ -210,22 +210,27 @@ def sum_gradients(t: int, bags: Bags, layout: TableLayout, gradients: Array, scr
 
 
 @compiled
-def apply_gradients(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scratch, values: TableValues) -> None:
-    """One optimizer update for every distinct row of the batch, with the sum of its gradients."""
+def update_distinct(t: int, distinct: int, layout: TableLayout, scratch: Scratch, values: TableValues) -> None:
+    """One optimizer update for each of the ``distinct`` rows of a table that the scratch holds, which is cleared for the next."""
     place, rows, sums = scratch
     weights, slots, row_state = values
+    dim, rate, row_base, weight_base = layout.dims[t], layout.rate[t], layout.row_base[t], layout.weight_base[t]
+    has_slots, slot_base = layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t]
+    for k in range(distinct):
+        w = weight_base + rows[k] * dim
+        if has_slots:
+            adagrad_row(weights, w, slots, slot_base + rows[k] * dim, sums, k * dim, dim, rate)
+        else:
+            sgd_row(weights, w, sums, k * dim, dim, rate)
+        place[row_base + rows[k]] = 0
+        row_state[row_base + rows[k]] = CHANGED
+
+
+@compiled
+def apply_gradients(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scratch, values: TableValues) -> None:
+    """One optimizer update for every distinct row of the batch, with the sum of its gradients."""
     for t in range(len(layout.dims)):
-        dim, rate, row_base, weight_base = layout.dims[t], layout.rate[t], layout.row_base[t], layout.weight_base[t]
-        has_slots, slot_base = layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t]
-        distinct = sum_gradients(t, bags, layout, gradients, scratch)
-        for k in range(distinct):
-            w = weight_base + rows[k] * dim
-            if has_slots:
-                adagrad_row(weights, w, slots, slot_base + rows[k] * dim, sums, k * dim, dim, rate)
-            else:
-                sgd_row(weights, w, sums, k * dim, dim, rate)
-            place[row_base + rows[k]] = 0
-            row_state[row_base + rows[k]] = CHANGED
+        update_distinct(t, sum_gradients(t, bags, layout, gradients, scratch), layout, scratch, values)
 
 
 @compiled
@@ -251,12 +256,10 @@ def update_rows(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scra
     """
     ids, offsets, _ = bags
     place, rows, sums = scratch
-    weights, slots, row_state = values
     at = 0
     for f in range(offsets.shape[0]):
         t = layout.table_of[f]
-        dim, rate, row_base, weight_base = layout.dims[t], layout.rate[t], layout.row_base[t], layout.weight_base[t]
-        has_slots, slot_base = layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t]
+        dim, row_base = layout.dims[t], layout.row_base[t]
         distinct = 0
         for i in range(offsets[f, 0], offsets[f, 1]):
             row = ids[i]
@@ -271,14 +274,7 @@ def update_rows(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scra
             for d in range(dim):
                 sums[start + d] += gradients[at + d]
             at += dim
-        for k in range(distinct):
-            w = weight_base + rows[k] * dim
-            if has_slots:
-                adagrad_row(weights, w, slots, slot_base + rows[k] * dim, sums, k * dim, dim, rate)
-            else:
-                sgd_row(weights, w, sums, k * dim, dim, rate)
-            place[row_base + rows[k]] = 0
-            row_state[row_base + rows[k]] = CHANGED
+        update_distinct(t, distinct, layout, scratch, values)
 
 
 @compiled

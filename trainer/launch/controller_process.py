@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from trainer.checkpoints.retention import Retention
+from trainer.checkpoints.retention import Retention, remove_leftovers
 from trainer.control.controller import ControllerSettings
 from trainer.control.job_files import JobFiles
 from trainer.control.open_controller import LOOPBACK, open_controller
@@ -13,6 +14,9 @@ from trainer.launch.checkpoint_publisher import CheckpointPublisher
 from trainer.launch.job_spec import JobSpec
 from trainer.launch.outcome import write_outcome
 from trainer.scheduling.orders import Commit
+from transforms.errors import HeadraceError
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_controller(
@@ -46,4 +50,13 @@ def run_controller(
     )
     with opened as (controller, _):
         on_signals(controller.end)
+        _remove_leftovers(files, controller.unwritten_attempt)
         write_outcome(files, controller.run())
+
+
+def _remove_leftovers(files: JobFiles, below_attempt: int) -> None:
+    """Remove what killed processes have left. What cannot be removed now delays no job."""
+    try:
+        remove_leftovers(files.run_dir, below_attempt=below_attempt)
+    except HeadraceError as error:
+        _LOG.warning("files of killed processes were not removed: %s", error.what)

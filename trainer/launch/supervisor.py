@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from trainer.control.controller_client import ControllerClient, is_away, is_other_service
 from trainer.control.job_files import JobFiles
@@ -62,6 +61,14 @@ class SupervisorSettings:
 _SETTINGS = SupervisorSettings()
 
 
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A process of a job and its kind: controller, reader or host."""
+
+    kind: str
+    process: subprocess.Popen[bytes]
+
+
 @dataclass
 class _Child:
     """A place for a process, and the process in it."""
@@ -97,11 +104,13 @@ class Supervisor:
     settings: SupervisorSettings = _SETTINGS
     find_more: FindMore | None = None
     clock: Callable[[], float] = time.monotonic
-    _next_look_secs = 0.0
+    _next_look_secs: float = 0.0
     _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
     _notice_secs: float | None = None
-    _grace_secs = 0.0
-    _stops = 0
+    _grace_secs: float = 0.0
+    _noticed: bool = False
+    _stops: int = 0
+    _asked_stops: int = 0
 
     def run(self, newest: Commit | None) -> JobStatus:
         """Run the job until it ends, is held, or has left after :meth:`give_notice`. Returns the last status.
@@ -139,23 +148,12 @@ class Supervisor:
             client.close()
             self._end_all()
 
-    def running(self) -> list[tuple[str, subprocess.Popen[bytes]]]:
-        """The processes that run now, each with its kind."""
-        children = list(self._children.values())
-        return [(one.kind, one.process) for one in children if one.process is not None and one.process.poll() is None]
-
-    def running_names(self) -> dict[str, str]:
-        """The names of the processes that run now, each with its kind."""
-        return {
-            one.name: one.kind
-            for one in list(self._children.values())
-            if one.process is not None and one.process.poll() is None
+    def running(self) -> dict[str, RunningProcess]:
+        """The processes that run now, by name. Any thread may call it."""
+        found = {
+            one.name: RunningProcess(one.kind, one.process) for one in list(self._children.values()) if one.process
         }
-
-    def process_of(self, name: str) -> subprocess.Popen[bytes] | None:
-        """The process with a name, if it runs now."""
-        found = [one.process for one in list(self._children.values()) if one.name == name and one.process is not None]
-        return next((process for process in found if process.poll() is None), None)
+        return {name: one for name, one in found.items() if one.process.poll() is None}
 
     def give_notice(self, grace_secs: float | None = None) -> None:
         """The machine is preempted: the job commits within the grace period, and its processes leave. Any thread may call it."""
@@ -171,9 +169,6 @@ class Supervisor:
     def stop(self) -> None:
         """Stop the job after a commit; at the second call, now."""
         self._stops += 1
-
-    _noticed = False
-    _asked_stops = 0
 
     def _tell(self, client: ControllerClient, status: JobStatus) -> None:
         try:
@@ -275,7 +270,7 @@ class Supervisor:
         path.parent.mkdir(parents=True, exist_ok=True)
         arguments = [*self.command(child.kind, child.name, options), "--supervisor", str(os.getpid())]
         with open(path, "ab") as log:
-            child.process = _started(arguments, log)
+            child.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         child.began_secs = self.clock()
 
     def _log_path(self, child: _Child) -> Path:
@@ -313,7 +308,3 @@ def _waits_for_data(status: JobStatus) -> bool:
         return status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY
     is_unknown = status.state is JobState.STARTING and not status.planned_units and not status.attempt
     return status.state is JobState.WAITING_FOR_DATA or is_unknown
-
-
-def _started(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -34,11 +34,6 @@ class LaunchedJob:
     plan: JobPlan
     newest: Commit
 
-    @property
-    def is_trained(self) -> bool:
-        """Whether nothing is left to train."""
-        return self.newest.next_unit >= self.plan.stop_unit
-
 
 def make_job(
     prepared: PreparedRun,

@@ -72,13 +72,6 @@ class UnitDecoder:
         return with_labels(stored, self._head)
 
 
-def decode_unit(
-    delivered: Delivered, layout: InputLayout, request: UnitRequest, *, head: Head = BINARY
-) -> DecodedFragment:
-    """The events of one unit; a :class:`UnitDecoder` of the layout decodes many."""
-    return UnitDecoder(layout, head)(request, delivered)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitLayout:
     """What every unit of a model has.

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import zlib
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,14 +105,6 @@ class JobPlan:
         """The position of the stretch that unit ``number`` is cut from."""
         return int(np.searchsorted(self.units.unit_starts, number, side="right")) - 1
 
-    def epochs_ending_at(self, stop_unit: int) -> tuple[Epoch, ...]:
-        """The epochs with this end, in order: the last one has the units, those before it have no event that is due."""
-        return tuple(one.epoch for one in self.epochs if one.stop_unit == stop_unit)
-
-    def stop_after(self, number: int) -> int:
-        """The natural end of the epoch that unit ``number`` belongs to."""
-        return self.stops[bisect_left(self.stops, number + 1)]
-
     def to_bytes(self) -> bytes:
         """The document, the inverse of :meth:`from_bytes`: equal plans give equal bytes."""
         units, counts = self.units, self.counts
@@ -165,11 +155,6 @@ class JobPlan:
         if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
             raise TornCheckpoint("the epochs of a plan must end in order at its units", where=field.at("epochs").place)
         return plan
-
-
-def document_name(content: bytes) -> str:
-    """The name of a document of a job: the SHA-256 of its bytes."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0, shuffle_events: int = 0) -> JobPlan:

@@ -141,10 +141,15 @@ def with_rows(table):
     return table.append_column("__row__", pa.array(np.arange(table.num_rows)))
 
 
+def next_stop(plan, unit):
+    """The natural end of the epoch of a unit."""
+    return next(stop for stop in plan.stops if stop > unit)
+
+
 def trained_straight(plan, hosts):
     job = Hosts(plan, hosts)
     while not job.is_trained:
-        job.run(stop=plan.stop_after(job.next_unit))
+        job.run(stop=next_stop(plan, job.next_unit))
     return job
 
 
@@ -168,7 +173,7 @@ def test_early_ends_change_no_batch(plan, shuffled, hosts, ends, whole, shuffles
     straight, job = trained_straight(plan, hosts), Hosts(plan, hosts)
     for end_at in ends:
         if job.next_unit < plan.stop_unit:
-            job.run(end_at, None if whole else plan.stop_after(job.next_unit))
+            job.run(end_at, None if whole else next_stop(plan, job.next_unit))
     while not job.is_trained:
         job.run()
     assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headrace.cli.training_jobs import role_command
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import FREE_READS, model, work, write_log
 from trainer.checkpoints.checkpoint import read_newest
@@ -58,17 +59,11 @@ def launch(warehouse: Warehouse, run_dir: Path, of: JobSettings, *, unit_rows: i
     return make_job(prepared, JobFiles(run_dir), of, home=warehouse.storage.home, unit_rows=unit_rows)
 
 
-def command(kind: str, name: str, options: Any, *, run_dir: Path) -> list[str]:
-    """The command line of a role."""
-    named = () if kind == "controller" else ("--name", name)
-    return [sys.executable, "-m", "headrace", "role", kind, str(run_dir), *named, *options]
-
-
 def supervise(run_dir: Path, job: LaunchedJob, **options: Any) -> Supervisor:
     """A supervisor of a job."""
     files = JobFiles(run_dir)
     return Supervisor(
-        files, job.spec.job, partial(command, run_dir=run_dir), settings=SupervisorSettings(look_secs=0.1), **options
+        files, job.spec.job, partial(role_command, str(run_dir)), settings=SupervisorSettings(look_secs=0.1), **options
     )
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.training_jobs import role_command
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.jobs import command, launch, make_warehouse, run_job, settings, supervise
+from tests.trainer.launch.jobs import launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import model
 from trainer.control.controller_client import ControllerClient
@@ -137,7 +138,7 @@ def test_a_clock_that_jumps_changes_nothing(warehouse, tmp_path, calm):
     job = launch(warehouse, tmp_path / "run", patient(), unit_rows=300, **OPTIONS)
 
     def jumping(kind, name, options):
-        arguments = command(kind, name, options, run_dir=tmp_path / "run")
+        arguments = role_command(str(tmp_path / "run"), kind, name, options)
         return [sys.executable, "-c", JUMPING, *arguments[3:]] if kind == "controller" else arguments
 
     status = Supervisor(
@@ -155,9 +156,10 @@ def test_a_full_disk_delays_a_commit(warehouse, tmp_path, calm):
     full, seen = [], []
 
     def on_status(status):
-        process = supervisor.process_of("h0")
-        if process is None:
+        running = supervisor.running().get("h0")
+        if running is None:
             return
+        process = running.process
         if not full:
             full.append(resource.prlimit(process.pid, resource.RLIMIT_FSIZE))
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, full[0][1]))

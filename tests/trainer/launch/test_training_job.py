@@ -71,11 +71,11 @@ def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed):
 
     def kill():
         while not over.wait(chaos.uniform(0.5, 3.0)) and len(killed) < 8:
-            running = supervisor.running()
+            running = list(supervisor.running().values())
             if running:
-                kind, process = chaos.choice(running)
-                process.kill()
-                killed.append(kind)
+                one = chaos.choice(running)
+                one.process.kill()
+                killed.append(one.kind)
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()

@@ -152,14 +152,12 @@ class Injection:
         """Whether the fault was applied: a process of its kind must run, and must not be under a fault."""
         supervisor = self._supervisor
         held = {one.name for one in self._held}
-        running = supervisor.running_names() if supervisor is not None else {}
-        names = [name for name, kind in running.items() if kind == fault.role and name not in held]
-        if supervisor is None or not names:
+        running = supervisor.running() if supervisor is not None else {}
+        names = [name for name, one in running.items() if one.kind == fault.role and name not in held]
+        if not names:
             return False
         name = fault.target(names)
-        process = supervisor.process_of(name)
-        if process is None:
-            return False
+        process = running[name].process
         before = self.accounts.interruption(fault.role, now)
         if fault.kind is FaultKind.KILL:
             process.kill()
