@@ -16,6 +16,7 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, job_settings, prepare, role_command
@@ -89,7 +90,12 @@ def chaos(
         target = _new_folder(folder, model, given["home"])
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
-        options = JobOptions(given["hosts"] or 1, given["readers"], given["epoch_secs"] or _EPOCH_SECS)
+        options = JobOptions(
+            given["hosts"] or 1,
+            given["readers"],
+            given["epoch_secs"] or _EPOCH_SECS,
+            shuffle_events=given["shuffle_events"],
+        )
         run = _Runs(warehouse, solution, config, options)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare:
@@ -130,7 +136,12 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
     command = get_command_from_info(
         CommandInfo("train", callback=train), pretty_exceptions_short=False, rich_markup_mode=None
     )
-    return command.make_context("headrace train", list(arguments[1:])).params
+    given = command.make_context("headrace train", list(arguments[1:])).params
+    for name in ("follow", "wait_for_memos"):
+        if given[name]:
+            raise InputError("chaos must be given a job that trains the data there is", where=f"--{name.replace('_', '-')}",
+                             next_step="leave this option out")  # fmt: skip
+    return given
 
 
 def _new_folder(folder: str, model: str, home: str) -> Path:
@@ -145,11 +156,7 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
     """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
     from headrace.cli.train import choose_options, read_options
 
-    run_dir = given["run_dir"] or str(
-        Path(home_folder(given["home"], "a run without --run-dir"))
-        / "runs"
-        / f"{solution.model}-v{solution.model_version}"
-    )
+    run_dir = run_folder_of(given["run_dir"], solution.model, solution.model_version, given["home"])
     asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}
     return choose_options(warehouse, solution, asked, run_dir)
 
@@ -161,7 +168,8 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
     prepared = prepare(run.warehouse, run.solution, config, False)
     settings = _patient(job_settings(run.options))
-    job = make_job(prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home)
+    files, shuffle_events = JobFiles(run_dir), run.options.shuffle_events
+    job = make_job(prepared, files, settings, home=run.warehouse.storage.home, shuffle_events=shuffle_events)
     return job, prepared.planned_events
 
 

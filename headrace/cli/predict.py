@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options.beam import BeamOptions, Runner
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.runs import run_folder_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
@@ -52,9 +52,7 @@ def predict(
     first, last = moment_of("--start", start), moment_of("--end", end)
     options = RunnerOptions(runner, flags=tuple(beam_options or ()))
     with open_warehouse(home) as warehouse, pinned(warehouse, model, version, first, last, "predict") as solution:
-        folder = run_dir or str(
-            Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
-        )
+        folder = run_folder_of(run_dir, model, solution.model_version, home)
         saved = _saved(folder, model)
         _check(saved, solution, folder)
         config = ScoringConfig(

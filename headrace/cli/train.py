@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.runs import run_folder_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, pin_new, train_job
 from headrace.terminal.output import emit, say
@@ -145,9 +146,7 @@ def train(
         resolve = pin_new(pins, partial(read, first, last))
         solution = resolve()
         held_out = pins.enter_context(read(last, until)) if until else None
-        folder = run_dir or str(
-            Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
-        )
+        folder = run_folder_of(run_dir, model, solution.model_version, home)
         keep_freed_memory()  # each fragment takes as much as the one before
         options = read_options(config)
         for column in baseline or ():

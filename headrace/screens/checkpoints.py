@@ -146,7 +146,7 @@ def _option_text(value: object) -> str:
 def _totals_text(ledger: LedgerTotals | None) -> str:
     if ledger is None:
         return "events are not counted"
-    times = f"{ledger.least} times" if ledger.least == ledger.most else f"{ledger.least} to {ledger.most} times"
+    times = many(ledger.least, "time") if ledger.least == ledger.most else f"{ledger.least} to {ledger.most} times"
     return (f"{many(ledger.events, 'event')} of {many(ledger.fragments, 'fragment')}, each trained {times}, "
             f"{count_text(ledger.trained)} trainings")  # fmt: skip
 

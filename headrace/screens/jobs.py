@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import moment, time_text
+from headrace.terminal.units import many, moment, time_text
 
 if TYPE_CHECKING:
     from trainer.launch.fleet_store import StoredJob
@@ -77,7 +77,7 @@ class JobScreen:
             ("slots", str(job.slots)),
             ("submitted", time_text(moment(self.stored.submitted_secs))),
             ("since", time_text(moment(self.stored.changed_secs))),
-            ("starts", f"{job.starts}, {job.failures} failures that may pass since the last commit of a notice"),
+            ("starts", f"{job.starts}; {many(job.failures, 'failure')} since the last notice or hold"),
             ("command", shlex.join(("headrace", "train", *own.arguments))),
             ("in", own.folder),
             ("run", self.run_dir),

@@ -21,6 +21,11 @@ RunVersion = Annotated[
 _VERSION = re.compile("v([1-9][0-9]{0,8})")
 
 
+def run_folder_of(run_dir: str, model: str, version: int, home: str) -> str:
+    """``--run-dir``, or the folder of a model version's run in the home. Raises :class:`InputError` for a home in a bucket."""
+    return run_dir or str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
+
+
 def run_folder(run: str, version: int, home: str) -> str:
     """The folder of a run. Raises :class:`NotFound` for a model without a run."""
     folder = run if _is_folder(run) else _folder_of_model(run, version, home)

@@ -204,6 +204,9 @@ def test_chaos_runs_training_jobs_only(tmp_path):
     done = run_chaos("--kinds", "kill,earthquake", "--", "train", "ctr", "--home", str(tmp_path))
     assert done.returncode == 2
     assert "earthquake" in done.stderr
+    done = run_chaos("--", "train", "ctr", "--follow", "--home", str(tmp_path))
+    assert done.returncode == 2
+    assert "--follow" in done.stderr
 
 
 @pytest.mark.slow
@@ -216,7 +219,7 @@ def test_a_job_under_faults_trains_each_event_once(tmp_path):
     done = run_chaos(
         *("--seed", "5", "--faults", "15", "--mean-secs", "0.8", "--compare", "--json"),
         *("--folder", str(tmp_path / "chaos"), "--", "train", "ctr", "--home", str(tmp_path / "home")),
-        *("--config", str(options), "--hosts", "2", "--readers", "2", "--epoch-secs", "1.5"),
+        *("--config", str(options), "--hosts", "2", "--readers", "2", "--epoch-secs", "1.5", "--shuffle-events", "512"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
