@@ -241,7 +241,12 @@ def job_settings(options: JobOptions) -> JobSettings:
     most = options.readers or max(1, os.cpu_count() or 1)
     phase = PhaseSettings(options.epoch_secs or None, least_readers=options.readers or 1, most_readers=most)
     return JobSettings(
-        release=version("headrace"), hosts=options.hosts, is_finite=not options.follow, initial=phase, caught_up=phase
+        release=version("headrace"),
+        hosts=options.hosts,
+        overlap=True,
+        is_finite=not options.follow,
+        initial=phase,
+        caught_up=phase,
     )
 
 
