@@ -22,7 +22,6 @@ from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, job_settings, prepare, role_command
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import DataError, InputError
 from transforms.execution.memory import keep_freed_memory
 
@@ -86,7 +85,6 @@ def chaos(
         )
         solution = pins.enter_context(read(moment_of("--start", given["start"]), moment_of("--end", given["end"])))
         keep_freed_memory()
-        import_tensorflow_quietly()
         target = _new_folder(folder, model, given["home"])
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)

@@ -153,11 +153,11 @@ def train(
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
-        import_tensorflow_quietly()
         settings = choose_options(warehouse, solution, options, folder)
         if job is not None:
             report = train_job(warehouse, resolve, settings, accept_changed, job)
         else:
+            import_tensorflow_quietly()
             report = _train(warehouse, solution, settings, accept_changed)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
@@ -209,7 +209,14 @@ def choose_options(
     """The given options, and those that are chosen from the data."""
     from trainer.training.choosing import choose_config
 
-    return choose_config(solution, _reader(warehouse, solution), options, run_dir=run_dir, tell=say)
+    return choose_config(
+        solution,
+        _reader(warehouse, solution),
+        options,
+        run_dir=run_dir,
+        tell=say,
+        before_trial=import_tensorflow_quietly,
+    )
 
 
 def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
@@ -244,6 +251,7 @@ def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
 def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
     from trainer.serving.trained import load_trained
 
+    import_tensorflow_quietly()
     with progress_bar("testing", "events") as report:
         return load_trained(run_dir).evaluate(held_out, _reader(warehouse, held_out), progress=report)
 

@@ -152,9 +152,12 @@ class _Job:
         def show(status: JobStatus) -> None:
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
-            done = job.plan.units.rows_before(status.next_unit) - done_before
+            is_committed = status.attempt == status.commit_attempt
+            # An epoch may be trained while the one before it is still being written.
+            first_unit = status.next_unit if is_committed else status.first_unit
+            done = job.plan.units.rows_before(first_unit) - done_before
             reports = [one.progress for one in status.members if one.progress is not None]
-            now = sum(one.events for one in reports if one.attempt == status.attempt != status.commit_attempt)
+            now = sum(one.events for one in reports if one.attempt == status.attempt and not is_committed)
             report(min(done + now, prepared.planned_events), prepared.planned_events, _sentence(prepared, status))
 
         settings = SupervisorSettings(grace_secs=options.grace_secs, poll_secs=options.poll_secs)

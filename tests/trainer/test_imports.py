@@ -22,6 +22,17 @@ def test_light_modules_load_neither_tensorflow_nor_beam():
     assert "trainer.training.loop" in loaded
 
 
+def test_a_job_is_launched_without_tensorflow():
+    """The command that starts a job leaves the model to its hosts; it loads TensorFlow only to compare options."""
+    names = "headrace.cli.train headrace.cli.training_jobs headrace.cli.chaos trainer.launch.supervisor trainer.launch.training_job trainer.training.choosing"
+    program = (
+        f"import json, sys, importlib; [importlib.import_module(m) for m in '{names}'.split()];"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
+    assert not loaded & {"tensorflow", "keras", "apache_beam"}
+
+
 def test_the_decisions_of_a_job_load_no_arrays():
     """A controller starts in a fraction of a second; its plan of units is the only part that needs numpy."""
     names = "advance assignment buffer_control documents holds"

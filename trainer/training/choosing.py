@@ -40,10 +40,11 @@ def choose_config(
     *,
     run_dir: str,
     tell: Tell | None = None,
+    before_trial: Callable[[], None] = lambda: None,
 ) -> TrainConfig:
     """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
+    ``before_trial``: called once before models are built to be compared, such as to import TensorFlow. An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
     errors of reading a fragment.
     """
     asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
@@ -62,7 +63,7 @@ def choose_config(
         return plain
     head = head.fitted(_figures(sample))
     by_rule = rules.chosen_by_rule(facts, asked)
-    by_trial = _by_trial(facts, sample, asked, by_rule, plain, layout, head, tell or _ignore)
+    by_trial = _by_trial(facts, sample, asked, by_rule, plain, layout, head, tell or _ignore, before_trial)
     reasons = {**by_rule.reasons, **by_trial.reasons}
     return dataclasses.replace(plain, **by_rule.options, **by_trial.options, chosen=dict(sorted(reasons.items())))
 
@@ -109,6 +110,7 @@ def _by_trial(
     layout: InputLayout,
     head: Head,
     tell: Tell,
+    before_trial: Callable[[], None],
 ) -> Choices:
     candidates = rules.candidates_of(facts, given)
     if not candidates:
@@ -123,6 +125,7 @@ def _by_trial(
     labels = np.concatenate([part.labels for part in newer])
     base_losses = event_losses(head, labels, constant_logits(head, [part.labels for part in older], len(labels)))
     trials = []
+    before_trial()
     for candidate in candidates:
         tell(f"trying {candidate.name}")
         config = dataclasses.replace(plain, **by_rule.options, **candidate.options, passes=passes)

@@ -43,7 +43,8 @@ def make_warehouse(folder: Path, *, hours: int = 3, rows: int = 400, memoize: bo
 def settings(hosts: int = 1, **options: Any) -> JobSettings:
     """Settings with short waits."""
     phase = PhaseSettings(epoch_secs=options.pop("epoch_secs", None), most_readers=options.pop("most_readers", 1))
-    return JobSettings(release=RELEASE, hosts=hosts, overlap=True, initial=phase, caught_up=phase, **options)
+    given = {"overlap": True, **options}
+    return JobSettings(release=RELEASE, hosts=hosts, initial=phase, caught_up=phase, **given)
 
 
 def prepare(warehouse: Warehouse, run_dir: Path, **options: Any) -> PreparedRun:

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.training_jobs import role_command
 from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise, train_alone
+from trainer.checkpoints.checkpoint import read_epoch
 from trainer.control.job_files import JobFiles
+from trainer.launch.chaos.slow_disk import SlowDisk
 from trainer.launch.job_spec import JobSpec
+from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.scheduling.transitions import JobState
 from trainer.training.saved_run import saved_run
 
@@ -24,9 +28,9 @@ def warehouse(tmp_path_factory):
         yield opened
 
 
-def same(one: Path, other: Path) -> None:
-    """The newest commits of two runs have the same weights, slots, history and counts."""
-    a, b = newest(one), newest(other)
+def same(one: Path, other: Path, epochs: int | None = None) -> None:
+    """The newest commits of two runs, or those after so many epochs, have the same weights, slots, history and counts."""
+    a, b = (newest(run) if epochs is None else read_epoch(str(run), epochs) for run in (one, other))
     shared = {name for name in {*a.arrays, *b.arrays} if not name.startswith("predictions/")}
     assert [name for name in sorted(shared) if a.arrays[name].tobytes() != b.arrays[name].tobytes()] == []
     for name in ("history", "ledger", "step", "position", "identity", "head"):
@@ -54,6 +58,32 @@ def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
     train_alone(warehouse, tmp_path / "alone", **OPTIONS)
     same(tmp_path / "job", tmp_path / "alone")
     assert is_exact(warehouse, tmp_path / "job")
+
+
+@pytest.mark.slow
+def test_the_next_epoch_trains_while_parts_are_written(warehouse, tmp_path):
+    """Commits that a slow disk writes during the next epoch are those of a job that waits for each of them."""
+    folder, disk, options = tmp_path / "slow", tmp_path / "disk", {**OPTIONS, "passes": 1, "keep_checkpoints": 3}
+    SlowDisk(disk).set(1.5)
+    job = launch(warehouse, folder, settings(), unit_rows=700, **options)
+    ahead = []
+
+    def note(status):
+        if status.pending_attempt is not None and status.attempt > status.pending_attempt:
+            working = (one.progress for one in status.members if one.progress is not None)
+            ahead.extend(one.events for one in working if one.attempt == status.attempt)
+
+    def command(kind, name, given):
+        slow = ("--slow-disk", str(disk)) if kind == "host" else ()
+        return role_command(str(folder), kind, name, (*given, *slow))
+
+    quick = SupervisorSettings(look_secs=0.1)
+    status = Supervisor(JobFiles(folder), job.spec.job, command, note, settings=quick).run(job.newest)
+    assert (status.state, status.commit_epochs) == (JobState.DONE, 3)
+    assert max(ahead) > 0, "no event was trained while a part was written"
+    run_job(warehouse, tmp_path / "waits", settings(overlap=False), unit_rows=700, **options)
+    for epochs in (1, 2, 3):
+        same(folder, tmp_path / "waits", epochs)
 
 
 @pytest.mark.slow

@@ -61,15 +61,20 @@ def test_a_run_keeps_its_choices_and_refuses_others(started):
 
 def test_equal_data_gives_equal_choices(tmp_path):
     data = Synthetic(2, 150)
-    one, other = (choose_config(data.solution, data.read, SMALL, run_dir=str(tmp_path)) for _ in range(2))
+    trials: list[str] = []
+    one, other = (
+        choose_config(data.solution, data.read, SMALL, run_dir=str(tmp_path), before_trial=lambda: trials.append("now"))
+        for _ in range(2)
+    )
     assert one == other
+    assert trials == ["now", "now"]
 
 
 def test_given_options_are_kept_and_auto_is_none(tmp_path):
     data = Synthetic(2, 150)
     given = {**SMALL, "batch_rows": 33, "passes": 2, "deep": False, "linear": True, "linear_learning_rate": 0.3,
              "dense_learning_rate": 0.02, "initial_bias": "auto", "events_per_epoch": None}  # fmt: skip
-    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path))
+    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path), before_trial=pytest.fail)
     kept = {name: getattr(chosen, name) for name in given if given[name] not in (None, "auto")}
     assert kept == {name: value for name, value in given.items() if value not in (None, "auto")}
     assert chosen.initial_bias != 0
