@@ -96,6 +96,25 @@ def train(
     follow: Annotated[
         bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
     ] = False,
+    caught_up_hosts: Annotated[
+        int,
+        typer.Option(
+            "--caught-up-hosts",
+            help="Hosts once --follow has trained the history. Default: as before.",
+            show_default=False,
+        ),
+    ] = 0,
+    caught_up_readers: Annotated[
+        int, typer.Option("--caught-up-readers", help="Readers from then on. Default: as before.", show_default=False)
+    ] = 0,
+    caught_up_epoch_secs: Annotated[
+        float,
+        typer.Option(
+            "--caught-up-epoch-secs",
+            help="The longest time between two commits from then on. Default: as before.",
+            show_default=False,
+        ),
+    ] = 0.0,
     wait_for_memos: Annotated[
         bool,
         typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
@@ -129,6 +148,9 @@ def train(
             epoch_secs,
             grace_secs,
             follow=follow,
+            caught_up_hosts=caught_up_hosts,
+            caught_up_readers=caught_up_readers,
+            caught_up_epoch_secs=caught_up_epoch_secs,
             wait_for_memos=wait_for_memos,
             poll_secs=poll_secs,
             shuffle_events=shuffle_events,
@@ -139,6 +161,9 @@ def train(
     elif notice_file or notice_http or notice_metadata:
         raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
                          next_step="give --hosts 1 too")  # fmt: skip
+    if (caught_up_hosts or caught_up_readers or caught_up_epoch_secs) and not follow:
+        raise InputError("settings of caught-up training must go with --follow", where="--caught-up-hosts, --caught-up-readers, --caught-up-epoch-secs",
+                         next_step="give --follow too")  # fmt: skip
     if follow and last is not None:
         raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
     with open_warehouse(home) as warehouse, ExitStack() as pins:

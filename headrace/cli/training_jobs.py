@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
     from trainer.scheduling.events import DataRange
-    from trainer.scheduling.job import JobSettings
+    from trainer.scheduling.job import JobSettings, PhaseSettings
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
     from warehouse.solution.solution import ReadSolution
@@ -43,6 +43,7 @@ class JobOptions:
         epoch_secs: the longest time between two commits; 0: commits at the ends of epochs only.
         grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
         follow: train new data as it lands, until the job is stopped.
+        caught_up_hosts, caught_up_readers, caught_up_epoch_secs: the same once the history is trained; 0: no change.
         wait_for_memos: hold the job until all inputs can be read from memos; else what is missing is computed by readers.
         poll_secs: between looks for new data.
         shuffle_events: shuffle events in windows of this number; 0: train them in order.
@@ -56,6 +57,9 @@ class JobOptions:
     epoch_secs: float = 0.0
     grace_secs: float = 30.0
     follow: bool = False
+    caught_up_hosts: int = 0
+    caught_up_readers: int = 0
+    caught_up_epoch_secs: float = 0.0
     wait_for_memos: bool = False
     poll_secs: float = 30.0
     shuffle_events: int = 0
@@ -232,25 +236,43 @@ def _prepare_unlocked(
 
 def job_settings(options: JobOptions) -> JobSettings:
     """The settings of a job with these options."""
-    import os
-
-    from trainer.scheduling.job import JobSettings, PhaseSettings
+    from trainer.scheduling.job import JobSettings
 
     if not 0 <= options.grace_secs < math.inf:
         raise InputError("a grace period must be a number of seconds", where="--grace-secs", value=options.grace_secs)
-    if options.hosts < 1 or options.readers < 0 or not options.epoch_secs >= 0:
-        raise InputError("a job must have at least one host", where="--hosts, --readers, --epoch-secs",
-                         value=(options.hosts, options.readers, options.epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
-    most = options.readers or max(1, os.cpu_count() or 1)
-    phase = PhaseSettings(options.epoch_secs or None, least_readers=options.readers or 1, most_readers=most)
+    initial = _phase(options.hosts, options.readers, options.epoch_secs, "")
+    later = _phase(
+        options.caught_up_hosts or options.hosts,
+        options.caught_up_readers or options.readers,
+        options.caught_up_epoch_secs or options.epoch_secs,
+        "caught-up-",
+    )
     return JobSettings(
         release=version("headrace"),
         hosts=options.hosts,
         overlap=True,
         is_finite=not options.follow,
-        initial=phase,
-        caught_up=phase,
+        behind_units=_BEHIND_UNITS if later != initial else None,
+        initial=initial,
+        caught_up=later,
     )
+
+
+#: A job that has so many units left, of up to 65,536 events, trains as it trained the history.
+_BEHIND_UNITS = 64
+
+
+def _phase(hosts: int, readers: int, epoch_secs: float, prefix: str) -> PhaseSettings:
+    """The settings of a phase. Raises :class:`InputError`."""
+    import os
+
+    from trainer.scheduling.job import PhaseSettings
+
+    if hosts < 1 or readers < 0 or not 0 <= epoch_secs < math.inf:
+        raise InputError("a job must have at least one host", where=f"--{prefix}hosts, --{prefix}readers, --{prefix}epoch-secs",
+                         value=(hosts, readers, epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
+    most = readers or max(1, os.cpu_count() or 1)
+    return PhaseSettings(epoch_secs or None, least_readers=readers or 1, most_readers=most, hosts=hosts)
 
 
 def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:

@@ -18,14 +18,16 @@ def random_run(seed: int) -> Simulation:
     """A job of random settings under all faults."""
     draw = random.Random(seed)
     phase = PhaseSettings(epoch_secs=draw.choice([None, 15.0]), least_readers=draw.choice([0, 1]))
+    hosts = draw.choice([1, 2, 3])
     settings = JobSettings(
-        hosts=draw.choice([1, 2, 3]),
+        hosts=hosts,
         goes_on=draw.random() < 0.5,
         overlap=draw.random() < 0.5,
         is_finite=draw.random() < 0.8,
         most_restarts=draw.choice([3, 10]),
+        behind_units=draw.choice([None, 30]),
         initial=phase,
-        caught_up=phase,
+        caught_up=replace(phase, hosts=draw.choice([0, *range(1, hosts + 1)])),
     )
     sim = Simulation(
         seed,
@@ -34,7 +36,7 @@ def random_run(seed: int) -> Simulation:
         units=300,
         stops=STOPS if draw.random() < 0.5 else (),
         spare_hosts=draw.choice([0, 1]),
-        grown=[(draw.uniform(1, 400), 50)],
+        grown=[(draw.uniform(1, 400), 50), (draw.uniform(1, 800), 20)],
         stop_secs=None if settings.is_finite else 900.0,
     )
     sim.run()

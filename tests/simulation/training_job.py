@@ -398,11 +398,18 @@ class Actor:
         self._paused_until = 0.0
         self._life = 0
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the job wants processes, and this one among them; a spare host starts with any other."""
+        wanted, hosts = self.sim.hosts_wanted, self.sim.settings.hosts
+        is_surplus = self.role.kind is RoleKind.HOST and wanted <= int(self.role.name[1:]) < hosts
+        return wanted > 0 and not is_surplus
+
     def start(self) -> None:
         """Start a new process, if the job wants it."""
         if self.is_up:
             return
-        if not self.sim.hosts_wanted:
+        if not self.is_wanted:
             if self.sim.controller.job.state not in FINAL:
                 self.sim.loop.after(2.0, self.start)
             return

@@ -24,7 +24,7 @@ def want_roles(job: Job) -> WantRoles:
     if job.state in (JobState.HELD, JobState.DONE, JobState.STOPPED):
         return WantRoles(0, 0, 0)
     phase = job.settings.of(job.phase)
-    return WantRoles(job.settings.hosts, phase.least_readers, phase.most_readers)
+    return WantRoles(job.wanted_hosts, phase.least_readers, phase.most_readers)
 
 
 def begin(job: Job) -> Outcome:
@@ -32,9 +32,7 @@ def begin(job: Job) -> Outcome:
     waiting = JobState.AWAY if job.away else JobState.STARTING
     if job.pending is not None or (job.data is None and job.next_data is None):
         return replace(job, state=waiting), ()
-    before = job.phase
-    job = _in_phase(_with_next_data(job))
-    changed: tuple[Instruction, ...] = () if job.phase is before else (ChangePhase(job.phase), want_roles(job))
+    job, changed = _change_phase(_with_next_data(job))
     assert job.data is not None
     if job.commit.next_unit >= job.data.stop_unit:
         job, told = _all_trained(job)
@@ -50,13 +48,24 @@ def _with_next_data(job: Job) -> Job:
     return job if job.next_data is None else replace(job, data=job.next_data, next_data=None)
 
 
-def _in_phase(job: Job) -> Job:
+def _change_phase(job: Job) -> Outcome:
+    """The phase after the newest commit. If it needs fewer hosts, the others leave."""
     assert job.data is not None
-    rest = job.data.stop_unit - job.commit.next_unit
+    phase = _phase_of(job, job.data.stop_unit - job.commit.next_unit)
+    if phase is job.phase:
+        return job, ()
+    before, job = job.wanted_hosts, replace(job, phase=phase)
+    surplus = job.present(RoleKind.HOST)[job.wanted_hosts :] if job.wanted_hosts < before else ()
+    job, told = _dismiss(job, {Role(RoleKind.HOST, name) for name in surplus})
+    return job, (ChangePhase(phase), want_roles(job), *told)
+
+
+def _phase_of(job: Job, rest: int) -> TrainingPhase:
+    """The phase of a job that has ``rest`` units left."""
     behind = job.settings.behind_units
     if rest <= 0 and not job.settings.is_finite:
-        return replace(job, phase=TrainingPhase.CAUGHT_UP)
-    return replace(job, phase=TrainingPhase.INITIAL) if behind is not None and rest >= behind else job
+        return TrainingPhase.CAUGHT_UP
+    return TrainingPhase.INITIAL if behind is not None and rest >= behind else job.phase
 
 
 def _all_trained(job: Job) -> Outcome:
@@ -71,7 +80,7 @@ def _hosts_to_begin(job: Job) -> tuple[str, ...] | None:
     readers = job.settings.of(job.phase).least_readers
     if len(present) < job.needed_hosts or len(job.present(RoleKind.READER)) < readers:
         return None
-    size = min(len(present), job.settings.hosts)
+    size = min(len(present), job.wanted_hosts)
     if job.continues is not None and len(job.hosts) == size and set(job.hosts) <= set(present):
         return job.hosts
     return present[:size]
@@ -80,7 +89,7 @@ def _hosts_to_begin(job: Job) -> tuple[str, ...] | None:
 def _start(job: Job, epoch: int, first_unit: int, continues: int | None) -> Outcome:
     assert job.data is not None
     stop_unit = job.retry_stop or next(stop for stop in job.data.stops if stop > first_unit)
-    away = frozenset[Role]() if len(job.hosts) == job.settings.hosts else job.away
+    away = frozenset[Role]() if len(job.hosts) == job.wanted_hosts else job.away
     job = replace(
         job,
         state=JobState.TRAINING,
@@ -165,6 +174,7 @@ def _may_overlap(job: Job) -> bool:
         and not job.stop_asked
         and data is not None
         and job.stop_unit < data.stop_unit
+        and _phase_of(job, data.stop_unit - job.stop_unit) is job.phase
         and _hosts_to_begin(job) == job.hosts
     )
 

@@ -27,17 +27,21 @@ class PhaseSettings:
         epoch_secs: the longest time of an epoch, after which it ends early; None: it ends at a natural end only.
         least_readers: readers that an attempt needs to begin; 0 if hosts read by themselves.
         most_readers: the largest number of readers.
+        hosts: the hosts of an attempt; 0: those of the job.
     """
 
     epoch_secs: float | None = None
     least_readers: int = 1
     most_readers: int = 8
+    hosts: int = 0
 
     def __post_init__(self) -> None:
         if not (self.epoch_secs is None or 0 < self.epoch_secs < math.inf):
             raise InputError("epoch_secs must be a finite number above 0, or none", value=self.epoch_secs)
         if not 0 <= self.least_readers <= self.most_readers:
             raise InputError("readers must be numbers with 0 <= least <= most", value=(self.least_readers, self.most_readers))  # fmt: skip
+        if self.hosts < 0:
+            raise InputError("hosts of a phase must be at least 0", value=self.hosts)
 
 
 _PHASE = PhaseSettings()
@@ -49,7 +53,7 @@ class JobSettings:
 
     Attributes:
         release, protocol: of the controller; a process with others cannot join.
-        hosts: the hosts of an attempt.
+        hosts: the hosts of an attempt, in a phase that does not say otherwise.
         least_hosts: with ``goes_on``, the least hosts of an attempt while others are away.
         goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
         overlap: the next epoch trains while hosts still write their parts of the last commit.
@@ -82,8 +86,9 @@ class JobSettings:
     caught_up: PhaseSettings = _PHASE
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least_hosts <= self.hosts:
-            raise InputError("hosts must be numbers with 1 <= least_hosts <= hosts", value=(self.least_hosts, self.hosts))  # fmt: skip
+        fewest = min(self.hosts_of(phase) for phase in TrainingPhase)
+        if not 1 <= self.least_hosts <= fewest:
+            raise InputError("hosts must be numbers with 1 <= least_hosts <= hosts", value=(self.least_hosts, fewest))  # fmt: skip
         if not 0 < 2 * self.most_step_secs <= self.lost_secs < math.inf:
             raise InputError("lost_secs must be finite and at least twice most_step_secs, which is above 0",
                              value=(self.lost_secs, self.most_step_secs))  # fmt: skip
@@ -94,6 +99,10 @@ class JobSettings:
     def of(self, phase: TrainingPhase) -> PhaseSettings:
         """The settings of a phase."""
         return self.initial if phase is TrainingPhase.INITIAL else self.caught_up
+
+    def hosts_of(self, phase: TrainingPhase) -> int:
+        """The hosts of an attempt in a phase."""
+        return self.of(phase).hosts or self.hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +203,21 @@ class Job:
     stop_asked: bool = False
 
     def present(self, kind: RoleKind) -> tuple[str, ...]:
-        """The names of the members of a kind that can work, ascending."""
-        return tuple(
-            sorted(role.name for role, one in self.members.items() if role.kind is kind and not one.is_leaving)
-        )
+        """The names of the members of a kind that can work, ascending; the shorter ones first, so h10 is after h9."""
+        names = (role.name for role, one in self.members.items() if role.kind is kind and not one.is_leaving)
+        return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+    @property
+    def wanted_hosts(self) -> int:
+        """The hosts of an attempt in this phase."""
+        return self.settings.hosts_of(self.phase)
 
     @property
     def needed_hosts(self) -> int:
         """The hosts that an attempt needs now."""
         if not self.settings.goes_on or self.is_all_away:
-            return self.settings.hosts
-        return max(self.settings.least_hosts, self.settings.hosts - len(self.away))
+            return self.wanted_hosts
+        return max(self.settings.least_hosts, self.wanted_hosts - len(self.away))
 
     @property
     def deadline_secs(self) -> float | None:

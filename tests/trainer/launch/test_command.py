@@ -19,6 +19,7 @@ from trainer.checkpoints.checkpoint import epochs_committed
 from trainer.control.controller_client import ControllerClient
 from trainer.control.job_files import JobFiles
 from trainer.launch.job_spec import JobSpec
+from trainer.scheduling.events import RoleKind
 from trainer.scheduling.transitions import JobState
 from transforms.errors import HeadraceError
 from warehouse import register_table
@@ -55,7 +56,7 @@ class Command:
         except HeadraceError:
             return None
 
-    def wait_until(self, holds, secs: float = 60.0) -> None:
+    def wait_until(self, holds, secs: float = PATIENCE_SECS) -> None:
         """Wait for a status."""
         end = time.monotonic() + secs
         while time.monotonic() < end:
@@ -91,8 +92,12 @@ def test_the_report_is_that_of_one_process(folder):
 
 
 def test_new_partitions_are_trained_as_they_land(folder):
-    command = Command(folder, "--follow")
-    command.wait_until(lambda status: status.state is JobState.WAITING_FOR_DATA)
+    """The history is trained by two hosts, what comes later by one."""
+    command = Command(folder, "--follow", "--hosts", "2", "--caught-up-hosts", "1")
+    command.wait_until(lambda status: len(status.live(RoleKind.HOST)) == 2)
+    command.wait_until(
+        lambda status: status.state is JobState.WAITING_FOR_DATA and len(status.live(RoleKind.HOST)) == 1
+    )
     first = command.status()
     assert first.phase == "caught-up"
     write_partition(folder / "log", 3, events(500, seed=3))

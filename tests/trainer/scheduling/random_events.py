@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from trainer.scheduling.events import (
     CommitFailed,
@@ -53,7 +54,7 @@ def random_settings(draw: random.Random) -> JobSettings:
         most_reader_failures=draw.choice([0, 5]),
         behind_units=draw.choice([None, 30]),
         initial=phase,
-        caught_up=phase,
+        caught_up=replace(phase, hosts=draw.choice([0, 0, 0, 1])),
     )
 
 

@@ -647,6 +647,24 @@ def test_a_job_that_is_not_finite_waits_for_data_and_changes_its_phase() -> None
     assert scene.job.phase is TrainingPhase.INITIAL
 
 
+def test_a_phase_has_its_own_hosts() -> None:
+    scene = Scene(hosts=2, is_finite=False, caught_up=PhaseSettings(hosts=1), behind_units=50)
+    scene.commit()
+    assert scene.told[:2] == (ChangePhase(TrainingPhase.CAUGHT_UP), WantRoles(1, 1, 8))
+    assert isinstance(scene.orders(host(1))[0], Leave)
+    scene.do(Left(scene.now, host(1), 1))
+    scene.do(DataChanged(scene.now, DataRange("plan 2", 120, (120,))))
+    (start,) = scene.orders(host(0))
+    assert isinstance(start, StartEpoch)
+    assert (start.hosts, start.continues) == (("h0",), None), "rows of tables are spread over other hosts"
+    scene.do(DataChanged(scene.now, DataRange("plan 3", 200, (200,))))
+    scene.commit()
+    assert scene.state is JobState.STARTING, "the second host is not back yet"
+    assert WantRoles(2, 1, 8) in scene.told
+    scene.join(host(1))
+    assert scene.job.hosts == ("h0", "h1")
+
+
 def test_a_host_that_is_lost_while_the_job_waits_is_restored() -> None:
     scene = Scene(is_finite=False)
     scene.commit()
@@ -698,6 +716,7 @@ def test_a_stop_now_gives_the_epoch_up(begun: bool) -> None:
     [
         {"hosts": 0},
         {"least_hosts": 2},
+        {"hosts": 3, "least_hosts": 2, "caught_up": PhaseSettings(hosts=1)},
         {"lost_secs": 5.0},
         {"most_step_secs": 0.0},
         {"most_restarts": -1},
@@ -709,7 +728,7 @@ def test_settings_are_checked(settings: dict[str, float]) -> None:
         JobSettings(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("settings", [{"epoch_secs": 0.0}, {"least_readers": 9}, {"least_readers": -1}])
+@pytest.mark.parametrize("settings", [{"epoch_secs": 0.0}, {"least_readers": 9}, {"least_readers": -1}, {"hosts": -1}])
 def test_settings_of_phases_are_checked(settings: dict[str, float]) -> None:
     with pytest.raises(InputError):
         PhaseSettings(**settings)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from trainer.scheduling.transitions import ATTEMPT, FINAL, TRANSITIONS, EventKin
 
 #: Moves that random events rarely make.
 RARE = {
+    (JobState.AWAY, EventKind.LEFT, JobState.TRAINING),
     (JobState.AWAY, EventKind.NOTICE, JobState.TRAINING),
     (JobState.AWAY, EventKind.PUBLISHED, JobState.WAITING_FOR_DATA),
     (JobState.STARTING, EventKind.LEFT, JobState.TRAINING),
