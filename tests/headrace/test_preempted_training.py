@@ -15,6 +15,7 @@ import pytest
 
 from headrace.cli.main import run
 from tests.headrace.conftest import UNTRIED
+from tests.support.metadata_server import MetadataServer
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.launch.jobs import make_warehouse
 from trainer.control.controller_client import ControllerClient
@@ -114,6 +115,13 @@ def test_the_job_leaves_at_each_notice(tmp_path):
     assert post(said, "wrong") == 401
     assert post(said, JobFiles(scene.run_dir).read_token()) == 204
     preempted(process)
+
+    metadata = MetadataServer()
+    process = scene.start("--notice-metadata", metadata.url, "--grace-secs", 60)
+    scene.until_training(process)
+    metadata.preempted.set()
+    preempted(process)
+    metadata.close()
     assert run(["preempt", str(scene.run_dir)]) == 6, "no controller runs"
 
 

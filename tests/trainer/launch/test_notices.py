@@ -8,10 +8,10 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.metadata_server import MetadataServer
 from tests.support.processes import PATIENCE_SECS
 from trainer.flight.addresses import Address
 from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice, watch_notices
@@ -111,44 +111,6 @@ def test_other_requests_are_refused():
         HttpNotice(LOOPBACK, token="")
 
 
-class Metadata(ThreadingHTTPServer):
-    """A metadata server: it answers FALSE until :meth:`preempt`, and waits for a change when asked to."""
-
-    daemon_threads = True
-
-    def __init__(self, port: int = 0, flavor: str = "Google") -> None:
-        server, self.asked = self, []
-        self.preempted = threading.Event()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.asked.append(self.path)
-                assert self.headers["Metadata-Flavor"] == "Google"
-                if "wait_for_change=true&timeout_sec=60&last_etag=v%2F1" in self.path:
-                    server.preempted.wait(PATIENCE_SECS)
-                content = b"TRUE" if server.preempted.is_set() else b"FALSE"
-                self.send_response(200)
-                self.send_header("Metadata-Flavor", flavor)
-                self.send_header("ETag", "v/1")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format, *args) -> None:
-                return
-
-        super().__init__(("127.0.0.1", port), Handler)
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def close(self) -> None:
-        self.shutdown()
-        self.server_close()
-
-
 def until(condition) -> None:
     limit = time.monotonic() + PATIENCE_SECS
     while not condition():
@@ -158,7 +120,7 @@ def until(condition) -> None:
 
 def test_the_metadata_of_a_cloud_is_a_notice(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    server, taken = Metadata(), Taken()
+    server, taken = MetadataServer(), Taken()
     with watch_notices([MetadataNotice(server.url, grace_secs=12.0, least_secs=0.01)], taken):
         until(lambda: len(server.asked) == 2)
         assert taken.secs == []
@@ -176,14 +138,14 @@ def test_a_metadata_server_that_is_away_is_asked_again():
     taken = Taken()
     with watch_notices([MetadataNotice(f"http://127.0.0.1:{port}", least_secs=0.01)], taken):
         time.sleep(0.1)
-        server = Metadata(port)
+        server = MetadataServer(port)
         server.preempted.set()
         assert taken.wait() == [30.0]
     server.close()
 
 
 def test_another_server_at_the_address_gives_no_notice():
-    server, taken = Metadata(flavor="Other"), Taken()
+    server, taken = MetadataServer(flavor="Other"), Taken()
     server.preempted.set()
     with watch_notices([MetadataNotice(server.url, least_secs=0.01)], taken):
         until(lambda: len(server.asked) >= 2)
