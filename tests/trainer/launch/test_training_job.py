@@ -24,7 +24,7 @@ def warehouse(tmp_path_factory):
         yield opened
 
 
-def same(one: Path, other: Path) -> None:
+def same(one: Path | str, other: Path | str) -> None:
     """The newest commits of two runs have the same weights, slots, history and counts."""
     a, b = newest(one), newest(other)
     shared = {name for name in {*a.arrays, *b.arrays} if not name.startswith("predictions/")}
@@ -33,7 +33,7 @@ def same(one: Path, other: Path) -> None:
         assert a.document[name] == b.document[name], name
 
 
-def is_exact(warehouse, run_dir: Path) -> bool:
+def is_exact(warehouse, run_dir: Path | str) -> bool:
     """Whether every event was trained as often as it should be."""
     prepared = prepare(warehouse, run_dir, **OPTIONS)
     return prepared.summary().exact and not prepared.planned_events
