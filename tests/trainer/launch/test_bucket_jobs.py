@@ -31,7 +31,7 @@ from trainer.training.saved_run import read_newest_run
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.slow
 OPTIONS = {"batch_rows": 64, "dim": 4, "bottom_mlp": [8], "top_mlp": [8], "deep": True, "linear": False, "passes": 2,
-           "embedding_learning_rate": 0.05, "dense_learning_rate": 0.003, "partitions_per_epoch": 2,
+           "embedding_learning_rate": 0.05, "dense_learning_rate": 0.003, "partitions_per_epoch": 4,
            "deterministic": True}  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class Commands:
 
     def kill_after(self, commits: int, run_dir: str, location: str) -> None:
         """Start a command, and kill it with all of its roles when so many epochs are committed."""
-        process = self.start(run_dir, "--epoch-secs", "0.3")
+        process = self.start(run_dir, "--epoch-secs", "0.01")
         end = time.monotonic() + PATIENCE_SECS
         while epochs_committed(location) < commits:
             assert process.poll() is None, self.errors.read_text()
@@ -74,7 +74,7 @@ class Commands:
 @pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_killed_job_in_a_bucket_goes_on_and_without_its_folder_too(tmp_path, gcs_server, hosts):
     """It trains the same bits as a job in a local folder, though it also commits within epochs."""
-    make_warehouse(tmp_path, hours=8, rows=150).close()
+    make_warehouse(tmp_path, hours=16, rows=100).close()
     commands = Commands(tmp_path, gcs_server.address, hosts)
     bucket = gcs_server.bucket()
     given, location = f"gs://{bucket}/runs/ctr-v1", gcs_server.home(bucket, "runs/ctr-v1")
@@ -86,9 +86,9 @@ def test_a_killed_job_in_a_bucket_goes_on_and_without_its_folder_too(tmp_path, g
     saved = read_newest_run(location, on_skip=pytest.fail)
     assert find_plan(open_run(location), saved.job.plan) is not None
     report = commands.finish(given)
-    assert (report["exact"], report["counted"], report["finished"]) == (True, 1200, True)
+    assert (report["exact"], report["counted"], report["finished"]) == (True, 1600, True)
     assert report["resumed_from"].startswith(f"gs://{bucket}/")
-    assert 0 < report["events_this_time"] < 2 * 1200
+    assert 0 < report["events_this_time"] < 2 * 1600
     assert (folder / "job" / "documents" / saved.job.plan).exists(), "the plan of the commit came from the bucket"
     assert not (tmp_path / "gs:").exists()
     commands.finish(str(tmp_path / "local"))
