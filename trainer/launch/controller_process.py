@@ -46,7 +46,7 @@ def run_controller(
         publisher,
         controller_settings=ControllerSettings(job=spec.job),
         newest=newest,
-        used_attempt=newest_part_attempt(run_dir) if spec.bucket_run else 0,
+        used_attempt=newest_part_attempt(run_dir) if spec.bucket_run and newest is not None else 0,
         data=spec.data,
         address=address,
     )

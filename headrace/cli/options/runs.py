@@ -23,11 +23,9 @@ _VERSION = re.compile("v([1-9][0-9]{0,8})")
 
 def run_folder_of(run_dir: str, model: str, version: int, home: str) -> str:
     """``--run-dir``, or the folder of a model version's run in the home. Raises :class:`InputError` for a home in a bucket."""
-    return (
-        run_location(run_dir)
-        if run_dir
-        else str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
-    )
+    if run_dir:
+        return run_location(run_dir)
+    return str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
 
 
 def run_folder(run: str, version: int, home: str) -> str:
