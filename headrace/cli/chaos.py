@@ -164,7 +164,7 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     from trainer.launch.training_job import make_job
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
-    prepared = prepare(run.warehouse, run.solution, config, False)
+    prepared = prepare(run.warehouse, run.solution, config, False, run_dir)
     settings = _patient(job_settings(run.options))
     files, shuffle_events = JobFiles(run_dir), run.options.shuffle_events
     job = make_job(prepared, files, settings, home=run.warehouse.storage.home, shuffle_events=shuffle_events)
@@ -222,7 +222,8 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
     status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
     if injection.error is not None:
         raise injection.error
-    prepared = prepare(run.warehouse, run.solution, dataclasses.replace(run.config, run_dir=str(run_dir)), False)
+    config = dataclasses.replace(run.config, run_dir=str(run_dir))
+    prepared = prepare(run.warehouse, run.solution, config, False, run_dir)
     accounts = injection.accounts
     return ChaosScreen(
         model=run.solution.model,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.terminal.output import emit
 from headrace.terminal.quiet import import_quietly
 from transforms.errors import InputError, StorageError, listed
@@ -49,7 +49,10 @@ def export(
         bool, typer.Option("--skip-unservable", help="Skip inputs that TensorFlow cannot compute.")
     ] = False,
     trained: Annotated[
-        str, typer.Option(help="Folder of a training run: export the trained model, from raw columns to predictions.")
+        str,
+        typer.Option(
+            help="Folder of a training run, or gs://bucket/path: export the trained model, from raw columns to predictions."
+        ),
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an export of the same version.")] = False,
     home: Home = "",
@@ -75,7 +78,7 @@ def export(
     left_out = unservable(components)
     _check(name, components, left_out, skip_unservable)
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
-    run = _trained(trained, components, model) if trained else None
+    run = _trained(run_location(trained), components, model) if trained else None
     serving = Serving(served, artifacts, _scorer(run))
     size_bytes = _publish(serving, _document(serving, model, run, left_out), target)
     screen = ExportScreen(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.options.runs import Run, RunVersion, run_folder, runs_of_home
+from headrace.cli.options.runs import Run, RunVersion, job_folder, job_folders_of_home, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
 from transforms.errors import HeadraceError, NotFound
@@ -33,7 +32,7 @@ def list_(
     from trainer.launch.holds import find_hold
 
     rows, is_named = [], bool(runs)
-    folders = [Path(run_folder(run, 0, home)) for run in runs or ()] or list(runs_of_home(home))
+    folders = [job_folder(run_folder(run, 0, home), home) for run in runs or ()] or job_folders_of_home(home)
     for folder in folders:
         try:
             hold = find_hold(JobFiles(folder))
@@ -62,5 +61,5 @@ def release(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson 
     from trainer.launch.holds import release_hold
 
     folder = run_folder(run, version, home)
-    hold = release_hold(JobFiles(Path(folder)))
+    hold = release_hold(JobFiles(job_folder(folder, home)))
     emit(ReleasedScreen(HoldRow(folder, str(hold.error_class), hold.role, hold.reason)), as_json=as_json)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.lazy_group import LazyCommands, Place
-from headrace.cli.options.runs import run_folder
-from headrace.cli.options.session import AsJson, Home, home_folder, home_location
+from headrace.cli.options.runs import job_folder, run_folder
+from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.terminal.output import emit, say
 from transforms.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
+    from trainer.control.job_files import JobFiles
     from trainer.launch.fleet_store import FleetStore, StoredJob
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ def submit(
     options = _training_options(command[1:])
     store = _store(fleet, home)
     place = home_location(str(options["home"] or home))
-    run_dir = os.path.abspath(options["run_dir"]) if options["run_dir"] else ""
+    run_dir = _absolute(run_location(options["run_dir"]), os.getcwd())
     taken = {one.job.name for one in store.jobs()}
     free = (f"{options['model']}-{number}" for number in range(1, len(taken) + 2))
     chosen = name or next(one for one in free if one not in taken)
@@ -144,6 +145,20 @@ def _training_options(arguments: list[str]) -> dict[str, Any]:
         return dict(context.params)
 
 
+def _absolute(path: str, folder: str) -> str:
+    """A path of a process whose working folder is ``folder``; empty for none."""
+    return os.path.normpath(os.path.join(folder, path)) if path and "://" not in path else path
+
+
+def job_files(stored: StoredJob) -> JobFiles:
+    """The files of a job. Raises :class:`InputError` where the training would."""
+    from trainer.control.job_files import JobFiles
+
+    own = stored.submission
+    job_dir = _absolute(_training_options(list(own.arguments))["job_dir"], own.folder)
+    return JobFiles(job_folder(_run_dir(stored), own.home, job_dir))
+
+
 def _run_dir(stored: StoredJob) -> str:
     """The folder of a job's checkpoints; empty while it is unknown."""
     own = stored.submission
@@ -174,10 +189,9 @@ class _Holds:
 
     def has(self, stored: StoredJob) -> bool:
         """Whether an error holds the job; an unreadable one is held."""
-        from trainer.control.job_files import JobFiles
         from trainer.launch.holds import find_hold
 
-        files = JobFiles(Path(_run_dir(stored)))
+        files = job_files(stored)
         try:
             facts = files.log.stat()
         except OSError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.runs import Run, RunVersion, run_folder
+from headrace.cli.options.runs import Run, RunVersion, job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
 from transforms.errors import InputError, NotFound
@@ -38,7 +37,7 @@ def preempt(
     if not 0 <= grace < math.inf:
         raise InputError("a grace period must be a number of seconds", where="--grace", value=grace)
     folder = run_folder(run, version, home)
-    files = JobFiles(Path(folder))
+    files = JobFiles(job_folder(folder, home))
     client = ControllerClient.of_run(files, job=JobSpec.read(files).job)
     try:
         status = client.status()

@@ -32,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Run = Annotated[str, typer.Argument(help="The run directory of the job.")]
+Run = Annotated[str, typer.Argument(help="The run directory of the job; of a run in a bucket, its job folder.")]
 Name = Annotated[str, typer.Option(help="The name of the process among those of its kind.")]
 Listen = Annotated[str, typer.Option("--address", help="Where it serves, as host:port; port 0 is any.")]
 Supervised = Annotated[
@@ -45,7 +45,7 @@ Advertised = Annotated[
 Controller = Annotated[
     str,
     typer.Option(
-        "--controller", help="The address of the controller. Default: as the run directory says.", show_default=False
+        "--controller", help="The address of the controller. Default: as the job's files say.", show_default=False
     ),
 ]
 SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.runs import run_folder_of
-from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.options.runs import job_folder, run_folder_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, pin_new, train_job
 from headrace.terminal.output import emit, say
@@ -61,7 +61,17 @@ def train(
     ] = False,
     config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
     run_dir: Annotated[
-        str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
+        str,
+        typer.Option(
+            help="Folder of the checkpoints, or with --hosts gs://bucket/path. Default: runs/MODEL-vVERSION in the home."
+        ),
+    ] = "",
+    job_dir: Annotated[
+        str,
+        typer.Option(
+            help="Local folder for the job's other files, of a run in a bucket. Default: in bucket-jobs of the home.",
+            show_default=False,
+        ),
     ] = "",
     hosts: Annotated[
         int,
@@ -140,8 +150,11 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
+    is_job = bool(hosts or readers or follow or wait_for_memos or shuffle_events)
+    _check_run_dir(run_dir, is_job=is_job)
+    files = str(job_folder(run_location(run_dir), home, job_dir)) if run_dir or job_dir else ""
     job = None
-    if hosts or readers or follow or wait_for_memos or shuffle_events:
+    if is_job:
         job = JobOptions(
             hosts or 1,
             readers,
@@ -157,6 +170,7 @@ def train(
             notice_file=notice_file,
             notice_http=notice_http,
             notice_metadata=notice_metadata,
+            folder=files,
         )
     elif notice_file or notice_http or notice_metadata:
         raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
@@ -188,6 +202,15 @@ def train(
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+
+
+def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
+    """Raise :class:`InputError` for a run directory in a bucket without a job."""
+    from warehouse.storage.locations import is_gcs
+
+    if is_gcs(run_dir) and not is_job:
+        raise InputError("the run directory of training in one process must be a local folder", where="--run-dir", value=run_dir,
+                         allowed="a local folder, or gs://bucket/path with --hosts", next_step="give --hosts 1 too")  # fmt: skip
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:

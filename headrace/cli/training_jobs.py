@@ -50,6 +50,7 @@ class JobOptions:
         notice_file: a file that is a notice when it appears.
         notice_http: where to listen for notices, as host:port.
         notice_metadata: the URL of the cloud's metadata server.
+        folder: with the job's files; empty: the run directory.
     """
 
     hosts: int = 1
@@ -66,6 +67,7 @@ class JobOptions:
     notice_file: str = ""
     notice_http: str = ""
     notice_metadata: str = ""
+    folder: str = ""
 
 
 #: The read solution of the range now; what it reads is pinned until the command ends.
@@ -85,7 +87,7 @@ def train_job(
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         status = job.run()
-        _refuse_held(status, config.run_dir)
+        _refuse_held(status, options.folder or config.run_dir)
         job.prepare()  # the newest commit, and what is left
     return job.report(time.monotonic() - began)
 
@@ -115,10 +117,10 @@ class _Job:
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._accept_changed, self._options = accept_changed, options
-        self._files = JobFiles(Path(config.run_dir).absolute())
+        self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
-        self._prepared = prepare(warehouse, self._solution, config, accept_changed)
+        self.prepare()
         self._first = _Beginning.of(self._prepared)
 
     @property
@@ -128,7 +130,7 @@ class _Job:
 
     def prepare(self) -> None:
         """Look at the newest commit."""
-        self._prepared = prepare(self._warehouse, self._solution, self._config, self._accept_changed)
+        self._prepared = prepare(self._warehouse, self._solution, self._config, self._accept_changed, self._files.root)
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
@@ -170,7 +172,7 @@ class _Job:
             supervisor = Supervisor(
                 self._files,
                 JobSpec.read(self._files).job,
-                partial(role_command, str(self._files.run_dir)),
+                partial(role_command, str(self._files.root)),
                 show,
                 say,
                 settings,
@@ -214,11 +216,13 @@ def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
     return sum(states.get(state, 0) for state in ("PENDING", "RUNNING"))
 
 
-def prepare(warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool) -> PreparedRun:
-    """The run and what is left of it, while no other process trains it."""
+def prepare(
+    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool, folder: Path
+) -> PreparedRun:
+    """The run and what is left of it, while no other process has the lock in the folder of its job."""
     from trainer.runs.lock import run_lock
 
-    with run_lock(Path(config.run_dir)):
+    with run_lock(folder):
         return _prepare_unlocked(warehouse, solution, config, accept_changed)
 
 
@@ -315,10 +319,10 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     return ", ".join(parts)
 
 
-def role_command(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
-    """The command line of a role's process."""
+def role_command(folder: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
+    """The command line of a role's process of the job in ``folder``."""
     named = () if kind == "controller" else ("--name", name)
-    return [sys.executable, "-m", "headrace", "role", kind, run_dir, *named, *options]
+    return [sys.executable, "-m", "headrace", "role", kind, folder, *named, *options]
 
 
 @contextmanager
@@ -337,13 +341,13 @@ def _signals(supervisor: Supervisor) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _refuse_held(status: JobStatus, run_dir: str) -> None:
+def _refuse_held(status: JobStatus, folder: str) -> None:
     from trainer.errors import JobHeld
 
     if status.hold is not None:
-        raise JobHeld("a job must not be held", where=status.hold.role or run_dir, value=status.hold.reason,
+        raise JobHeld("a job must not be held", where=status.hold.role or folder, value=status.hold.reason,
                       allowed="a job goes on after its hold is released",
-                      next_step=f"correct the cause, then: headrace holds release {run_dir}")  # fmt: skip
+                      next_step=f"correct the cause, then: headrace holds release {folder}")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

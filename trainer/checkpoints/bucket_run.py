@@ -9,6 +9,7 @@ from typing import IO, TypeVar
 from trainer.checkpoints.array_files import NewFiles
 from trainer.checkpoints.local_run import CHUNK_BYTES, missing, wrong_size
 from trainer.checkpoints.run_files import CHECKPOINTS
+from trainer.errors import CheckpointNotWritten
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
 
@@ -17,18 +18,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BucketFolder(NewFiles):
-    """A prefix in which objects are written."""
+    """A prefix in which objects are created; none is replaced, since a commit of another controller may name it."""
 
     storage: Storage
     path: str
 
     def write(self, name: str, content: Callable[[IO[bytes]], object]) -> int:
-        """Write an object and return its size in bytes."""
+        """Create an object and return its size in bytes. Raises :class:`CheckpointNotWritten` if it exists."""
+        place, size_bytes = f"{self.path}/{name}", 0
 
         def write(file: IO[bytes]) -> None:
+            nonlocal size_bytes
             content(file)
+            size_bytes = file.tell()
 
-        return self.storage.write_atomic(f"{self.path}/{name}", write)
+        if not self.storage.create(place, write):
+            raise CheckpointNotWritten("a file of a part must be new in its bucket, got one of another job in its place", where=place,
+                                       next_step="the epoch is trained again, under the number of a new attempt")  # fmt: skip
+        return size_bytes
 
 
 class BucketRun:
@@ -85,7 +92,7 @@ class BucketRun:
         return found[0].mtime_ns / 1e9 if found else 0.0
 
     def write_folder(self, folder: str, write: Callable[[NewFiles], T]) -> T:
-        """Write objects; the last one makes the folder whole."""
+        """Create objects; the last one makes the folder whole."""
         return write(BucketFolder(self._storage, self.place(folder)))
 
     def create(self, folder: str, name: str, data: bytes) -> bool:

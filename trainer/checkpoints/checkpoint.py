@@ -25,7 +25,7 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import Array, PartedArrays
 from trainer.checkpoints.read import Checkpoint, Share, StoredCommit, read_commit, verify_commit
 from trainer.checkpoints.retention import Retention, apply_retention
-from trainer.checkpoints.run_files import CHECKPOINTS, RunFiles, commit_name, epochs_of, newest_first
+from trainer.checkpoints.run_files import CHECKPOINTS, PLANS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.errors import TornCheckpoint
 from transforms.errors import listed
 
@@ -104,7 +104,7 @@ def _newest(files: RunFiles, take: Callable[[str], T], on_skip: Callable[[str], 
         except TornCheckpoint as error:
             reasons.append(f"{name}: {error.what} ({error.where})")
             on_skip(reasons[-1])
-    strangers = [name for name in files.names() if name not in commits and name != PARTS]
+    strangers = [name for name in files.names() if name not in commits and name not in (PARTS, PLANS)]
     reasons += [f"{name}: not the folder of a checkpoint" for name in strangers]
     if reasons:
         raise TornCheckpoint(

@@ -128,5 +128,5 @@ def _in_doubt(files: RunFiles, name: str, error: Exception) -> PublicationInDoub
 
 
 def _conflict(files: RunFiles, name: str) -> CommitConflict:
-    return CommitConflict("a commit must be new, got another one in its place; this controller has lost its lease",
-                          where=files.place(name), next_step="stop this controller: another one runs the job")  # fmt: skip
+    return CommitConflict("a commit must be new, got one of another controller in its place", where=files.place(name),
+                          next_step="stop one of the two controllers: both train this run")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which commits of a run are kept, and the removal of the others and of parts that no kept commit names."""
+"""Which commits of a run are kept, and the removal of the others, and of parts and plans that no kept commit names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainer.checkpoints.commit_manifest import COMMIT_FORMAT, CommitManifest
+from trainer.checkpoints.commit_manifest import COMMIT_FORMAT, CommitManifest, JobPosition
 from trainer.checkpoints.host_part import PARTS, attempt_folder
 from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, newest_first
+from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.errors import InputError
@@ -65,8 +65,9 @@ def _rule(policy: Retention, place: int, epochs: int, age_secs: float) -> str:
 def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) -> tuple[str, ...]:
     """Remove the commits that no rule keeps, and parts that no kept commit names; returns the removed places.
 
-    Parts of attempts above every published one are kept: they may be being written. Safe against a crash at any instruction:
-    commits are removed before their parts, and what remains is removed next time. Raises :class:`CheckpointNotWritten`.
+    Parts of attempts above every published one are kept: they may be being written. A plan is removed with the last commit that
+    names it. Safe against a crash at any instruction: commits are removed before their parts, and what remains is removed next
+    time. Raises :class:`CheckpointNotWritten`.
     """
     files = open_run(run_dir)
     with translated_write_errors(files.place(""), "the removal of old checkpoints"):
@@ -75,13 +76,15 @@ def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) 
         kept = kept_commits(policy, written, now_secs)
         removed = [commit_name(epochs) for epochs in sorted(written) if epochs not in kept]
         attempts = _attempts(files)
-        published = _named_attempts(files, sorted(written)) if attempts else None
+        published = _named(files, sorted(written)) if attempts else None
         for name in removed:
             files.remove(name)
-        named = _named_attempts(files, sorted(kept)) if attempts else None
+        named = _named(files, sorted(kept)) if attempts else None
         if named is not None:
-            below = max(named | (published or set()), default=-1) + 1
-            removed += _remove_parts(files, attempts, named, below)
+            before = published or named
+            below = max(named.attempts | before.attempts, default=-1) + 1
+            removed += _remove_parts(files, attempts, named.attempts, below)
+            removed += _remove_plans(files, before.plans - named.plans)
         if attempts:
             files.remove_unfinished(PARTS)
     return tuple(map(files.place, removed))
@@ -97,13 +100,18 @@ def remove_leftovers(run_dir: str | Path, *, below_attempt: int | None = None) -
     attempts = _attempts(files)
     if not attempts:
         return
-    named = _named_attempts(files, _epochs(files))
+    named = _named(files, _epochs(files))
     if named is not None:
-        _remove_parts(files, attempts, named, below_attempt)
+        _remove_parts(files, attempts, named.attempts, below_attempt)
     for attempt, folder in attempts.items():
         if below_attempt is None or attempt < below_attempt:
             files.remove_unfinished(folder)
     files.remove_unfinished(PARTS)
+
+
+def newest_part_attempt(run_dir: str | Path) -> int:
+    """The highest attempt with parts in the run, published or not; 0 without one."""
+    return max(_attempts(open_run(run_dir)), default=0)
 
 
 def written_commits(files: RunFiles) -> dict[int, float]:
@@ -140,22 +148,39 @@ def _epochs(files: RunFiles) -> list[int]:
     return sorted(map(epochs_of, newest_first(files)))
 
 
-def _named_attempts(files: RunFiles, commits: Sequence[int]) -> set[int] | None:
-    """The attempts whose parts the commits name; None if a commit of parts cannot be read, so its parts are unknown."""
-    named: set[int] = set()
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What commits name.
+
+    Attributes:
+        attempts: those whose parts they name.
+        plans: the names of plans.
+    """
+
+    attempts: frozenset[int]
+    plans: frozenset[str]
+
+
+def _named(files: RunFiles, commits: Sequence[int]) -> _Named | None:
+    """What the commits name; None if a commit of parts cannot be read, so its parts are unknown."""
+    attempts: set[int] = set()
+    plans: set[str] = set()
     for epochs in commits:
         place = f"{commit_name(epochs)}/{MANIFEST}"
         try:
             found = verified_document(files.read(place), files.place(place))
             if found.members().get("format", found).value == COMMIT_FORMAT:
-                named.update(part.attempt for part in CommitManifest.read(found, found.place).parts)
+                commit = CommitManifest.read(found, found.place)
+                attempts.update(part.attempt for part in commit.parts)
+                job = JobPosition.read(DocumentField(dict(commit.document), found.place))
+                plans.update(() if job is None else (job.plan,))
         except (TornCheckpoint, OtherFormat):
             return None
-    return named
+    return _Named(frozenset(attempts), frozenset(plans))
 
 
 def _remove_parts(
-    files: RunFiles, attempts: Mapping[int, str], named: set[int], below_attempt: int | None
+    files: RunFiles, attempts: Mapping[int, str], named: frozenset[int], below_attempt: int | None
 ) -> list[str]:
     """Remove the parts of attempts that are not named, below a number."""
     removed = [
@@ -163,6 +188,14 @@ def _remove_parts(
         for attempt, folder in attempts.items()
         if attempt not in named and (below_attempt is None or attempt < below_attempt)
     ]
+    for folder in removed:
+        files.remove(folder)
+    return removed
+
+
+def _remove_plans(files: RunFiles, plans: frozenset[str]) -> list[str]:
+    """Remove those of the plans that are stored."""
+    removed = [f"{PLANS}/{name}" for name in files.folders(PLANS) if name in plans] if plans else []
     for folder in removed:
         files.remove(folder)
     return removed

@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 #: The folder of a run's checkpoints within its run directory.
 CHECKPOINTS = "checkpoints"
+#: The folder of the plans of a run in a bucket.
+PLANS = "plans"
 
 _NAME = re.compile("epoch-([0-9]{6,18})")
 
@@ -41,10 +43,10 @@ class RunFiles(Protocol):
         """When a file was written, in epoch seconds; 0 if it is absent."""
 
     def write_folder(self, folder: str, write: Callable[[NewFiles], T]) -> T:
-        """Write a folder; its last file makes it whole. A folder of this name is replaced."""
+        """Write a folder; its last file makes it whole. A local folder of this name is replaced, a file in a bucket never is."""
 
     def create(self, folder: str, name: str, data: bytes) -> bool:
-        """Create a folder with one file atomically; False if it exists."""
+        """Create a file atomically, with its folder; False if it exists. A local folder is created with one file only."""
 
     def settle(self, folder: str) -> None:
         """Make a folder durable that a killed process may have created just before."""

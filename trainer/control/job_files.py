@@ -1,4 +1,4 @@
-"""The files of a job in its run directory, and the documents that its roles read."""
+"""The files of a job, and the documents that its roles read."""
 
 from __future__ import annotations
 
@@ -43,14 +43,18 @@ class ControllerAddress:
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """The paths of a job's files. ``run_dir``: a local folder."""
+    """The paths of a job's files.
 
-    run_dir: Path
+    Attributes:
+        root: the local folder with the lock of the job and ``job/``: the run directory, or the job folder of a run in a bucket.
+    """
+
+    root: Path
 
     @property
     def folder(self) -> Path:
         """The folder of the job."""
-        return self.run_dir / "job"
+        return self.root / "job"
 
     @property
     def log(self) -> Path:
@@ -125,6 +129,11 @@ class JobFiles:
             self.make()
             replace_file(path, content)
         return digest
+
+    def has_document(self, digest: str) -> bool:
+        """Whether a document is stored."""
+        check_digest(digest)
+        return (self.documents / digest).exists()
 
     def read_document(self, digest: str) -> bytes:
         """The document of a digest. Raises :class:`NotFound`, or :class:`DataError` for other bytes."""

@@ -25,7 +25,7 @@ def release_logged_job(files: JobFiles, *, job: str, release: str) -> None:
 
     Raises :class:`IllegalEvent` for a job that is not held, and :class:`Busy` if a process has the run.
     """
-    with run_lock(files.run_dir):
+    with run_lock(files.root):
         with read_log(files.log, job=job, release=release) as found:
             lease = 0 if found is None else found[0].owner.lease
             held = Job() if found is None else replay(found[0].job, found[1])

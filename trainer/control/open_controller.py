@@ -28,22 +28,28 @@ from transforms.errors import DataError
 LOOPBACK = Address("127.0.0.1", 0)
 
 
-def first_job(found: Job | None, settings: JobSettings, newest: Commit | None) -> Job:
+def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, used_attempt: int = 0) -> Job:
     """The job with which a controller begins.
 
     Args:
         found: as its log gives it; None without a log.
         settings: of the job now. Others than before begin the job again at its newest commit.
         newest: the newest intact commit in storage; None: that of the log.
+        used_attempt: the highest attempt with parts in storage; attempts of a job that begins again are above it.
     """
     if found is None:
-        return resume_job(Job(settings), settings, newest or Commit())
+        return _begin_again(Job(settings), settings, newest or Commit(), used_attempt)
     if newest is not None and found.is_all_away:
         found = replace(found, is_all_away=False)  # a launch: the machine that left is back
     pending = found.pending
     known = {found.commit} | ({pending.commit} if pending is not None and pending.is_publishing else set())
     goes_on = found.settings == settings and found.state not in FINAL and (newest is None or newest in known)
-    return found if goes_on else resume_job(found, settings, newest or found.commit)
+    return found if goes_on else _begin_again(found, settings, newest or found.commit, used_attempt)
+
+
+def _begin_again(found: Job, settings: JobSettings, commit: Commit, used_attempt: int) -> Job:
+    begun = resume_job(found, settings, commit)
+    return replace(begun, attempt=max(begun.attempt, used_attempt))
 
 
 @contextmanager
@@ -54,6 +60,7 @@ def open_controller(
     *,
     controller_settings: ControllerSettings,
     newest: Commit | None = None,
+    used_attempt: int = 0,
     data: DataRange | None = None,
     address: Address = LOOPBACK,
     make_log: Callable[[Path, LogOwner, Job], EventLog] = EventLog,
@@ -68,6 +75,7 @@ def open_controller(
         publisher: of its commits.
         controller_settings: of the controller.
         newest: the newest intact commit in storage; None: trust the log.
+        used_attempt: the highest attempt with parts in storage.
         data: the units to train, if they are known.
         address: where to listen.
         make_log: begins the log.
@@ -75,13 +83,13 @@ def open_controller(
 
     Raises :class:`Busy` if another process has the run, and the errors of :func:`read_log` and :class:`Service`.
     """
-    with run_lock(files.run_dir) as lock:
+    with run_lock(files.root) as lock:
         files.make()
         job_id, release = controller_settings.job, settings.release
         with read_log(files.log, job=job_id, release=release) as found:
             before = None if found is None else replay(found[0].job, found[1])
             number = 1 + max(found[0].owner.lease if found else 0, _last_lease(files))
-        job = first_job(before, settings, newest)
+        job = first_job(before, settings, newest, used_attempt)
         lease = Lease(lock, number)
         log = make_log(files.log, LogOwner(job_id, release, number), job)
         logged = LoggedJob(job, log, check_lease=lease.check, on_point=on_point)

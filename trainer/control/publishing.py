@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from trainer.errors import LeaseLost
+from trainer.errors import CommitConflict, LeaseLost
 from trainer.scheduling.events import CommitFailed, Event, Published
 from trainer.scheduling.holds import describe_error
 from trainer.scheduling.orders import Publish
@@ -31,14 +31,14 @@ class CommitPublisher(Protocol):
     def publish(self, order: Publish) -> None:
         """Publish the commit of an attempt, durably. A repetition after a success has no effect.
 
-        Raises :class:`DataError`, :class:`InputError`, :class:`NotFound` or :class:`NotPublished` only if the commit is certainly
-        not published: a part is damaged or missing, or another commit has its place. After any other error the same order is
-        repeated, since the commit may be published.
+        Raises :class:`DataError`, :class:`InputError`, :class:`NotFound`, :class:`CommitConflict` or :class:`NotPublished` only if the
+        commit is certainly not published: a part is damaged or missing, or another commit has its place. After any other error the
+        same order is repeated, since the commit may be published.
         """
 
 
 #: Errors after which a commit is certainly not published.
-_CERTAIN = (NotPublished, DataError, InputError, NotFound)
+_CERTAIN = (NotPublished, CommitConflict, DataError, InputError, NotFound)
 
 
 class Publishing:

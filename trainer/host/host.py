@@ -85,9 +85,10 @@ class _CurrentExchange:
 
 
 class Host:
-    """The host ``name`` of a job in ``run_dir``.
+    """The host ``name`` of a job, which writes its parts in ``run_dir``.
 
     Args:
+        folder: of the job's files, where a bad batch is kept.
         find_document: the bytes of a document of the job by its digest.
         make_buffer: a buffer of units that decodes with the given function.
         mailbox: of this host's :class:`~trainer.host.flight_exchange.ExchangeService`.
@@ -101,6 +102,7 @@ class Host:
         name: str,
         run_dir: str,
         *,
+        folder: Path,
         find_document: Callable[[str], bytes],
         make_buffer: Callable[[Callable[[UnitRequest, Delivered], DecodedFragment]], UnitBuffer],
         mailbox: Mailbox,
@@ -109,7 +111,7 @@ class Host:
         before_write: Callable[[], None] = lambda: None,
     ) -> None:
         self._before_write = before_write
-        self.name, self._run_dir = name, run_dir
+        self.name, self._run_dir, self._folder = name, run_dir, folder
         self._find_document, self._mailbox = find_document, mailbox
         self._address, self._token = address, token
         self._changed = threading.Condition()
@@ -401,7 +403,7 @@ class Host:
 
     def _keep(self, batch: Batch) -> str:
         """Keep the first bad batch, to be looked at or trained again."""
-        path = Path(self._run_dir) / "job" / f"bad-batch-{self.name}.npz"
+        path = self._folder / f"bad-batch-{self.name}.npz"
         if not path.exists():
             np.savez(path, ids=batch.ids.ids, offsets=batch.ids.offsets, dense=batch.dense, labels=batch.labels,
                      weights=batch.weights, events=np.array([f"{span.key} {span.start} {span.stop}" for span in batch.spans]))  # fmt: skip

@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable
 
 from trainer.checkpoints.commit_manifest import CommitFacts
+from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.retention import Retention, apply_retention
+from trainer.checkpoints.stored_plans import PlanDocuments, store_plan
 from trainer.control.publishing import NotPublished
-from trainer.errors import CheckpointNotWritten, CommitConflict
+from trainer.errors import CheckpointNotWritten
 from trainer.scheduling.orders import Publish
 from trainer.training.job_plan import JobPlan
 from transforms.errors import HeadraceError
+from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,7 +24,11 @@ _LOG = logging.getLogger(__name__)
 class CheckpointPublisher:
     """Publishes the commits of a run.
 
+    The plans of commits in a bucket are stored there too, before the first commit that names them: the next controller may be
+    on another machine, without the files of the job.
+
     Args:
+        run_dir: the run directory, a local folder or ``gs://bucket/path``.
         find_document: the bytes of a document of the job by its digest.
         release: that the job runs.
         policy: which commits are kept.
@@ -33,10 +40,13 @@ class CheckpointPublisher:
         self._facts: tuple[str, CommitFacts] | None = None
 
     def publish(self, order: Publish) -> None:
-        """Publish a commit; see :func:`trainer.checkpoints.publish.publish`. Raises :class:`NotPublished` if it certainly is not."""
+        """Publish a commit; see :func:`trainer.checkpoints.publish.publish`.
+
+        Raises :class:`NotPublished` if it certainly is not published, and :class:`CommitConflict`, which holds the job.
+        """
         try:
             publish(self._run_dir, order.commit, order.hosts, order.parts, self._find_facts, release=self._release)
-        except (CheckpointNotWritten, CommitConflict) as error:
+        except CheckpointNotWritten as error:
             raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
                                next_step=error.next_step) from error  # fmt: skip
         try:
@@ -46,7 +56,10 @@ class CheckpointPublisher:
 
     def _find_facts(self, plan: str) -> CommitFacts:
         if self._facts is None or self._facts[0] != plan:
-            found = JobPlan.from_bytes(self._find_document(plan), f"plan {plan[:12]}")
+            content = self._find_document(plan)
+            found = JobPlan.from_bytes(content, f"plan {plan[:12]}")
+            if is_gcs(self._run_dir):
+                store_plan(open_run(self._run_dir), plan, PlanDocuments(content, self._find_document(found.solution)))
             self._facts = plan, facts_of(found)
         return self._facts[1]
 

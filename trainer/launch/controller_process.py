@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from trainer.checkpoints.retention import Retention, remove_leftovers
+from trainer.checkpoints.retention import Retention, newest_part_attempt, remove_leftovers
 from trainer.control.controller import ControllerSettings
 from trainer.control.job_files import JobFiles
 from trainer.control.open_controller import LOOPBACK, open_controller
@@ -33,8 +33,9 @@ def run_controller(
         on_signals: is given a function that ends the controller; the job goes on with the next one.
     """
     spec = JobSpec.read(files)
+    run_dir = spec.run_dir(files)
     publisher = CheckpointPublisher(
-        str(files.run_dir),
+        run_dir,
         files.read_document,
         release=spec.settings.release,
         policy=Retention(newest=spec.keep_commits),
@@ -45,18 +46,20 @@ def run_controller(
         publisher,
         controller_settings=ControllerSettings(job=spec.job),
         newest=newest,
+        used_attempt=newest_part_attempt(run_dir) if spec.bucket_run and newest is not None else 0,
         data=spec.data,
         address=address,
     )
     with opened as (controller, _):
         on_signals(controller.end)
-        _remove_leftovers(files, controller.unwritten_attempt)
+        if not spec.bucket_run:  # there a controller of another machine may be about to publish them
+            _remove_leftovers(run_dir, controller.unwritten_attempt)
         write_outcome(files, controller.run())
 
 
-def _remove_leftovers(files: JobFiles, below_attempt: int) -> None:
+def _remove_leftovers(run_dir: str, below_attempt: int) -> None:
     """Remove what killed processes have left. What cannot be removed now delays no job."""
     try:
-        remove_leftovers(files.run_dir, below_attempt=below_attempt)
+        remove_leftovers(run_dir, below_attempt=below_attempt)
     except HeadraceError as error:
         _LOG.warning("files of killed processes were not removed: %s", error.what)

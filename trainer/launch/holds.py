@@ -66,5 +66,5 @@ def _is_without_controller(error: HeadraceError) -> bool:
 
 
 def _not_held(files: JobFiles) -> IllegalEvent:
-    return IllegalEvent("a job must be held to be released", where=str(files.run_dir), value="it is not held",
+    return IllegalEvent("a job must be held to be released", where=str(files.root), value="it is not held",
                         next_step="headrace holds ls lists the jobs that are held")  # fmt: skip

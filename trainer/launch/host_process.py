@@ -52,7 +52,8 @@ def run_host(
     with ExchangeService(options.address, mailbox, token=token) as service:
         host = Host(
             options.name,
-            str(files.run_dir),
+            spec.run_dir(files),
+            folder=files.folder,
             find_document=client.document,
             make_buffer=make_buffer,
             mailbox=mailbox,

@@ -29,6 +29,7 @@ class JobSpec:
         settings: of the state machine.
         data: the plan and its natural ends of epochs; None while it is not known.
         home: the warehouse's home, for readers.
+        bucket_run: the run directory in a bucket, with the settings of its store; empty: the commits are beside the job's files.
         keep_commits: the newest commits that are kept.
         buffer_bytes: the limit of a host's buffer.
     """
@@ -38,6 +39,7 @@ class JobSpec:
     settings: JobSettings
     data: DataRange | None
     home: str
+    bucket_run: str = ""
     keep_commits: int = 2
     buffer_bytes: int = 256 << 20
 
@@ -45,6 +47,10 @@ class JobSpec:
         """Replace the document of the run, atomically."""
         files.make()
         replace_file(_place(files), canonical_json(value_document(self)))
+
+    def run_dir(self, files: JobFiles) -> str:
+        """The run directory, which holds the commits."""
+        return self.bucket_run or str(files.root)
 
     @classmethod
     def read(cls, files: JobFiles) -> JobSpec:
@@ -58,7 +64,10 @@ class JobSpec:
                            next_step="start it: headrace train MODEL --hosts 1 --readers 1") from None  # fmt: skip
         except OSError as error:
             raise StorageError("the document of a job cannot be read", where=str(place), value=error.strerror) from None
-        field = DocumentField(parse_json(content, str(place)), str(place))
+        found = parse_json(content, str(place))
+        if isinstance(found, dict):
+            found.setdefault("bucket_run", "")  # earlier builds had no runs in buckets
+        field = DocumentField(found, str(place))
         spec: JobSpec = read_value(cls, field)
         if spec.format != FORMAT:
             raise TornCheckpoint("the document of a job must have the known format", where=str(place), value=spec.format[:80],

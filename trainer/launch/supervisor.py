@@ -105,6 +105,7 @@ class Supervisor:
     find_more: FindMore | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
+    _launch_options: tuple[str, ...] = ()
     _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
     _notice_secs: float | None = None
     _grace_secs: float = 0.0
@@ -118,8 +119,9 @@ class Supervisor:
         ``newest``: the newest intact commit. Raises :class:`StorageError` if the controller does not start.
         """
         remove_outcome(self.files)
-        commit = () if newest is None else ("--commit", f"{newest.epochs},{newest.attempt},{newest.next_unit}")
-        self._start(self._child(_CONTROLLER, _CONTROLLER), commit)
+        if newest is not None:
+            self._launch_options = ("--commit", f"{newest.epochs},{newest.attempt},{newest.next_unit}")
+        self._start(self._child(_CONTROLLER, _CONTROLLER), self._launch_options)
         client = ControllerClient.of_run(self.files, job=self.job, timeout_secs=5.0)
         status: JobStatus | None = None
         try:
@@ -230,7 +232,8 @@ class Supervisor:
             if child.failures > (_MOST_KILLED_STARTS if child.was_killed else _MOST_STARTS):
                 raise StorageError("the controller of a job must start", where=str(self._log_path(child)),
                                    value=self._last_line(child), next_step="see its log")  # fmt: skip
-            self._start(child, ())
+            # without a log the controller that ended had not begun the job
+            self._start(child, () if self.files.log.exists() else self._launch_options)
 
     def _follow(self, status: JobStatus) -> None:
         """Start and end processes by what the controller wants."""

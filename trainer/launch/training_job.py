@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from trainer.control.job_files import JobFiles
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.stored_plans import find_plan
+from trainer.control.job_files import JobFiles, verify_document
+from trainer.errors import RunMismatch
 from trainer.launch.job_spec import FORMAT, JobSpec, job_identity
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
@@ -15,6 +18,7 @@ from trainer.training.preparation import PreparedRun
 from trainer.training.saved_run import SavedRun
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
+from warehouse.storage.locations import is_gcs, parse_gcs
 
 #: The largest number of events of a unit.
 UNIT_ROWS = 1 << 16
@@ -46,12 +50,16 @@ def make_job(
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
-    ``home``: the warehouse's home, from which readers read. Raises :class:`~transforms.errors.StorageError`.
+    ``home``: the warehouse's home, from which readers read. Raises :class:`~transforms.errors.StorageError`, and
+    :class:`RunMismatch` for the files of a job of another run.
     """
+    run_dir = prepared.config.run_dir
+    bucket_run = run_dir if is_gcs(run_dir) else ""
+    _check_run(files, bucket_run)
     files.make()
     files.make_token()
     saved = prepared.saved
-    plan = _unfinished_plan(files, saved) or plan_job(
+    plan = _unfinished_plan(files, saved, bucket_run) or plan_job(
         prepared, unit_rows=unit_rows, first_unit=_next_unit(saved), shuffle_events=shuffle_events
     )
     put_solution(files, prepared.solution)
@@ -64,6 +72,7 @@ def make_job(
         settings,
         plan.data_range(name),
         home,
+        bucket_run,
         keep_commits=prepared.config.keep_checkpoints,
     )
     spec.write(files)
@@ -94,14 +103,46 @@ def _next_unit(saved: SavedRun | None) -> int:
     return saved.job.next_unit if saved is not None and saved.job is not None else 0
 
 
-def _unfinished_plan(files: JobFiles, saved: SavedRun | None) -> JobPlan | None:
+def _check_run(files: JobFiles, bucket_run: str) -> None:
+    """Raise :class:`RunMismatch` for the files of a job of another run."""
+    try:
+        found = JobSpec.read(files).bucket_run
+    except NotFound:
+        return
+    if _plain(found) != _plain(bucket_run):
+        raise RunMismatch("a job folder must be of one run, got that of another one", where=str(files.root),
+                          value=_plain(found) or "a run in this folder", allowed=_plain(bucket_run) or "a run in this folder",
+                          next_step="give another --job-dir")  # fmt: skip
+
+
+def _plain(bucket_run: str) -> str:
+    """A run directory in a bucket without the settings of its store."""
+    return parse_gcs(bucket_run).plain if bucket_run else ""
+
+
+def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -> JobPlan | None:
     """The plan of a commit that has not trained all of it; None if there is none."""
     if saved is None or saved.job is None:
         return None
+    name = saved.job.plan
+    if bucket_run:
+        _fetch_plan(files, bucket_run, name)
     try:
-        plan = JobPlan.from_bytes(files.read_document(saved.job.plan), f"plan {saved.job.plan[:12]}")
+        plan = JobPlan.from_bytes(files.read_document(name), f"plan {name[:12]}")
         files.read_document(plan.solution)
     except NotFound:
         return None  # what is left is planned again, from the counts of the commit
     is_left = saved.job.next_unit < plan.stop_unit or bool(saved.job.carried)
     return plan if is_left else None
+
+
+def _fetch_plan(files: JobFiles, bucket_run: str, name: str) -> None:
+    """Copy a plan from the bucket to the documents of the job, if it is there and the job does not have it."""
+    if files.has_document(name):
+        return
+    found = find_plan(open_run(bucket_run), name)
+    if found is None:
+        return
+    verify_document(found.plan, name, f"{bucket_run}: plan {name[:12]}")
+    files.put_document(found.solution)  # which the plan names by its digest
+    files.put_document(found.plan)

@@ -105,6 +105,7 @@ CAUSE_RULES: tuple[HoldRule, ...] = (
 #: Rules by class. The most derived class of an exception that a rule names decides.
 TYPE_RULES: tuple[HoldRule, ...] = (
     _rule(_D, "the data to train is not there yet", "DataNotReady"),
+    _rule(_P, "another controller trains the same run", "CommitConflict"),
     _rule(_P, "training diverged", "NonFiniteLoss", "FloatingPointError"),
     _rule(_P, "memory is exhausted", "MemoryError", "ArrowMemoryError", "ResourceExhaustedError", "OutOfMemoryError"),
     _rule(_P, "the accelerator's memory is exhausted", "InternalError", "UnknownError", "RuntimeError", "XlaRuntimeError",

@@ -22,7 +22,7 @@ from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
-from trainer.errors import NonFiniteLoss
+from trainer.errors import ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyScores
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment
@@ -32,6 +32,7 @@ from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, described, prepare_run
 from trainer.training.run_state import EpochScores, build_weights, snapshot
 from warehouse.solution.solution import ReadSolution
+from warehouse.storage.locations import is_gcs
 
 #: Memory for rows that training changes while a checkpoint is written.
 _MOST_ASIDE_BYTES = 256 << 20
@@ -134,6 +135,9 @@ def train(
     checkpoint survives all of them.
     """
     described(solution, config)  # raises before a folder is made
+    if is_gcs(config.run_dir):
+        raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
+                          value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
     run_dir = Path(config.run_dir)
     tell = progress or _ignore
     with run_lock(run_dir):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trainer.config import TrainConfig
@@ -104,7 +103,7 @@ def prepare_run(
         skipped.append(reason)
         on_skip(reason)
 
-    saved = read_newest_run(Path(config.run_dir), on_skip=skip)
+    saved = read_newest_run(config.run_dir, on_skip=skip)
     preparation = _Preparation(solution, config, identity, saved, accept_changed)
     head = preparation.scan(read_labels)
     epochs = preparation.plan()

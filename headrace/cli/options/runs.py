@@ -1,4 +1,4 @@
-"""The argument that names a training run: its folder, or the name of a model."""
+"""The argument that names a training run: its folder or bucket, or the name of a model; and the folder of its job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options.session import home_folder
+from headrace.cli.options.session import home_folder, run_location
 from transforms.errors import InputError, NotFound
 
 Run = Annotated[
@@ -23,21 +23,46 @@ _VERSION = re.compile("v([1-9][0-9]{0,8})")
 
 def run_folder_of(run_dir: str, model: str, version: int, home: str) -> str:
     """``--run-dir``, or the folder of a model version's run in the home. Raises :class:`InputError` for a home in a bucket."""
-    return run_dir or str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
+    if run_dir:
+        return run_location(run_dir)
+    return str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
 
 
 def run_folder(run: str, version: int, home: str) -> str:
-    """The folder of a run. Raises :class:`NotFound` for a model without a run."""
-    folder = run if _is_folder(run) else _folder_of_model(run, version, home)
-    if version and folder == run:
+    """The folder of a run, or its location in a bucket. Raises :class:`NotFound` for a model without a run."""
+    folder = run_location(run) if _is_folder(run) else _folder_of_model(run, version, home)
+    if version and _is_folder(run):
         raise InputError("--version must go with the name of a model, got a folder", where="--version", value=version)
     return folder
 
 
-def runs_of_home(home: str) -> tuple[Path, ...]:
-    """The run folders in the home, by name."""
-    runs = Path(home_folder(home, "a list of runs")) / "runs"
-    return tuple(sorted(path for path in runs.glob("*") if path.is_dir()))
+def job_folder(run_dir: str, home: str, job_dir: str = "") -> Path:
+    """The folder with the files of a run's job: the run directory; for a run in a bucket ``--job-dir``, or its default in the home.
+
+    Raises :class:`InputError` for a home in a bucket without ``--job-dir``, and for a local run with ``--job-dir``.
+    """
+    from trainer.launch.job_folders import BUCKET_JOBS, job_folder_name
+    from warehouse.storage.locations import is_gcs
+
+    if not is_gcs(run_dir):
+        if job_dir:
+            raise InputError("--job-dir must go with a run directory in a bucket", where="--job-dir", value=job_dir,
+                             allowed="--run-dir gs://bucket/path", next_step="leave --job-dir out")  # fmt: skip
+        return Path(run_dir)
+    if job_dir:
+        return Path(job_dir)
+    local = home_folder(home, "a job of a run in a bucket, without --job-dir")
+    return Path(local) / BUCKET_JOBS / job_folder_name(run_dir)
+
+
+def job_folders_of_home(home: str) -> tuple[Path, ...]:
+    """The folders of the home in which jobs may be: local runs, then jobs of runs in buckets, each by name."""
+    from trainer.launch.job_folders import BUCKET_JOBS
+
+    local = Path(home_folder(home, "a list of runs"))
+    return tuple(
+        path for folder in ("runs", BUCKET_JOBS) for path in sorted((local / folder).glob("*")) if path.is_dir()
+    )
 
 
 def _is_folder(run: str) -> bool:

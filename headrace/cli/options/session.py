@@ -40,6 +40,18 @@ def home_location(option: str) -> str:
     return os.path.abspath(home)
 
 
+def run_location(run_dir: str) -> str:
+    """A run directory: a folder, or ``gs://bucket/path``, which is on the emulator as :func:`home_location` says."""
+    from warehouse.storage.locations import at_emulator, is_gcs, is_uri
+
+    if is_gcs(run_dir):
+        return at_emulator(run_dir, os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    if is_uri(run_dir):
+        raise InputError("a run directory must be a folder or in a bucket", where="the run directory", value=run_dir,
+                         allowed="a local folder, or gs://bucket/path")  # fmt: skip
+    return run_dir
+
+
 def home_folder(option: str, what: str) -> str:
     """The home, which must be a local folder for ``what``. Raises :class:`InputError`."""
     home = home_location(option)

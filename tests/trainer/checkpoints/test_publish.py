@@ -27,10 +27,11 @@ from tests.trainer.checkpoints.job_states import (
 from trainer.checkpoints.checkpoint import read_epoch, read_newest, verify_newest, write_checkpoint
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.local_run import LocalRun
+from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint, Share
-from trainer.checkpoints.retention import Retention, apply_retention
+from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
@@ -138,10 +139,27 @@ def test_publishing_again_has_no_effect_after_the_commit_before_was_removed(run_
     assert_equal(newest(run_dir), checkpoint(2))
 
 
-def test_a_part_that_is_written_again_has_the_same_name(run_dir: str | Path) -> None:
+def replace_part(run_dir: str | Path, found: Checkpoint, attempt: int) -> None:
+    """Damage the part of host 0 of a commit: another part is in its place."""
+    part, taken = cut(found, 0, 2, attempt)
+    open_run(run_dir).remove(part.folder)
+    write_part(run_dir, part, taken)
+
+
+def test_equal_parts_have_equal_names(run_dir: str | Path, tmp_path: Path) -> None:
     one = write_part(run_dir, *cut(checkpoint(1), 1, 2, 1))
-    assert write_part(run_dir, *cut(checkpoint(1), 1, 2, 1)) == one
+    assert write_part(tmp_path / "again", *cut(checkpoint(1), 1, 2, 1)) == one
     assert one.startswith("attempt-000001/host-1@")
+
+
+def test_a_part_in_a_bucket_is_never_replaced(gcs_server: GcsServer) -> None:
+    """A host of another controller may have the same attempt: the commit that names the first part stays whole."""
+    run_dir = gcs_server.home(gcs_server.bucket(), "run")
+    publish_all(run_dir, checkpoint(1), 2, attempt=1)
+    with pytest.raises(CheckpointNotWritten, match="must be new in its bucket"):
+        write_part(run_dir, *cut(checkpoint(2), 0, 2, 1))
+    assert_equal(newest(run_dir), checkpoint(1))
+    assert newest_part_attempt(run_dir) == 1
 
 
 class FailingRun(LocalRun):
@@ -180,7 +198,7 @@ def test_a_controller_without_the_lease_cannot_publish(run_dir: str | Path) -> N
     assert "epoch-000001" in caught.value.where
     publish_all(run_dir, checkpoint(2), 2, attempt=6)
     with pytest.raises(CommitConflict):
-        publish_all(run_dir, checkpoint(1), 3, attempt=4)
+        publish_all(run_dir, checkpoint(1), 3, attempt=3)
     assert_equal(newest(run_dir), checkpoint(2))
 
 
@@ -188,8 +206,8 @@ def test_a_new_commit_replaces_torn_ones(run_dir: str | Path) -> None:
     """The newest commits are torn: the job restored the one before them and trains their epochs again."""
     for epochs in (1, 2, 3):
         publish_all(run_dir, checkpoint(epochs), 2, attempt=epochs)
-    write_part(run_dir, *cut(checkpoint(3), 0, 2, attempt=2))  # damages the part of epoch 2
-    write_part(run_dir, *cut(checkpoint(2), 0, 2, attempt=3))
+    replace_part(run_dir, checkpoint(3), attempt=2)
+    replace_part(run_dir, checkpoint(2), attempt=3)
     skipped: list[str] = []
     found = read_newest(run_dir, on_skip=skipped.append)
     assert found is not None
@@ -304,7 +322,7 @@ def test_the_controller_verifies_the_newest_commit_without_its_arrays(run_dir: s
     assert found.job is not None
     assert (found.epochs_done, found.job.attempt, found.job.next_unit, found.job.hosts) == (2, 2, 200, names_of(2))
     assert found.job == newest(run_dir).job
-    write_part(run_dir, *cut(checkpoint(1), 0, 2, attempt=2))
+    replace_part(run_dir, checkpoint(1), attempt=2)
     skipped: list[str] = []
     found = verify_newest(run_dir, on_skip=skipped.append)
     assert found is not None

@@ -129,7 +129,7 @@ class SmallJob:
         for path in self.storage._folder.iterdir():
             base, done = json.loads(path.read_text())
             referee.parts[path.name.replace("-", "/")] = Part(base, tuple(done))
-        for order in FolderPublisher(self.files.run_dir / "commits").commits():
+        for order in FolderPublisher(self.files.root / "commits").commits():
             referee.publish(order)
         assert referee.last.next_unit == units
         if stops is not None:

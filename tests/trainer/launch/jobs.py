@@ -47,24 +47,32 @@ def settings(hosts: int = 1, **options: Any) -> JobSettings:
     return JobSettings(release=RELEASE, hosts=hosts, initial=phase, caught_up=phase, **given)
 
 
-def prepare(warehouse: Warehouse, run_dir: Path, **options: Any) -> PreparedRun:
+def prepare(warehouse: Warehouse, run_dir: Path | str, **options: Any) -> PreparedRun:
     """The run of the newest solution."""
     solution = read_solution(warehouse, "ctr")
     labels = partial(read_labels, warehouse.storage, solution)
     return prepare_run(solution, config(run_dir, deterministic=True, **options), labels, on_skip=lambda reason: None)
 
 
-def launch(warehouse: Warehouse, run_dir: Path, of: JobSettings, *, unit_rows: int = 64, **options: Any) -> LaunchedJob:
-    """A job that is ready to run."""
+def launch(
+    warehouse: Warehouse,
+    run_dir: Path | str,
+    of: JobSettings,
+    *,
+    unit_rows: int = 64,
+    folder: Path | None = None,
+    **options: Any,
+) -> LaunchedJob:
+    """A job that is ready to run. ``folder``: of its files, for a run in a bucket."""
     prepared = prepare(warehouse, run_dir, **options)
-    return make_job(prepared, JobFiles(run_dir), of, home=warehouse.storage.home, unit_rows=unit_rows)
+    return make_job(prepared, JobFiles(folder or Path(run_dir)), of, home=warehouse.storage.home, unit_rows=unit_rows)
 
 
-def supervise(run_dir: Path, job: LaunchedJob, **options: Any) -> Supervisor:
-    """A supervisor of a job."""
-    files = JobFiles(run_dir)
+def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:
+    """A supervisor of the job whose files are in ``folder``."""
+    files = JobFiles(folder)
     return Supervisor(
-        files, job.spec.job, partial(role_command, str(run_dir)), settings=SupervisorSettings(look_secs=0.1), **options
+        files, job.spec.job, partial(role_command, str(folder)), settings=SupervisorSettings(look_secs=0.1), **options
     )
 
 
@@ -95,7 +103,7 @@ def _train_alone(home: str, run_dir: str, options: dict[str, Any]) -> None:
         train(solution, read, config(run_dir, deterministic=True, **options))
 
 
-def newest(run_dir: Path) -> Any:
+def newest(run_dir: Path | str) -> Any:
     """The newest commit, whole."""
 
     def refuse(reason: str) -> None:

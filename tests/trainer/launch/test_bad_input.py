@@ -29,11 +29,13 @@ from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.reading.reader_service import UNIT, ReaderService
 from trainer.reading.unit_reader import UnitReader
 from trainer.scheduling.events import Role, RoleKind
+from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import JobState
 from trainer.training.preparation import prepare_run
-from transforms.errors import Busy
+from transforms.errors import Busy, StorageError
 from warehouse import read_solution, submit_model
 from warehouse.reading.reader import read_labels
+from warehouse.scheduling.backoff import Backoff
 
 OPTIONS = {"batch_rows": 64, "passes": 3}
 
@@ -183,6 +185,23 @@ def test_a_controller_that_is_ending_is_away_for_its_supervisor(tmp_path):
         supervisor = Supervisor(JobFiles(tmp_path), "job", lambda kind, name, options: [])
         assert supervisor._look(client) is None
         client.close()
+
+
+def test_a_controller_that_fails_before_it_has_a_log_begins_at_the_same_commit_again(tmp_path):
+    """Without the commit it would train from the beginning, for a run whose log is not there."""
+    files, started = JobFiles(tmp_path), []
+
+    def command(kind, name, options):
+        started.append(tuple(options))
+        if len(started) == 3:
+            files.make()
+            files.log.write_bytes(b"")
+        return [sys.executable, "-c", "raise SystemExit(6)"]
+
+    quick = SupervisorSettings(look_secs=0.05, backoff=Backoff(first_secs=0.01, most_secs=0.01, jitter=0.0))
+    with pytest.raises(StorageError, match="the controller of a job must start"):
+        Supervisor(files, "job", command, settings=quick).run(Commit(3, 7, 30))
+    assert started == [("--commit", "3,7,30")] * 3 + [()]
 
 
 def run_role(*arguments: str) -> subprocess.CompletedProcess[str]:

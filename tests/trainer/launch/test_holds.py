@@ -103,7 +103,7 @@ def test_the_commands(tmp_path, capsys):
     ]
     assert rows[0]["reason"] == REASON
     assert REASON in headrace("ls", "--home", home)[1].out
-    assert headrace("ls", damaged.run_dir)[0] == 3
+    assert headrace("ls", damaged.root)[0] == 3
     status, printed = headrace("release", "ctr", "--version", 1, "--home", home)
     assert (status, "released" in printed.out) == (0, True)
     status, printed = headrace("release", "ctr", "--version", 1, "--home", home)

@@ -28,7 +28,7 @@ def warehouse(tmp_path_factory):
         yield opened
 
 
-def same(one: Path, other: Path, epochs: int | None = None) -> None:
+def same(one: Path | str, other: Path | str, epochs: int | None = None) -> None:
     """The newest commits of two runs, or those after so many epochs, have the same weights, slots, history and counts."""
     a, b = (newest(run) if epochs is None else read_epoch(str(run), epochs) for run in (one, other))
     shared = {name for name in {*a.arrays, *b.arrays} if not name.startswith("predictions/")}
@@ -37,7 +37,7 @@ def same(one: Path, other: Path, epochs: int | None = None) -> None:
         assert a.document[name] == b.document[name], name
 
 
-def is_exact(warehouse, run_dir: Path) -> bool:
+def is_exact(warehouse, run_dir: Path | str) -> bool:
     """Whether every event was trained as often as it should be."""
     prepared = prepare(warehouse, run_dir, **OPTIONS)
     return prepared.summary().exact and not prepared.planned_events
