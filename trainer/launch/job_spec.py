@@ -64,10 +64,7 @@ class JobSpec:
                            next_step="start it: headrace train MODEL --hosts 1 --readers 1") from None  # fmt: skip
         except OSError as error:
             raise StorageError("the document of a job cannot be read", where=str(place), value=error.strerror) from None
-        found = parse_json(content, str(place))
-        if isinstance(found, dict):
-            found.setdefault("bucket_run", "")  # earlier builds had no runs in buckets
-        field = DocumentField(found, str(place))
+        field = DocumentField(parse_json(content, str(place)), str(place))
         spec: JobSpec = read_value(cls, field)
         if spec.format != FORMAT:
             raise TornCheckpoint("the document of a job must have the known format", where=str(place), value=spec.format[:80],
