@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainer.launch.chaos.injection import Injection
     from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
     from trainer.launch.training_job import LaunchedJob
+    from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.job import JobSettings
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -74,6 +75,7 @@ def chaos(
 
     The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted.
     """
+    from headrace.cli.train import change_policy
     from trainer.launch.chaos.schedule import ChaosSettings
 
     began = time.monotonic()
@@ -96,7 +98,8 @@ def chaos(
             given["epoch_secs"] or _EPOCH_SECS,
             shuffle_events=given["shuffle_events"],
         )
-        run = _Runs(warehouse, solution, config, options)
+        changes = change_policy(given["accept_changed"], given["train_changed_labels"])
+        run = _Runs(warehouse, solution, config, options, changes)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare:
             differing = _compare(run, target)
@@ -115,6 +118,7 @@ class _Runs:
     solution: ReadSolution
     config: TrainConfig
     options: JobOptions
+    changes: ChangePolicy
 
 
 def _kinds(text: str) -> tuple[FaultKind, ...]:
@@ -166,7 +170,7 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     from trainer.launch.training_job import make_job
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
-    prepared = prepare(run.warehouse, run.solution, config, False)
+    prepared = prepare(run.warehouse, run.solution, config, run.changes)
     settings = _patient(job_settings(run.options))
     files, shuffle_events = JobFiles(run_dir), run.options.shuffle_events
     job = make_job(prepared, files, settings, home=run.warehouse.storage.home, shuffle_events=shuffle_events)
@@ -224,7 +228,8 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
     status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
     if injection.error is not None:
         raise injection.error
-    prepared = prepare(run.warehouse, run.solution, dataclasses.replace(run.config, run_dir=str(run_dir)), False)
+    config = dataclasses.replace(run.config, run_dir=str(run_dir))
+    prepared = prepare(run.warehouse, run.solution, config, run.changes)
     accounts = injection.accounts
     return ChaosScreen(
         model=run.solution.model,
