@@ -29,7 +29,7 @@ from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch, Segments
 from trainer.runs.identity import RunIdentity, in_time_order
 from trainer.scheduling.events import DataRange
-from trainer.scheduling.work_units import UnitMode, UnitPlan
+from trainer.scheduling.work_units import UnitPlan
 from trainer.training.preparation import PreparedRun
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -237,7 +237,6 @@ def _assembled(
 def _unit_plan(
     unit_rows: int, first_unit: int, fragments: Sequence[tuple[str, int, float]], columns: Mapping[str, Array]
 ) -> UnitPlan:
-    stretches = len(columns["fragment"])
     return UnitPlan(
         unit_rows=unit_rows,
         keys=tuple(key for key, _, _ in fragments),
@@ -246,9 +245,7 @@ def _unit_plan(
         fragment=columns["fragment"].astype(np.int32),
         first_row=columns["first_row"].astype(np.int32),
         rows=columns["rows"].astype(np.int32),
-        mode=np.full(stretches, int(UnitMode.NEW), np.uint8),
         pass_number=columns["pass_number"].astype(np.uint8),
-        label_version=np.zeros(stretches, np.int32),
         first_unit=first_unit,
     )
 
