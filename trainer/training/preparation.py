@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import TrainConfig
-from trainer.data.due_events import DueEvents
+from trainer.data.due_events import DueEvents, counts_after
 from trainer.data.label_record import LabelRecord
 from trainer.data.label_scan import FragmentLabels, TrainableEvents, scan_labels
 from trainer.data.late_data import (
@@ -173,6 +173,8 @@ class _Preparation:
         self.late = NOTHING_LATE
         self.labels: LabelRecord | None = None
         self._changes = self._take_over(saved) if saved else DataChanges()
+        for key, refs in self.fragments.items():
+            self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
 
     def _take_over(self, saved: SavedRun) -> DataChanges:
         """Continue from a checkpoint. Raises :class:`RunMismatch` with all differences that are not allowed."""
@@ -243,14 +245,18 @@ class _Preparation:
     def _needed(self, ledger: Ledger, recorded: RecordedLabels | None) -> list[FragmentRef]:
         """The fragments not wholly trained, of changed labels or deleted events, or to be recorded for the first time."""
         differing = self._changes.relabelled | self._changes.retracted
-        return [
-            ref
-            for ref in self._refs
-            if ref.key in differing
-            or ref.fragment.deleted_rows
-            or not ledger.of(ref.key).all()
-            or not (recorded is None or recorded.has(ref.key))
-        ]
+        visits, passes = self._remaining_visits(), self._config.passes
+
+        def is_needed(ref: FragmentRef) -> bool:
+            counts = ledger.of(ref.key)
+            # An event that the plan trains too rarely may have lost its label when it was trained in some passes.
+            is_short = (counts_after(visits.get(ref.partition, ()))[counts] < passes).any()
+            is_known = recorded is None or recorded.has(ref.key)
+            return bool(
+                ref.key in differing or ref.fragment.deleted_rows or not counts.all() or is_short or not is_known
+            )
+
+        return [ref for ref in self._refs if is_needed(ref)]
 
     def _next_steps(self) -> str:
         """What a run may do whose trained data has changed."""
@@ -259,7 +265,7 @@ class _Preparation:
         if is_recorded and not self._policy.train_labels:
             steps.append("train events again whose labels have changed: --train-changed-labels")
         accept = "or for changed data continue without training it again: --accept-changed"
-        if self._policy.train_labels:
+        if self._policy.train_labels and not is_recorded:
             accept += ", which takes the present labels as those that were trained"
         elif not is_recorded:
             accept += "; a run that begins with --train-changed-labels trains such events again"
@@ -268,13 +274,14 @@ class _Preparation:
 
     def plan(self) -> tuple[Epoch, ...]:
         """All epochs of the run, with one more segment for late data."""
-        for key, refs in self.fragments.items():
-            self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
         segments = self.progress.segments
-        remaining = visits_of(self._epochs()[self.progress.epochs_done :])
-        late = late_segment(self.fragments, segments, remaining, self.due, self._config.passes)
+        late = late_segment(self.fragments, segments, self._remaining_visits(), self.due, self._config.passes)
         self.progress.segments = (*segments, late) if late else segments
         return self._epochs()
+
+    def _remaining_visits(self) -> dict[str, list[int]]:
+        """The passes of the epochs that were planned before and are left, by partition."""
+        return visits_of(self._epochs()[self.progress.epochs_done :])
 
     def _epochs(self) -> tuple[Epoch, ...]:
         return plan_epochs(

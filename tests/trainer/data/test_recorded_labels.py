@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.support.mutations import mutated
 from tests.trainer.late_log import Log
 from tests.trainer.relabelled_runs import JobRun, Run
+from trainer.checkpoints.checkpoint import read_newest
+from trainer.checkpoints.manifest import canonical_json
 from trainer.data.ledger import label_sum
-from trainer.errors import ConfigError, RunMismatch
+from trainer.errors import ConfigError, RunMismatch, TornCheckpoint
 from trainer.runs.data_changes import ChangePolicy
+from trainer.training.job_plan import JobPlan, plan_job
+from trainer.training.preparation import prepare_run
+from trainer.training.saved_run import saved_run
 
 TRAIN = ChangePolicy(train_labels=True)
 FIRST, SECOND = "hour=00/0.parquet", "hour=01/1.parquet"
@@ -73,10 +84,25 @@ def try_any_order(data: st.DataObject, run: Run) -> None:
     for number in range(data.draw(st.integers(1, 5))):
         step(data, log, run)
         change(data, log, str(number))
-    run.train(log, ChangePolicy(accept=True, train_labels=True))
+    last = ChangePolicy(accept=True, train_labels=True)
+    run.train(log, last)
     if run.account.trained:
         run.account.check_finished(log)
     check_sums(run)
+    done = run.saved()
+    run.train(log, last)
+    assert run.saved().number == done.number, "a run that has trained all makes no commit"
+
+
+def test_a_label_that_is_gone_between_two_passes_plans_nothing_more(log, tmp_path):
+    run = Run(tmp_path, 2)
+    run.train(log, TRAIN, stop_after=2)  # the first pass
+    known = log.hide(FIRST, [4])
+    assert run.train(log, TRAIN).epochs == 2
+    assert run.train(log, TRAIN).epochs == 0
+    log.label(FIRST, known, "back")
+    report = run.train(log, TRAIN)
+    assert (report.events, report.late.relabelled, report.ledger.exact) == (1, 0, True)
 
 
 @settings(max_examples=scaled(80))
@@ -213,3 +239,55 @@ def test_a_job_goes_on_with_its_plan_before_it_trains_changed_labels(log, tmp_pa
     run.account.check_finished(log)
     assert any(one > 2 for one in run.account.trained.values())
     check_sums(run)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> JobPlan:
+    """A plan with recorded labels, of which some are trained again."""
+    log, run = Log(2, 12), Run(tmp_path_factory.mktemp("run"), 2)
+    log.hide(FIRST, [3])
+    run.train(log, TRAIN)
+    relabel(log, SECOND, range(9), "changed")
+    prepared = prepare_run(log.solution, run.config, log.read_labels, changes=TRAIN, on_skip=pytest.fail)
+    return plan_job(prepared, unit_rows=7)
+
+
+def test_the_document_of_a_plan_holds_its_labels(plan):
+    found = JobPlan.from_bytes(plan.to_bytes(), "plan")
+    assert found.to_bytes() == plan.to_bytes()
+    assert found.labels.trained_again == 9
+    assert {key: one.decode().tobytes() for key, one in found.labels.fragments.items()} == {
+        key: one.decode().tobytes() for key, one in plan.labels.fragments.items()
+    }
+
+
+def test_mutated_labels_of_a_plan_are_torn_or_valid(plan):
+    document = json.loads(plan.to_bytes())
+    labels, random, torn = document["labels"], Random(20261123), 0
+    for k in range(scaled(1500)):
+        if k % 2:
+            other = {**labels, "packed": b64encode(mutated(b64decode(labels["packed"]), random)).decode()}
+        else:
+            try:
+                other = json.loads(mutated(json.dumps(labels).encode(), random, (b"null", b"-1", b"1e9", b"[]", b'""')))
+            except ValueError:
+                continue
+        try:
+            JobPlan.from_bytes(json.dumps({**document, "labels": other}).encode(), "plan")
+        except TornCheckpoint:
+            torn += 1
+    assert torn > scaled(500)
+    with pytest.raises(TornCheckpoint, match="must have counts"):
+        JobPlan.from_bytes(canonical_json({**document, "counts": None}), "plan")
+
+
+def test_a_checkpoint_whose_label_record_lacks_a_part_is_torn(log, tmp_path):
+    run = Run(tmp_path, 1)
+    run.train(log, TRAIN)
+    whole = read_newest(tmp_path, on_skip=pytest.fail)
+    without = {name: array for name, array in whole.arrays.items() if name != "labels"}
+    members = {name: value for name, value in whole.document.items() if name != "labels"}
+    assert saved_run(replace(whole, document=members, arrays=without)).labels is None
+    for parts in ({"document": members}, {"arrays": without}):
+        with pytest.raises(TornCheckpoint, match="label record with its array"):
+            saved_run(replace(whole, **parts))
