@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.support.harness import machine
 from trainer.control.controller_client import ControllerClient
 from trainer.control.event_log import Entry, EventLog, LogOwner, read_log
@@ -28,7 +30,7 @@ from trainer.control.logged_job import LoggedJob, replay
 from trainer.flight.client import Unreachable
 from trainer.scheduling.events import Heartbeat, Joined, Left, Role, RoleKind, Tick
 from trainer.scheduling.job import Job, JobSettings
-from trainer.scheduling.work_units import PlannedFragment, plan_units
+from trainer.scheduling.work_units import UnitPlan
 
 JOB = "benchmark"
 CONTROLLER = """
@@ -39,7 +41,6 @@ from trainer.control.job_files import JobFiles
 from trainer.control.open_controller import open_controller
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
-from trainer.scheduling.work_units import stops_by_events
 
 class Nothing:
     def publish(self, order):
@@ -47,8 +48,9 @@ class Nothing:
 
 run_dir = Path(sys.argv[1])
 plan = pickle.loads((run_dir / "plan").read_bytes())
-stops = stops_by_events(plan, plan.rows_before(plan.stop_unit) // 1000)
-data = DataRange(plan.digest, plan.stop_unit, stops)
+step = plan.stop_unit // 1000
+stops = tuple(range(step, plan.stop_unit, step)) + (plan.stop_unit,)
+data = DataRange("0" * 64, plan.stop_unit, stops)
 settings = ControllerSettings(job="benchmark")
 with open_controller(JobFiles(run_dir), JobSettings(), Nothing(), controller_settings=settings, data=data) as (controller, _):
     controller.run()
@@ -74,8 +76,19 @@ print(time.perf_counter() - begun)
 
 
 def write_plan(path: Path, fragments: int) -> None:
-    found = [PlannedFragment(f"part-{n // 200}/f{n}.parquet", f"p{n // 200}", 50_000) for n in range(fragments)]
-    path.write_bytes(pickle.dumps(plan_units(found, unit_rows=1000)))
+    """A plan of 50 units per fragment, pickled."""
+    numbers = np.arange(fragments, dtype=np.int32)
+    plan = UnitPlan(
+        unit_rows=1000,
+        keys=tuple(f"part-{n // 200}/f{n}.parquet" for n in range(fragments)),
+        partitions=numbers // 200,
+        end_secs=np.zeros(fragments),
+        fragment=numbers,
+        first_row=np.zeros(fragments, np.int32),
+        rows=np.full(fragments, 50_000, np.int32),
+        pass_number=np.zeros(fragments, np.uint8),
+    )
+    path.write_bytes(pickle.dumps(plan))
 
 
 def cpu_secs(process_id: int) -> float:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trainer.launch.chaos.injection import Injection
     from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
     from trainer.launch.training_job import LaunchedJob
+    from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.job import JobSettings
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -73,6 +74,7 @@ def chaos(
 
     The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted.
     """
+    from headrace.cli.train import change_policy
     from trainer.launch.chaos.schedule import ChaosSettings
 
     began = time.monotonic()
@@ -94,7 +96,8 @@ def chaos(
             given["epoch_secs"] or _EPOCH_SECS,
             shuffle_events=given["shuffle_events"],
         )
-        run = _Runs(warehouse, solution, config, options)
+        changes = change_policy(given["accept_changed"], given["train_changed_labels"])
+        run = _Runs(warehouse, solution, config, options, changes)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare:
             differing = _compare(run, target)
@@ -113,6 +116,7 @@ class _Runs:
     solution: ReadSolution
     config: TrainConfig
     options: JobOptions
+    changes: ChangePolicy
 
 
 def _kinds(text: str) -> tuple[FaultKind, ...]:
@@ -164,7 +168,7 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     from trainer.launch.training_job import make_job
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
-    prepared = prepare(run.warehouse, run.solution, config, False, run_dir)
+    prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
     settings = _patient(job_settings(run.options))
     files, shuffle_events = JobFiles(run_dir), run.options.shuffle_events
     job = make_job(prepared, files, settings, home=run.warehouse.storage.home, shuffle_events=shuffle_events)
@@ -223,7 +227,7 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
     if injection.error is not None:
         raise injection.error
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
-    prepared = prepare(run.warehouse, run.solution, config, False, run_dir)
+    prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
     accounts = injection.accounts
     return ChaosScreen(
         model=run.solution.model,

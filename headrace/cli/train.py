@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
     from trainer.model.metrics import AnyScores
+    from trainer.runs.data_changes import ChangePolicy
     from trainer.training.loop import TrainEvent, TrainReport
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
@@ -57,6 +58,13 @@ def train(
         typer.Option(
             "--accept-changed",
             help="Continue although values of trained events changed; these events are not trained again.",
+        ),
+    ] = False,
+    train_changed_labels: Annotated[
+        bool,
+        typer.Option(
+            "--train-changed-labels",
+            help="Train events again whose labels have changed since, once per change.",
         ),
     ] = False,
     config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
@@ -193,11 +201,12 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
+        changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
-            report = train_job(warehouse, resolve, settings, accept_changed, job)
+            report = train_job(warehouse, resolve, settings, changes, job)
         else:
             import_tensorflow_quietly()
-            report = _train(warehouse, solution, settings, accept_changed)
+            report = _train(warehouse, solution, settings, changes)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
@@ -267,7 +276,14 @@ def choose_options(
     )
 
 
-def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
+def change_policy(accept: bool, train_labels: bool) -> ChangePolicy:
+    """What the options say about trained data that has changed."""
+    from trainer.runs.data_changes import ChangePolicy
+
+    return ChangePolicy(accept, train_labels)
+
+
+def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, changes: ChangePolicy) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
 
@@ -284,7 +300,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
             settings,
             progress=follow,
             read_labels=partial(read_labels, warehouse.storage, solution),
-            accept_changed=accept_changed,
+            changes=changes,
         )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
+    from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
     from trainer.training.loop import TrainReport
@@ -75,7 +76,7 @@ Resolve = Callable[[], "ReadSolution"]
 
 
 def train_job(
-    warehouse: Warehouse, resolve: Resolve, config: TrainConfig, accept_changed: bool, options: JobOptions
+    warehouse: Warehouse, resolve: Resolve, config: TrainConfig, changes: ChangePolicy, options: JobOptions
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
@@ -83,7 +84,7 @@ def train_job(
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, accept_changed, options)
+    job = _Job(warehouse, resolve, config, changes, options)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         status = job.run()
@@ -111,12 +112,12 @@ class _Job:
     """A run that is trained by a job."""
 
     def __init__(
-        self, warehouse: Warehouse, resolve: Resolve, config: TrainConfig, accept_changed: bool, options: JobOptions
+        self, warehouse: Warehouse, resolve: Resolve, config: TrainConfig, changes: ChangePolicy, options: JobOptions
     ) -> None:
         from trainer.control.job_files import JobFiles
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
-        self._accept_changed, self._options = accept_changed, options
+        self._changes, self._options = changes, options
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
@@ -130,7 +131,7 @@ class _Job:
 
     def prepare(self) -> None:
         """Look at the newest commit."""
-        self._prepared = prepare(self._warehouse, self._solution, self._config, self._accept_changed, self._files.root)
+        self._prepared = prepare(self._warehouse, self._solution, self._config, self._changes, self._files.root)
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
@@ -198,7 +199,7 @@ class _Job:
             raise DataNotReady("all memos of the range must be ready", where=found.model, value=f"{missing:,} are not",
                                next_step="start a worker: headrace work")  # fmt: skip
         self._solution, self._digest = found, found.digest()
-        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._accept_changed)
+        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes)
         return extend_job(prepared, self._files, JobSpec.read(self._files), shuffle_events=self._options.shuffle_events)
 
     def report(self, secs: float) -> TrainReport:
@@ -217,17 +218,17 @@ def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
 
 
 def prepare(
-    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool, folder: Path
+    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, changes: ChangePolicy, folder: Path
 ) -> PreparedRun:
     """The run and what is left of it, while no other process has the lock in the folder of its job."""
     from trainer.runs.lock import run_lock
 
     with run_lock(folder):
-        return _prepare_unlocked(warehouse, solution, config, accept_changed)
+        return _prepare_unlocked(warehouse, solution, config, changes)
 
 
 def _prepare_unlocked(
-    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, accept_changed: bool
+    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, changes: ChangePolicy
 ) -> PreparedRun:
     """As :func:`prepare`, while the job of this command waits for data."""
     from trainer.training.preparation import prepare_run
@@ -235,7 +236,7 @@ def _prepare_unlocked(
 
     labels = partial(read_labels, warehouse.storage, solution)
     skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
-    return prepare_run(solution, config, labels, accept_changed=accept_changed, on_skip=skipped)
+    return prepare_run(solution, config, labels, changes=changes, on_skip=skipped)
 
 
 def job_settings(options: JobOptions) -> JobSettings:
@@ -376,11 +377,15 @@ class _Beginning:
 
 
 def _trainings(prepared: PreparedRun) -> int:
-    """How often all events were trained, added up; of a run that does not count, what its finished epochs say."""
+    """How often all events were trained, added up; of a run that does not count, what its finished epochs say.
+
+    Counts that were lowered since labels changed count too.
+    """
     if prepared.ledger is None:
         return sum(one.scores.events for one in prepared.progress.history)
     keys = [ref.key for refs in prepared.fragments.values() for ref in refs]
-    return sum(int(prepared.ledger.of(key).sum()) for key in keys)
+    again = 0 if prepared.labels is None else prepared.labels.trained_again
+    return again + sum(int(prepared.ledger.of(key).sum()) for key in keys)
 
 
 def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:

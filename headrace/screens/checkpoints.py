@@ -126,7 +126,10 @@ class CheckpointScreen:
                 ("release", job.release or "-"),
             ]  # fmt: skip
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
-        return [*pairs, ("counters", _totals_text(found.ledger)), ("digest", found.digest)]
+        pairs.append(("counters", _totals_text(found.ledger)))
+        if found.labels_bytes:
+            pairs.append(("labels", f"recorded as trained, {bytes_text(found.labels_bytes)}"))
+        return [*pairs, ("digest", found.digest)]
 
     def _range(self) -> str:
         first, last = self.description.first_partition, self.description.last_partition

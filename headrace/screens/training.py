@@ -189,6 +189,9 @@ class TrainedScreen:
             (late.restored, f"{_events(late.restored)} no longer deleted"),
         )
         lines = [f"{text} {'is' if count == 1 else 'are'} trained now" for count, text in counted if count]
+        if late.relabelled:
+            verb = "is" if late.relabelled == 1 else "are"
+            lines.append(f"{_events(late.relabelled)} {verb} trained again with the label that has changed")
         if late.retracted:
             lines.append(
                 f"{_events(late.retracted)} that {'was' if late.retracted == 1 else 'were'} trained {_have(late.retracted)} been deleted since"

@@ -110,6 +110,40 @@ def test_labels_that_come_a_day_later(cli, log, train):
     read_newest(log / "run", on_skip=pytest.fail)
 
 
+def correct(cli, log, number, rows=ROWS):
+    """Correct what was spent on the first coupons of a day, so that their labels change."""
+    spent = pq.read_table(log / f"spent{number}.parquet").slice(0, rows)
+    flipped = pa.array([9.0 if value <= 2.5 else 0.0 for value in spent["spent"].to_pylist()], pa.float32())
+    pq.write_table(spent.set_column(1, "spent", flipped), log / "fixed.parquet")
+    cli("table", "fix", "coupons", log / "fixed.parquet", "--on", "coupon", "--why", "wrong currency")
+
+
+def test_corrected_labels_are_trained_again(cli, log, train):
+    cli("table", "add", "coupons", log / "log", "--time-column", "time")
+    for number in range(DAYS):
+        overlay(cli, log, number)
+    cli("model", "submit", log / "model.py")
+    train("--end", "2011-07-03", "--train-changed-labels")
+    correct(cli, log, 0)
+    error = train("--end", "2011-07-03", status=2).err
+    assert "train events again whose labels have changed: --train-changed-labels" in error
+    report = train("--end", "2011-07-03", "--train-changed-labels").out
+    assert "40 events are trained again with the label that has changed" in report
+    assert "80 events, each exactly twice" in report
+    assert train("--end", "2011-07-03").out.count("trained again") == 0
+    correct(cli, log, 1, rows=1)
+    found = train("--train-changed-labels", "--json").json
+    assert (found["events_this_time"], found["late"]["relabelled"], found["exact"]) == (1 + 2 * 40, 1, True)
+    run = log / "run"
+    assert "recorded as trained" in cli("ckpt", "show", run).out
+    assert cli("ckpt", "verify", run, "--json").json["torn"] == []
+    newest = cli("ckpt", "ls", run, "--json").json["checkpoints"]
+    change = cli("ckpt", "diff", run, newest[1]["epochs"], newest[0]["epochs"], "--json").json
+    assert "labels" not in [one["name"] for one in change["arrays"]]
+    (log / "options.json").write_text(json.dumps({"count_events": False}))
+    assert "must count events" in train("--run-dir", log / "other", "--train-changed-labels", status=2).err
+
+
 @pytest.mark.slow
 def test_a_corrected_label_is_refused_until_it_is_accepted(cli, log, train):
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
@@ -117,13 +151,13 @@ def test_a_corrected_label_is_refused_until_it_is_accepted(cli, log, train):
         overlay(cli, log, number)
     cli("model", "submit", log / "model.py")
     train("--end", "2011-07-03")
-    spent = pq.read_table(log / "spent0.parquet")
-    flipped = pa.array([9.0 if value <= 2.5 else 0.0 for value in spent["spent"].to_pylist()], pa.float32())
-    pq.write_table(spent.set_column(1, "spent", flipped), log / "fixed.parquet")
-    cli("table", "fix", "coupons", log / "fixed.parquet", "--on", "coupon", "--why", "wrong currency")
+    correct(cli, log, 0)
     error = train(status=2).err
     assert "the label of trained events has changed" in error
-    assert "--accept-changed" in error
+    assert (
+        "continue without training it again: --accept-changed; a run that begins with --train-changed-labels" in error
+    )
+    assert "the labels as trained were not recorded" in train("--train-changed-labels", status=2).err
     report = train("--accept-changed", "--json").json
     assert (report["events_this_time"], len(report["late"]["accepted"]), report["exact"]) == (80, 1, True)
     assert train("--json").json["events_this_time"] == 0

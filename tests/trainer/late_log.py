@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.trainer.synthetic import Synthetic, config, fragment_table
+from trainer.runs.data_changes import ChangePolicy
 from warehouse.tables.table import Overlay
 
 
@@ -84,13 +85,13 @@ class Log(Synthetic):
         return table.select(["__label__"]).append_column("__live__", pa.array(live))
 
     def train(self, run_dir: Path, **options: Any) -> Any:
-        """Train on the log as it stands; ``accept_changed``, ``stop`` and ``progress`` are those of the trainer."""
+        """Train on the log as it stands; ``stop`` and ``progress`` are those of the trainer, others of its options or policy."""
         from trainer.training.loop import train
 
-        accept = options.pop("accept_changed", False)
+        changes = ChangePolicy(options.pop("accept_changed", False), options.pop("train_labels", False))
         stop, progress = options.pop("stop", None), options.pop("progress", None)
         return train(self.solution, self.read, config(run_dir, **{"batch_rows": 64, **options}), stop=stop, progress=progress,
-                     read_labels=self.read_labels, accept_changed=accept)  # fmt: skip
+                     read_labels=self.read_labels, changes=changes)  # fmt: skip
 
 
 def at_stage(stage: int) -> Log:

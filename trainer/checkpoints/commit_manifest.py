@@ -227,5 +227,6 @@ def commit_document(
         "planned_rows": dict(facts.planned_rows),
         "identity": dict(facts.identity),
         "head": dict(facts.head),
+        **({} if first.labels is None else {"labels": dict(first.labels)}),
         "job": position.to_document(),
     }

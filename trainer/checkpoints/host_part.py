@@ -15,6 +15,8 @@ from trainer.errors import TornCheckpoint
 PARTS = "parts"
 #: The array of the ledger's uneven counts.
 LEDGER = "ledger"
+#: The array of the compressed labels as trained.
+LABELS = "labels"
 
 _FOLDER = re.compile("attempt-([0-9]{6,18})/host-([0-9]{1,6})")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -50,6 +52,8 @@ class HostPart:
         carried: begun units with the first position that is not trained, ascending.
         ledger: :meth:`SavedCounts.to_document` of the events that this host trained (:class:`trainer.checkpoints.saved_counts.SavedCounts`);
             the array ``ledger`` goes with it. None if events are not counted.
+        labels: the document of the labels as trained (:class:`trainer.data.label_record.LabelRecord`), by rank 0; the array ``labels`` goes
+            with it. None if they are not recorded.
         epochs_done: the natural epochs of the run that are finished; a commit may be within one.
         history: the documents of their scores, by rank 0; empty by others.
         plan: the name of the plan that the units belong to.
@@ -64,6 +68,7 @@ class HostPart:
     step: int
     carried: tuple[tuple[int, int], ...] = ()
     ledger: Mapping[str, Any] | None = None
+    labels: Mapping[str, Any] | None = None
     epochs_done: int = 0
     history: tuple[Mapping[str, Any], ...] = ()
     plan: str = ""
@@ -90,6 +95,7 @@ class HostPart:
             "step": self.step,
             "carried": [list(pair) for pair in self.carried],
             "ledger": self.ledger,
+            **({} if self.labels is None else {"labels": self.labels}),
             "epochs_done": self.epochs_done,
             "history": [dict(one) for one in self.history],
             "plan": self.plan,
@@ -109,6 +115,7 @@ class HostPart:
         return cls(
             carried=tuple(read_carried(item) for item in document.at("carried").items()),
             ledger=_object_or_none(document.at("ledger")),
+            labels=_object(document.at("labels")) if "labels" in document.members() else None,
             history=tuple(_object(item) for item in document.at("history").items()),
             plan=document.at("plan").text(),
             **numbers,

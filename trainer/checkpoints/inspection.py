@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, table_of
-from trainer.checkpoints.host_part import LEDGER, PARTS
+from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.read import StoredCommit, StoredFile, check_fit, counts_of, open_commit, read_table
@@ -105,6 +105,7 @@ class CommitDescription:
 
     Attributes:
         job: the position of the job; None for a checkpoint of a single process.
+        labels_bytes: the size of the record of labels as trained; 0 without one.
         options: the options that decide weights.
         scores: progressive validation of the last epoch.
     """
@@ -122,6 +123,7 @@ class CommitDescription:
     tables: tuple[TableSummary, ...]
     arrays: tuple[ArraySummary, ...]
     ledger: LedgerTotals | None
+    labels_bytes: int
     parts: tuple[PartSummary, ...]
     options: Mapping[str, Any]
 
@@ -204,6 +206,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         tables=_tables(commit),
         arrays=_arrays(files, commit),
         ledger=_totals(counts_of(files, commit)),
+        labels_bytes=commit.parts[0].arrays[LABELS].file.size_bytes if LABELS in commit.parts[0].arrays else 0,
         parts=_parts(commit),
         options={key: option.value for key, option in identity.at("config").members().items()},
     )
@@ -233,12 +236,12 @@ def _arrays(files: RunFiles, commit: StoredCommit) -> tuple[ArraySummary, ...]:
 
 
 def _untabled(commit: StoredCommit) -> dict[str, StoredFile]:
-    """The arrays that are neither tables nor counters; those of ranks above 0 by ``host-<rank>/``."""
+    """The arrays that are neither tables nor counters nor labels; those of ranks above 0 by ``host-<rank>/``."""
     return {
         f"host-{rank}/{name}" if rank else name: file
         for rank, part in enumerate(commit.parts)
         for name, file in part.arrays.items()
-        if table_of(name) is None and name != LEDGER
+        if table_of(name) is None and name not in (LEDGER, LABELS)
     }
 
 
@@ -351,7 +354,10 @@ class ArrayChange:
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """Trainings of a fragment's events between two commits: the events that gained some, and all trainings gained."""
+    """The counters of a fragment between two commits: the events whose counter changed, and the sum of the changes.
+
+    A counter that is lower says that its event is trained again, since its label has changed.
+    """
 
     fragment: str
     events: int

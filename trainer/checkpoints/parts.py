@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainer.checkpoints.array_files import NewFiles, write_arrays
 from trainer.checkpoints.commit_manifest import digest_of
-from trainer.checkpoints.host_part import LEDGER, HostPart, PartName, TakenArrays
+from trainer.checkpoints.host_part import LABELS, LEDGER, HostPart, PartName, TakenArrays
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
@@ -32,6 +32,8 @@ def write_part(run_dir: str | Path, part: HostPart, taken: Sequence[TakenArrays]
         check_moments(part, ((name, each.moment) for name in names), place)
     if (part.ledger is None) == any(LEDGER in each.arrays for each in taken):
         raise ValueError("a part must hold the array of its ledger if and only if it has one")
+    if (part.labels is None) == any(LABELS in each.arrays for each in taken):
+        raise ValueError("a part must hold the array of its label record if and only if it has one")
 
     def write(folder: NewFiles) -> bytes:
         arrays: tuple[PartArray, ...] = ()

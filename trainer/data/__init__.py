@@ -1,1 +1,1 @@
-"""Training data: labels, late events, and the ledger of trained events."""
+"""Training data: labels and their record, late events, and the ledger of trained events."""

@@ -26,6 +26,7 @@ class LateData:
         rows: events of new fragments; they are trained now.
         labels: events that were skipped and have a label now; they are trained now.
         restored: events that were deleted and are restored; they are trained now.
+        relabelled: trained events whose label has changed; they are trained again with it.
         retracted: trained events that are deleted now.
         accepted: texts about changed trained data that was accepted; it is not trained again.
     """
@@ -33,6 +34,7 @@ class LateData:
     rows: int = 0
     labels: int = 0
     restored: int = 0
+    relabelled: int = 0
     retracted: int = 0
     accepted: tuple[str, ...] = ()
 
@@ -76,34 +78,48 @@ def late_segment(
 
 
 def count_late(
-    changes: DataChanges, refs: Iterable[FragmentRef], due: DueEvents, retracted: int, accepted: Sequence[str]
+    changes: DataChanges, refs: Iterable[FragmentRef], due: DueEvents, reopened: Mapping[str, int]
 ) -> LateData:
-    """Count the events of trained partitions that are due for the first time; a late label has precedence."""
-    counted = dict.fromkeys(("rows", "labels", "restored"), 0)
+    """Count the events of trained partitions that are due for the first time; a late label has precedence.
+
+    ``reopened``: of each fragment, the events that were trained and count as untrained again.
+    """
+    rows = labels = restored = 0
     for ref in refs:
+        untrained = due.untrained(ref.key) - reopened.get(ref.key, 0)
         if ref.key in changes.added:
-            counted["rows"] += due.untrained(ref.key)
+            rows += untrained
         elif ref.key in changes.relabelled:
-            counted["labels"] += due.untrained(ref.key)
+            labels += untrained
         elif ref.key in changes.retracted:
-            counted["restored"] += due.untrained(ref.key)
-    return LateData(**counted, retracted=retracted, accepted=tuple(accepted))
+            restored += untrained
+    return LateData(rows, labels, restored)
+
+
+class RetractedEvents:
+    """Counts trained events that are deleted now, during the scan of labels."""
+
+    def __init__(self, changes: DataChanges, ledger: Ledger) -> None:
+        self._changes, self._ledger = changes, ledger
+        self.events = 0
+
+    def look(self, key: str, labels: FragmentLabels) -> None:
+        """Count those of one fragment."""
+        if key in self._changes.retracted:
+            self.events += int(((self._ledger.of(key) > 0) & ~labels.live).sum())
 
 
 class TrainedLabels:
-    """Finds changed labels and deletions of trained events during the scan of labels."""
+    """Finds changed labels of trained events, by their sums, during the scan of labels."""
 
     def __init__(self, changes: DataChanges, ledger: Ledger) -> None:
         self._changes = changes
         self._ledger = ledger
         self._changed: dict[str, int] = {}
-        self.retracted = 0
 
     def look(self, key: str, labels: FragmentLabels) -> None:
         """Check one fragment."""
         trained = self._ledger.of(key) > 0
-        if key in self._changes.retracted:
-            self.retracted += int((trained & ~labels.live).sum())
         if key in self._changes.relabelled and trained.any():
             values = np.where(labels.labelled, labels.values, np.float32("nan"))[trained]
             found = label_sum(np.flatnonzero(trained), values)

@@ -56,6 +56,13 @@ class Ledger:
         """The sum of :func:`label_sum` over the trained events of a fragment; None if it is unknown."""
         return self._labels[key]
 
+    def reopen(self, key: str, events: Array, most: int) -> int:
+        """Lower the counts of these events (bool) to at most ``most``. Returns by how much in all; the label sum stays."""
+        counts = self._counts[key]
+        lowered = np.where(events, np.minimum(counts, most), counts).astype(np.uint8)
+        self._counts[key] = lowered
+        return int((counts - lowered).sum(dtype=np.int64))
+
     def accept_labels(self, key: str, labels: int | None) -> None:
         """Set the label sum of a fragment's trained events."""
         self._labels[key] = labels

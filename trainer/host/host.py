@@ -284,7 +284,7 @@ class Host:
             self._buffer.restart(attempt.requests())
             stop_unit = attempt.run()
             self._wait_for_writer()
-            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights)
+            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights, data.plan.labels)
         finally:
             if isinstance(exchange, FlightExchange):
                 exchange.close()

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.host_part import LABELS, LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
+from trainer.data.label_record import LabelRecord
 from trainer.errors import NonFiniteLoss
 from trainer.host.attempt import TrainedState
 from trainer.scheduling.orders import StartEpoch
@@ -50,8 +51,13 @@ class Snapshot:
             self.end()
 
 
-def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: Weights) -> Snapshot:
-    """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite."""
+def take_snapshot(
+    order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: Weights, labels: LabelRecord | None
+) -> Snapshot:
+    """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite.
+
+    ``labels``: the labels of the plan, as its commits record them; None if they do not.
+    """
     moment = Moment(order.attempt, state.progress.step)
     arrays: dict[str, Array] = {}
     if rank == 0:
@@ -64,6 +70,9 @@ def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedSt
     counts = None if state.ledger is None else state.ledger.counts()
     if counts is not None:
         arrays[LEDGER] = counts.uneven
+    recorded = labels if rank == 0 else None
+    if recorded is not None:
+        arrays[LABELS] = recorded.packed
     part = HostPart(
         attempt=order.attempt,
         epoch=order.epoch,
@@ -74,6 +83,7 @@ def take_snapshot(order: StartEpoch, rank: int, stop_unit: int, state: TrainedSt
         carried=state.carried,
         epoch_steps=state.epoch_steps,
         ledger=None if counts is None else counts.to_document(),
+        labels=None if recorded is None else recorded.to_document(),
         epochs_done=state.progress.epochs_done,
         history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
         plan=order.data,

@@ -34,6 +34,22 @@ class DataChanges:
     refused: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """What a resumed run does about trained data that has changed; by default it is refused.
+
+    Attributes:
+        accept: continue without training it again.
+        train_labels: train events again whose labels have changed, once per change. The labels as trained are recorded then.
+    """
+
+    accept: bool = False
+    train_labels: bool = False
+
+
+REFUSE_CHANGES = ChangePolicy()
+
+
 def fragment_key(partition: str, position: int) -> str:
     """The name of a fragment's place."""
     return f"{partition}#{position}"

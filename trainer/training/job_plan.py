@@ -20,6 +20,7 @@ from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.config import TrainConfig
 from trainer.data.due_events import counts_after
+from trainer.data.label_record import LabelRecord
 from trainer.data.late_data import visits_of
 from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
@@ -28,7 +29,7 @@ from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch, Segments
 from trainer.runs.identity import RunIdentity, in_time_order
 from trainer.scheduling.events import DataRange
-from trainer.scheduling.work_units import UnitMode, UnitPlan
+from trainer.scheduling.work_units import UnitPlan
 from trainer.training.preparation import PreparedRun
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -65,6 +66,7 @@ class JobPlan:
         segments, planned_rows: see :class:`~trainer.training.run_state.RunProgress`.
         shuffle_events: events are shuffled in windows of this number, a multiple of the batch; 0: they are not.
         counts: how often all events of the run were trained before the plan; None if events are not counted.
+        labels: the labels that the plan trains, and those as trained of its other events; None if they are not recorded.
     """
 
     solution: str
@@ -80,6 +82,7 @@ class JobPlan:
     planned_rows: Mapping[str, int]
     counts: SavedCounts | None
     shuffle_events: int = 0
+    labels: LabelRecord | None = None
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -107,7 +110,7 @@ class JobPlan:
 
     def to_bytes(self) -> bytes:
         """The document, the inverse of :meth:`from_bytes`: equal plans give equal bytes."""
-        units, counts = self.units, self.counts
+        units, counts, labels = self.units, self.counts, self.labels
         columns = (units.fragment, units.first_row, units.rows, units.pass_number, self.due_below, self.is_first)
         return canonical_json({
             "format": FORMAT,
@@ -125,7 +128,8 @@ class JobPlan:
                        for one in self.epochs],
             "segments": [list(one) for one in self.segments],
             "planned_rows": dict(self.planned_rows),
-            "counts": None if counts is None else {**counts.to_document(), "uneven": _packed(counts.uneven)},
+            "counts": None if counts is None else {**counts.to_document(), "uneven": _text(zlib.compress(counts.uneven.tobytes(), 1))},
+            **({} if labels is None else {"labels": {**labels.to_document(), "packed": _text(labels.packed.tobytes())}}),
         })  # fmt: skip
 
     @classmethod
@@ -150,7 +154,10 @@ class JobPlan:
             planned_rows={key: count.count() for key, count in field.at("planned_rows").members().items()},
             counts=None if counts.value is None else _read_counts(counts),
             shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
+            labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
         )
+        if plan.labels is not None and plan.counts is None:
+            raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)
         ends = [one.stop_unit for one in plan.epochs]
         if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
             raise TornCheckpoint("the epochs of a plan must end in order at its units", where=field.at("epochs").place)
@@ -223,13 +230,13 @@ def _assembled(
         segments=prepared.progress.segments,
         planned_rows=dict(prepared.progress.planned_rows),
         counts=None if prepared.ledger is None else prepared.ledger.counts(),
+        labels=prepared.labels,
     )
 
 
 def _unit_plan(
     unit_rows: int, first_unit: int, fragments: Sequence[tuple[str, int, float]], columns: Mapping[str, Array]
 ) -> UnitPlan:
-    stretches = len(columns["fragment"])
     return UnitPlan(
         unit_rows=unit_rows,
         keys=tuple(key for key, _, _ in fragments),
@@ -238,24 +245,32 @@ def _unit_plan(
         fragment=columns["fragment"].astype(np.int32),
         first_row=columns["first_row"].astype(np.int32),
         rows=columns["rows"].astype(np.int32),
-        mode=np.full(stretches, int(UnitMode.NEW), np.uint8),
         pass_number=columns["pass_number"].astype(np.uint8),
-        label_version=np.zeros(stretches, np.int32),
         first_unit=first_unit,
     )
 
 
-def _packed(counts: Array) -> str:
-    return base64.b64encode(zlib.compress(counts.tobytes(), 1)).decode("ascii")
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def _bytes(field: DocumentField) -> bytes:
+    try:
+        return base64.b64decode(field.text(), validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise TornCheckpoint("the bytes of a plan must be base64", where=field.place, value=str(error)) from None
 
 
 def _unpacked(field: DocumentField, most_bytes: int) -> Array:
     try:
-        decompress = zlib.decompressobj()
-        content = decompress.decompress(base64.b64decode(field.text(), validate=True), most_bytes + 1)
+        content = zlib.decompressobj().decompress(_bytes(field), most_bytes + 1)
         return np.frombuffer(content, np.uint8)
-    except (ValueError, binascii.Error, zlib.error) as error:
+    except zlib.error as error:
         raise TornCheckpoint("the counts of a plan must be compressed bytes", where=field.place, value=str(error)) from None  # fmt: skip
+
+
+def _read_labels(field: DocumentField) -> LabelRecord:
+    return LabelRecord.read(field, np.frombuffer(_bytes(field.at("packed")), np.uint8))
 
 
 def _read_counts(field: DocumentField) -> SavedCounts:

@@ -27,9 +27,10 @@ from trainer.model.metrics import AnyScores
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment, fragment_stream
+from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
 from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
-from trainer.training.preparation import PreparedRun, described, prepare_run
+from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
 from trainer.training.run_state import EpochScores, build_weights, snapshot
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -117,7 +118,7 @@ def train(
     stop: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
     read_labels: ReadFragment | None = None,
-    accept_changed: bool = False,
+    changes: ChangePolicy = REFUSE_CHANGES,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -127,7 +128,7 @@ def train(
         stop: called after every checkpoint; true ends the run.
         read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
             before the first step; by default ``read``.
-        accept_changed: continue although values of trained events have changed, without training them again.
+        changes: what is done about trained data that has changed.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -138,6 +139,7 @@ def train(
     if is_gcs(config.run_dir):
         raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
                           value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
+    check_policy(config, changes)
     run_dir = Path(config.run_dir)
     tell = progress or _ignore
     with run_lock(run_dir):
@@ -147,7 +149,7 @@ def train(
                 solution,
                 config,
                 read_labels or read,
-                accept_changed=accept_changed,
+                changes=changes,
                 on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
             ),
             tell,
@@ -249,7 +251,8 @@ class _Run:
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
-        document, arrays = snapshot(self._prepared.identity, self._progress, self._weights, self._ledger)
+        prepared = self._prepared
+        document, arrays = snapshot(prepared.identity, self._progress, self._weights, self._ledger, prepared.labels)
         if not all(
             np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"
         ):  # tables as they are written

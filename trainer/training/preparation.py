@@ -6,19 +6,29 @@ Light: TensorFlow is not loaded. The training loop and the training job begin wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainer.config import TrainConfig
-from trainer.data.due_events import DueEvents
-from trainer.data.label_scan import TrainableEvents, scan_labels
-from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
+from trainer.data.due_events import DueEvents, counts_after
+from trainer.data.label_record import LabelRecord
+from trainer.data.label_scan import FragmentLabels, TrainableEvents, scan_labels
+from trainer.data.late_data import (
+    NOTHING_LATE,
+    LateData,
+    RetractedEvents,
+    TrainedLabels,
+    count_late,
+    late_segment,
+    visits_of,
+)
 from trainer.data.ledger import Ledger, LedgerSummary
+from trainer.data.recorded_labels import RecordedLabels
 from trainer.errors import BadLabel, ConfigError, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.reading.stream import FragmentRef, ReadFragment
-from trainer.runs.data_changes import DataChanges, compare_data
+from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
 from trainer.runs.epochs import Epoch, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
 from trainer.training.run_state import RunProgress, trained_partitions
@@ -34,12 +44,13 @@ class PreparedRun:
     Attributes:
         fragments: the fragments of each partition, in time order.
         progress: of the checkpoint, with the segments that are planned now. It may be changed.
-        ledger: the counts of the checkpoint; None if events are not counted.
+        ledger: the counts of the checkpoint, lowered where events are trained again; None if events are not counted.
         due: None if events are not counted.
         epochs: all epochs of the run.
         remaining: those that are left.
         refs_of: by number of a remaining epoch, its fragments that have due events.
         planned_events: the events of the remaining epochs.
+        labels: the present labels, as the commits of this preparation record them; None if they do not.
         saved: the checkpoint that the run continues from.
         skipped: the reason for each torn checkpoint.
     """
@@ -59,6 +70,7 @@ class PreparedRun:
     remaining: tuple[Epoch, ...]
     refs_of: dict[int, tuple[FragmentRef, ...]]
     planned_events: int
+    labels: LabelRecord | None
     saved: SavedRun | None
     skipped: tuple[str, ...]
 
@@ -89,13 +101,14 @@ def prepare_run(
     config: TrainConfig,
     read_labels: ReadFragment,
     *,
-    accept_changed: bool = False,
+    changes: ChangePolicy = REFUSE_CHANGES,
     on_skip: Callable[[str], None],
 ) -> PreparedRun:
     """Continue from the newest checkpoint, or begin a run.
 
     Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
+    check_policy(config, changes)
     identity, layout = described(solution, config)
     skipped: list[str] = []
 
@@ -104,7 +117,7 @@ def prepare_run(
         on_skip(reason)
 
     saved = read_newest_run(config.run_dir, on_skip=skip)
-    preparation = _Preparation(solution, config, identity, saved, accept_changed)
+    preparation = _Preparation(solution, config, identity, saved, changes)
     head = preparation.scan(read_labels)
     epochs = preparation.plan()
     remaining = epochs[preparation.progress.epochs_done :]
@@ -125,25 +138,42 @@ def prepare_run(
         remaining=remaining,
         refs_of={epoch.number: preparation.due_refs(epoch) for epoch in remaining},
         planned_events=sum(preparation.planned(ref, visits[key]) for key in visits for ref in preparation.of(key)),
+        labels=preparation.labels,
         saved=saved,
         skipped=tuple(skipped),
     )
+
+
+def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
+    """Raises :class:`ConfigError` for changed labels that are trained without counters of events."""
+    if changes.train_labels and not config.count_events:
+        raise ConfigError("a run that trains changed labels must count events", where="count_events", value=False,
+                          allowed="true with --train-changed-labels",
+                          next_step="leave --train-changed-labels out, or begin a run with count_events")  # fmt: skip
 
 
 class _Preparation:
     """The steps of :func:`prepare_run`."""
 
     def __init__(
-        self, solution: ReadSolution, config: TrainConfig, identity: RunIdentity, saved: SavedRun | None, accept: bool
+        self,
+        solution: ReadSolution,
+        config: TrainConfig,
+        identity: RunIdentity,
+        saved: SavedRun | None,
+        policy: ChangePolicy,
     ) -> None:
         self._solution, self._config, self._identity = solution, config, identity
-        self._saved, self._accept = saved, accept
+        self._saved, self._policy = saved, policy
         self.fragments = {part.key: fragment_refs(part.key, part.fragments) for part in in_time_order(solution)}
         self._refs = [ref for refs in self.fragments.values() for ref in refs]
         self.ledger = Ledger({ref.key: ref.fragment.rows for ref in self._refs}) if config.count_events else None
         self.progress = RunProgress(segments=(tuple(self.fragments),))
         self.late = NOTHING_LATE
+        self.labels: LabelRecord | None = None
         self._changes = self._take_over(saved) if saved else DataChanges()
+        for key, refs in self.fragments.items():
+            self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
 
     def _take_over(self, saved: SavedRun) -> DataChanges:
         """Continue from a checkpoint. Raises :class:`RunMismatch` with all differences that are not allowed."""
@@ -153,10 +183,10 @@ class _Preparation:
             self._identity,
             trained=trained_partitions(saved.progress.history),
             trained_fragments=counted,
-            accept=self._accept,
+            accept=self._policy.accept,
         )
         if differences := (*check_options(saved.identity, self._identity), *changes.refused):
-            raise _mismatch(differences)
+            raise _mismatch(differences, self._next_steps())
         self.progress = saved.progress
         if self.ledger and saved.counts:
             self.ledger.load(saved.counts, changes.now)
@@ -165,46 +195,92 @@ class _Preparation:
     def scan(self, read_labels: ReadFragment) -> Head:
         """Read labels, and count what is due. Returns the model's task, fitted to the labels of a new run."""
         head = self._saved.head if self._saved else head_of(self._solution.target)
-        self.trainable, trained = self._scan(head, read_labels)
-        changed = trained.differences() if trained else ()
-        if changed and not self._accept:
-            raise _mismatch(changed)
-        if trained:
-            trained.accept()
-        self.due = DueEvents(self.ledger, self.trainable) if self.ledger else None
-        if self.due and trained:
-            accepted = (*self._changes.accepted, *changed)
-            self.late = count_late(self._changes, self._refs, self.due, trained.retracted, accepted)
+        if self.ledger is None:
+            self.due = None
+            done = trained_partitions(self.progress.history)
+            needed = [ref for ref in self._refs if ref.partition not in done]
+            self.trainable = scan_labels(self._refs, needed, read_labels, head)
+        else:
+            self.due = self._scan_counted(head, read_labels, self.ledger)
         return head if self._saved else head.fitted(self.trainable.figures)
 
-    def _scan(self, head: Head, read_labels: ReadFragment) -> tuple[TrainableEvents, TrainedLabels | None]:
-        """Scan the labels of fragments that are not wholly trained, or whose labels or deleted events have changed."""
-        refs, ledger, changes = self._refs, self.ledger, self._changes
-        if ledger is None:
-            done = trained_partitions(self.progress.history)
-            needed = [ref for ref in refs if ref.partition not in done]
-            return scan_labels(refs, needed, read_labels, head), None
-        differing = changes.relabelled | changes.retracted
-        needed = [
-            ref for ref in refs if ref.key in differing or ref.fragment.deleted_rows or not ledger.of(ref.key).all()
-        ]
-        trained = TrainedLabels(changes, ledger)
-        found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
+    def _scan_counted(self, head: Head, read_labels: ReadFragment, ledger: Ledger) -> DueEvents:
+        """Scan labels of a run that counts events, and compare those of trained events with the present ones."""
+        recorded = self._recorded(ledger)
+        trained = recorded or TrainedLabels(self._changes, ledger)
+        retracted = RetractedEvents(self._changes, ledger)
+
+        def look(key: str, labels: FragmentLabels) -> None:
+            retracted.look(key, labels)
+            trained.look(key, labels)
+
+        found = scan_labels(self._refs, self._needed(ledger, recorded), read_labels, head, on_labels=look)
         if not found.figures.events and not self.progress.epochs_done:
             raise BadLabel("at least one event of the range must have a label, got none", where=self._solution.table,
                            value=f"{found.figures.unlabelled:,} events without one",
                            next_step="overlay the labels: headrace table overlay, or train on an earlier range")  # fmt: skip
-        return found, trained
+        changed = trained.differences()
+        if changed and not self._policy.accept:
+            raise _mismatch(changed, self._next_steps())
+        trained.accept()
+        self.trainable = found
+        due = DueEvents(ledger, found)
+        self.late = replace(
+            count_late(self._changes, self._refs, due, recorded.untrained if recorded else {}),
+            relabelled=sum(recorded.relabelled.values()) if recorded else 0,
+            retracted=retracted.events,
+            accepted=(*self._changes.accepted, *changed),
+        )
+        self.labels = recorded.record(self._refs) if recorded else None
+        return due
+
+    def _recorded(self, ledger: Ledger) -> RecordedLabels | None:
+        """The labels as trained, if changed labels are trained."""
+        if not self._policy.train_labels:
+            return None
+        record = self._saved.labels if self._saved else None
+        return RecordedLabels(ledger, self._config.passes, record or LabelRecord(), self._changes.now)
+
+    def _needed(self, ledger: Ledger, recorded: RecordedLabels | None) -> list[FragmentRef]:
+        """The fragments not wholly trained, of changed labels or deleted events, or to be recorded for the first time."""
+        differing = self._changes.relabelled | self._changes.retracted
+        visits, passes = self._remaining_visits(), self._config.passes
+
+        def is_needed(ref: FragmentRef) -> bool:
+            counts = ledger.of(ref.key)
+            # An event that the plan trains too rarely may have lost its label when it was trained in some passes.
+            is_short = (counts_after(visits.get(ref.partition, ()))[counts] < passes).any()
+            is_known = recorded is None or recorded.has(ref.key)
+            return bool(
+                ref.key in differing or ref.fragment.deleted_rows or not counts.all() or is_short or not is_known
+            )
+
+        return [ref for ref in self._refs if is_needed(ref)]
+
+    def _next_steps(self) -> str:
+        """What a run may do whose trained data has changed."""
+        steps = ["train in another run directory, give the options of the run"]
+        is_recorded = self._saved is not None and self._saved.labels is not None
+        if is_recorded and not self._policy.train_labels:
+            steps.append("train events again whose labels have changed: --train-changed-labels")
+        accept = "or for changed data continue without training it again: --accept-changed"
+        if self._policy.train_labels and not is_recorded:
+            accept += ", which takes the present labels as those that were trained"
+        elif not is_recorded:
+            accept += "; a run that begins with --train-changed-labels trains such events again"
+        steps.append(accept)
+        return ", ".join(steps)
 
     def plan(self) -> tuple[Epoch, ...]:
         """All epochs of the run, with one more segment for late data."""
-        for key, refs in self.fragments.items():
-            self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
         segments = self.progress.segments
-        remaining = visits_of(self._epochs()[self.progress.epochs_done :])
-        late = late_segment(self.fragments, segments, remaining, self.due, self._config.passes)
+        late = late_segment(self.fragments, segments, self._remaining_visits(), self.due, self._config.passes)
         self.progress.segments = (*segments, late) if late else segments
         return self._epochs()
+
+    def _remaining_visits(self) -> dict[str, list[int]]:
+        """The passes of the epochs that were planned before and are left, by partition."""
+        return visits_of(self._epochs()[self.progress.epochs_done :])
 
     def _epochs(self) -> tuple[Epoch, ...]:
         return plan_epochs(
@@ -235,13 +311,12 @@ class _Preparation:
         return self.fragments.get(key, ())
 
 
-def _mismatch(differences: Sequence[str]) -> RunMismatch:
+def _mismatch(differences: Sequence[str], next_step: str) -> RunMismatch:
     return RunMismatch(
         "a run must continue with the options, inputs and data that it was started with",
         value=listed(differences),
         allowed="the same options and inputs, and unchanged trained data; new data is trained",
-        next_step="train in another run directory, give the options of the run, or for changed data "
-        "continue without training it again: --accept-changed",
+        next_step=next_step,
     )
 
 

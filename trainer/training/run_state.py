@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainer.checkpoints.host_part import LEDGER
+from trainer.checkpoints.host_part import LABELS, LEDGER
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
+from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
@@ -228,13 +229,15 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tup
 
 
 def snapshot(
-    identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None
+    identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None, labels: LabelRecord | None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The document of a checkpoint, and its arrays without those of :meth:`Weights.begin_tables`."""
     arrays = weights.dense_arrays()
     counts = None if ledger is None else ledger.counts()
     if counts is not None:
         arrays[LEDGER] = counts.uneven
+    if labels is not None:
+        arrays[LABELS] = labels.packed
     document = {
         "position": DataPosition(progress.epochs_done, identity.data_digest).to_document(),
         "step": progress.step,
@@ -244,6 +247,7 @@ def snapshot(
         "identity": identity.to_document(),
         "ledger": None if counts is None else counts.to_document(),
         "head": weights.head.to_document(),
+        **({} if labels is None else {"labels": labels.to_document()}),
     }
     return document, arrays
 

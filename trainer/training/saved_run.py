@@ -11,11 +11,12 @@ import numpy as np
 
 from trainer.checkpoints.checkpoint import newest_intact
 from trainer.checkpoints.commit_manifest import JobPosition
-from trainer.checkpoints.host_part import LEDGER
+from trainer.checkpoints.host_part import LABELS, LEDGER
 from trainer.checkpoints.manifest import STATE
 from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.run_files import commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.data.label_record import LabelRecord
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head
@@ -40,6 +41,7 @@ class SavedRun:
         digest: SHA-256 of the checkpoint's manifest, hence of all its bytes.
         number: of the checkpoint, which is in its name.
         job: the position of a training job; None if one process trained it.
+        labels: the labels as trained; None if they are not recorded.
     """
 
     path: str
@@ -51,6 +53,7 @@ class SavedRun:
     digest: str = ""
     number: int = 0
     job: JobPosition | None = None
+    labels: LabelRecord | None = None
 
     @property
     def name(self) -> str:
@@ -81,8 +84,18 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     if (counts.value is not None, uneven is not None) != (wanted, wanted):
         raise TornCheckpoint("a checkpoint must hold a ledger if and only if the run counts events", where=counts.place)
     saved = None if uneven is None else SavedCounts.read(counts, uneven)
+    labels = _read_labels(field, arrays.pop(LABELS, None), saved)
     head = field.members().get("head")
     task = BINARY if head is None else Head.read(head)
     return SavedRun(
-        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job
+        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels
     )
+
+
+def _read_labels(field: DocumentField, packed: Array | None, counts: SavedCounts | None) -> LabelRecord | None:
+    """The label record of a document; None without one."""
+    document = field.members().get("labels")
+    if (document is None) != (packed is None) or (packed is not None and counts is None):
+        raise TornCheckpoint("a checkpoint must hold a label record with its array and a ledger, or none of it",
+                             where=field.place)  # fmt: skip
+    return None if document is None or packed is None else LabelRecord.read(document, packed)

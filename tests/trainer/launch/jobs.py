@@ -18,6 +18,7 @@ from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.launch.training_job import LaunchedJob, make_job
+from trainer.runs.data_changes import REFUSE_CHANGES
 from trainer.scheduling.job import JobSettings, PhaseSettings
 from trainer.training.loop import train
 from trainer.training.preparation import PreparedRun, prepare_run
@@ -48,10 +49,12 @@ def settings(hosts: int = 1, **options: Any) -> JobSettings:
 
 
 def prepare(warehouse: Warehouse, run_dir: Path | str, **options: Any) -> PreparedRun:
-    """The run of the newest solution."""
+    """The run of the newest solution; ``changes``: what is done about changed data."""
+    changes = options.pop("changes", REFUSE_CHANGES)
     solution = read_solution(warehouse, "ctr")
     labels = partial(read_labels, warehouse.storage, solution)
-    return prepare_run(solution, config(run_dir, deterministic=True, **options), labels, on_skip=lambda reason: None)
+    chosen = config(run_dir, deterministic=True, **options)
+    return prepare_run(solution, chosen, labels, changes=changes, on_skip=lambda reason: None)
 
 
 def launch(
