@@ -1,7 +1,7 @@
-"""A Flight service of actions with a limit of size: a longer message is refused before memory is taken for it.
+"""A Flight service of actions with a limit of size: a longer message, and one without the token, is refused before memory is taken for it.
 
-Arrow's own server has no such limit, and checks tokens after a message has been received. This one answers Flight's method ``DoAction``
-with grpcio; clients are those of Arrow.
+Arrow's own server has no such limit, and receives the message of a unary call before any code can check its token. This one answers
+Flight's method ``DoAction`` with grpcio; clients are those of Arrow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import grpc
 from pyarrow import ArrowException, flight
@@ -23,15 +23,19 @@ from transforms.errors import DataError, HeadraceError
 
 _LOG = logging.getLogger(__name__)
 _SERVICE, _METHOD = "arrow.flight.protocol.FlightService", "DoAction"
-#: Beside the content: the name of the action, and the frame.
-_FRAME_BYTES = 4096
+#: Beside the content of a message: the name of the action, and the frame.
+FRAME_BYTES = 4096
+#: A result is a message whose first member has a length.
+_RESULT_TAG = b"\x0a"
 #: Each call takes a thread while it waits for its answer.
 _MOST_CALLS = 4096
 #: Where Arrow's clients find the bytes of an error: the trailers that Arrow's server sends for a FlightServerError.
 _DETAILS = "grpc-status-details-bin"
 _TRAILERS = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
 
-Answer = Callable[[str, bytes], Iterator[bytes]]
+Bytes: TypeAlias = bytes | memoryview
+#: Gives the results of an action by its name and content; they are sent one by one.
+Answer = Callable[[str, bytes], Iterator[Bytes]]
 
 
 class ActionService:
@@ -49,7 +53,7 @@ class ActionService:
     def __init__(self, address: Address, answer: Answer, *, token: str = "", most_bytes: int) -> None:
         check_token(address, token)
         self._answer, self._most_bytes = answer, most_bytes
-        limits = [("grpc.max_receive_message_length", most_bytes + _FRAME_BYTES), ("grpc.max_metadata_size", 16 << 10),
+        limits = [("grpc.max_receive_message_length", most_bytes + FRAME_BYTES), ("grpc.max_metadata_size", 16 << 10),
                   ("grpc.so_reuseport", 0)]  # fmt: skip
         threads = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="actions")
         checks = (_RequireToken(token),) if token else ()
@@ -72,14 +76,16 @@ class ActionService:
             if len(content) > self._most_bytes:
                 raise DataError("a message must be short", where=name[:80], value=len(content),
                                 allowed=f"at most {self._most_bytes:,} bytes")  # fmt: skip
-            results = list(self._answer(name, content))
+            for result in self._answer(name, content):
+                yield b"".join((_RESULT_TAG, _varint(len(result)), result))  # one copy
+            return
         except HeadraceError as error:
-            self._fail(context, error, error.what)
+            failed: Exception = error
+            text = error.what
         except Exception as error:
             _LOG.exception("%s failed", type(self).__name__)
-            self._fail(context, error, type(error).__name__)
-        for result in results:
-            yield flight.Result(result).serialize()
+            failed, text = error, type(error).__name__
+        self._fail(context, failed, text)
 
     def _fail(self, context: Any, error: Exception, text: str) -> None:
         message = ("x-arrow-status-message-bin", text[:1000].encode())
@@ -108,17 +114,27 @@ def _parse(request: bytes) -> tuple[str, bytes]:
         raise DataError("a message must be an action of Arrow Flight", value=str(error).splitlines()[0][:80]) from None
 
 
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
 class _RequireToken(grpc.ServerInterceptor):  # type: ignore[misc]
     """Refuses a call without the token before its message is read."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
 
-        def refuse(request: bytes, context: Any) -> Iterator[bytes]:
+        def refuse(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token must be that of the job")
             yield b""
 
-        self._refusal = grpc.unary_stream_rpc_method_handler(refuse)
+        # Of a method that receives a stream: no message is awaited.
+        self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         """The handler of a call, or the refusal."""

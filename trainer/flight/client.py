@@ -8,12 +8,11 @@ from typing import TypeVar
 from pyarrow import ArrowException, flight
 
 from trainer.flight.addresses import Address
-from trainer.flight.error_documents import RemoteError, Unreachable, from_bytes
+from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable, from_bytes
 from transforms.errors import DataError, HeadraceError, InputError
 
 _T = TypeVar("_T")
-#: gRPC refuses a longer message before it takes memory for it.
-MOST_MESSAGE_BYTES = 1 << 30
+MOST_MESSAGE_BYTES = 4 << 20
 #: How gRPC says that a service refuses a message because of its size.
 _TOO_LONG = "larger than max"
 
@@ -21,7 +20,7 @@ _TOO_LONG = "larger than max"
 class Client:
     """A connection to one service, which any thread may use.
 
-    ``most_bytes``: the longest message that it accepts.
+    ``most_bytes``: the longest message that it accepts; gRPC refuses a longer one before it takes memory for it.
     """
 
     def __init__(self, address: Address, *, token: str = "", most_bytes: int = MOST_MESSAGE_BYTES) -> None:
@@ -37,7 +36,7 @@ class Client:
         """``work`` with Flight's client and options.
 
         Raises :class:`Unreachable`, also for a message above the limit, :class:`RemoteError`, :class:`InputError` for a refused
-        token, and :class:`DataError` for a damaged message, or one that is too long for the service.
+        token, :class:`BadAnswer` for a damaged message, and :class:`DataError` for one that is too long for the service.
         """
         options = flight.FlightCallOptions(timeout=timeout_secs, headers=self._headers)
         try:
@@ -53,7 +52,7 @@ class Client:
         if content:
             try:
                 return from_bytes(content, where)
-            except DataError as damaged:
+            except BadAnswer as damaged:
                 return damaged
         if _TOO_LONG in str(error):
             return DataError("a message must be short", where=where, value=first_line)
@@ -62,11 +61,11 @@ class Client:
             return Unreachable("a service must answer", where=where, value=first_line,
                                allowed=f"messages of at most {self._most_bytes:,} bytes",
                                next_step="see the log of its process")  # fmt: skip
-        return DataError("a message must be one of Arrow", where=where, value=first_line)
+        return BadAnswer("a message must be one of Arrow", where=where, value=first_line)
 
     def close(self) -> None:
         """End the connection."""
         self._client.close()
 
 
-__all__ = ["MOST_MESSAGE_BYTES", "Client", "RemoteError", "Unreachable"]
+__all__ = ["BadAnswer", "Client", "RemoteError", "Unreachable"]

@@ -13,7 +13,8 @@ from transforms.errors import DataError, HeadraceError
 
 #: Longer texts of an error are cut.
 _MOST_CHARACTERS = 2_000
-_MOST_BYTES = 1 << 16
+#: The longest document.
+MOST_ERROR_BYTES = 1 << 16
 
 
 class RemoteError(HeadraceError):
@@ -32,6 +33,10 @@ class Unreachable(HeadraceError):
     """A service does not answer: it ended, it is starting, or the network is interrupted."""
 
     exit_status = 6
+
+
+class BadAnswer(DataError):
+    """What another process sent is no answer to what it was asked; nothing of it is used, and another process may be asked."""
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
@@ -61,9 +66,9 @@ def to_bytes(error: BaseException) -> bytes:
 
 
 def from_bytes(content: bytes, service: str) -> RemoteError:
-    """The error in a document. Raises :class:`DataError` if it is not one."""
+    """The error in a document. Raises :class:`BadAnswer` if it is not one."""
     try:
-        if len(content) > _MOST_BYTES:
+        if len(content) > MOST_ERROR_BYTES:
             raise ValueError(f"{len(content)} bytes")
         document = json.loads(content)
         kinds, texts = (
@@ -73,7 +78,7 @@ def from_bytes(content: bytes, service: str) -> RemoteError:
         if not isinstance(kinds, list) or not all(isinstance(text, str) for text in (*kinds, *texts)):
             raise TypeError("its members must be texts")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError("a service must send its errors as documents", where=service, value=str(error)[:100],
+        raise BadAnswer("a service must send its errors as documents", where=service, value=str(error)[:100],
                         next_step="run the same release of Headrace in all processes of a job") from None  # fmt: skip
     what, where, value, allowed, next_step = texts
     place = f"{service}: {where}" if where else service

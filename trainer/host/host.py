@@ -22,8 +22,9 @@ from trainer.embedding.exchange import Exchange, OneHost
 from trainer.errors import AttemptOver, HostLost, RunMismatch
 from trainer.flight.addresses import Address
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
-from trainer.host.flight_exchange import FlightExchange, Mailbox
+from trainer.host.host_exchange import HostExchange
 from trainer.host.job_data import JobData
+from trainer.host.mailbox import Mailbox
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.host.snapshots import PREDICTIONS, Snapshot, take_snapshot
 from trainer.host.unit_gate import UnitGate
@@ -91,7 +92,7 @@ class Host:
         folder: of the job's files, where a bad batch is kept.
         find_document: the bytes of a document of the job by its digest.
         make_buffer: a buffer of units that decodes with the given function.
-        mailbox: of this host's :class:`~trainer.host.flight_exchange.ExchangeService`.
+        mailbox: of this host's :class:`~trainer.host.exchange_service.ExchangeService`.
         address: of that service.
         token: of the job.
         before_write: called before each part is written.
@@ -286,7 +287,7 @@ class Host:
             self._wait_for_writer()
             snapshot = take_snapshot(order, rank, stop_unit, state, model.weights, data.plan.labels)
         finally:
-            if isinstance(exchange, FlightExchange):
+            if isinstance(exchange, HostExchange):
                 exchange.close()
         with self._changed:
             if gate.is_over:
@@ -326,7 +327,7 @@ class Host:
         if len(order.hosts) == 1:
             return OneHost()
         addresses = [Address.parse(address) for address in self._addresses(order.hosts, gate)]
-        return FlightExchange(self._mailbox, order.attempt, rank, addresses, token=self._token, check=gate.check)
+        return HostExchange(self._mailbox, order.attempt, rank, addresses, token=self._token, check=gate.check)
 
     def _addresses(self, hosts: Sequence[str], gate: UnitGate) -> list[str]:
         """The addresses of the hosts by rank, once they are known."""

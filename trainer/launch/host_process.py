@@ -9,8 +9,9 @@ from functools import partial
 
 from trainer.control.controller_client import ControllerClient
 from trainer.control.membership import Membership
-from trainer.host.flight_exchange import ExchangeService, Mailbox
+from trainer.host.exchange_service import ExchangeService
 from trainer.host.host import Host
+from trainer.host.mailbox import Mailbox
 from trainer.launch.job_spec import JobSpec
 from trainer.launch.reader_process import RoleOptions
 from trainer.reading.columns import DecodedFragment

@@ -21,12 +21,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from trainer.errors import BadFeature
+from trainer.flight.error_documents import BadAnswer
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout, TypedInput
 from trainer.reading import kernels, packing
 from trainer.reading.columns import DecodedFragment, IdColumns, StoredColumns, refuse_ids, with_labels
 from trainer.reading.unit_requests import UnitRequest
-from transforms.errors import DataError
 from transforms.types import ColumnType, Dense, Ragged, Vector, Weighted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,7 +66,7 @@ class UnitDecoder:
     def __call__(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a unit that have a label.
 
-        Raises :class:`BadLabel` naming the fragment and the event, and :class:`DataError` for bytes that are not those of the unit.
+        Raises :class:`BadLabel` naming the fragment and the event, and :class:`BadAnswer` for bytes that are not those of the unit.
         """
         stored = delivered if isinstance(delivered, StoredColumns) else unpack_unit(delivered, self._layout, request)
         return with_labels(stored, self._head)
@@ -198,7 +198,7 @@ class _Sections:
 def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> StoredColumns:
     """The columns in the bytes of a unit, as views, all checked but for the bounds of ids.
 
-    Raises :class:`DataError` for bytes that are not those of the requested unit.
+    Raises :class:`BadAnswer` for bytes that are not those of the requested unit.
     """
     content = unit.content
     header, described = _head(content, layout, request)
@@ -248,4 +248,4 @@ def _head(content: Array, layout: UnitLayout, request: UnitRequest) -> tuple[lis
 
 def _require(holds: bool, request: UnitRequest, rule: str, value: object) -> None:
     if not holds:
-        raise DataError(f"a unit must {rule}", where=f"unit {request.number}, fragment {request.fragment}", value=value)
+        raise BadAnswer(f"a unit must {rule}", where=f"unit {request.number}, fragment {request.fragment}", value=value)

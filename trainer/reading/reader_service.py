@@ -1,4 +1,4 @@
-"""A reader as a Flight service: an action with a :class:`UnitRequest` is answered with the packed bytes of the unit.
+"""A reader as a Flight service: an action with a :class:`UnitRequest` is answered with the packed bytes of the unit, in chunks.
 
 It is stateless: any reader of a job serves any unit, with the same values, so a host asks another one when it ends.
 """
@@ -9,29 +9,36 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 from pyarrow import flight
 
+from trainer.flight.action_service import ActionService, Bytes
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client
-from trainer.flight.error_documents import Unreachable
-from trainer.flight.service import Service
+from trainer.flight.error_documents import BadAnswer, Unreachable
 from trainer.reading.packed_units import PackedUnit
 from trainer.reading.unit_reader import UnitReader
-from trainer.reading.unit_requests import UnitRequest
+from trainer.reading.unit_requests import MOST_REQUEST_BYTES, UnitRequest
 from transforms.errors import DataError
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 STATUS, UNIT = "status", "unit"
+#: A unit is sent in messages of this length, since the memory for longer ones is mapped anew each time.
+CHUNK_BYTES = 1 << 20
+#: The length of a unit in the first message, before its bytes, and the longest unit that is accepted.
+_SIZE_BYTES = 8
+MOST_UNIT_BYTES = 1 << 30
 #: The speed in a status is that of about this time.
 _SPEED_SECS = 10.0
 #: Called with a unit's bytes before they are received: waits for space, and returns whether the unit is still wanted.
 Admit = Callable[[int], bool]
 
 
-class ReaderService(Service):
+class ReaderService(ActionService):
     """Serves the units of a :class:`UnitReader`.
 
     ``most_units``: the units that are read and packed at once; more wait. Packed units are in memory until their hosts have
@@ -54,25 +61,27 @@ class ReaderService(Service):
         self._active = self._units = self._rows = self._bytes = 0
         self._busy_secs = 0.0
         self._marks = [(clock(), 0)]
-        super().__init__(address, token=token)
+        super().__init__(address, self._act, token=token, most_bytes=MOST_REQUEST_BYTES)
 
-    def do_action(self, context: Any, action: flight.Action) -> Iterator[pa.Buffer]:
-        """The bytes of a unit, after their number as 8 bytes; or the counts of what was served."""
-        return self.answer(lambda: self._act(action))
+    def _act(self, name: str, content: bytes) -> Iterator[Bytes]:
+        """The length of a unit and its bytes; or the counts of what was served."""
+        if name == STATUS:
+            return iter([json.dumps(self.status()).encode()])
+        if name == UNIT:
+            return self._unit(content)
+        raise DataError("an action of a reader must be a known one", value=name[:80], allowed=f"{STATUS}, {UNIT}")
 
-    def _act(self, action: flight.Action) -> Iterator[pa.Buffer]:
-        if action.type == STATUS:
-            return iter([pa.py_buffer(json.dumps(self.status()).encode())])
-        if action.type != UNIT:
-            raise DataError("an action of a reader must be a known one", value=action.type, allowed=f"{STATUS}, {UNIT}")
+    def _unit(self, content: bytes) -> Iterator[Bytes]:
         self._enter()
         try:
-            return self._sent(self._packed(UnitRequest.from_bytes(action.body.to_pybytes())))
-        except BaseException:
+            unit = self._packed(UnitRequest.from_bytes(content))
+            yield len(unit).to_bytes(_SIZE_BYTES, "little")
+            for at in range(0, len(unit), CHUNK_BYTES):
+                yield unit[at : at + CHUNK_BYTES]
+        finally:  # also when the call ends before all is sent
             self._exit()
-            raise
 
-    def _packed(self, request: UnitRequest) -> pa.Buffer:
+    def _packed(self, request: UnitRequest) -> memoryview:
         with self._reads:
             began = self._clock()
             content, rows = self._reader.pack(request)
@@ -85,10 +94,7 @@ class ReaderService(Service):
             self._marks.append((now, self._rows))
             while len(self._marks) > 2 and self._marks[1][0] < now - _SPEED_SECS:
                 self._marks.pop(0)
-        return pa.py_buffer(content)
-
-    def _sent(self, content: pa.Buffer) -> Iterator[pa.Buffer]:
-        return _Sending(content, self._exit)
+        return content.data
 
     def _enter(self) -> None:
         with self._changed:
@@ -123,54 +129,50 @@ class ReaderService(Service):
             return self._changed.wait_for(lambda: not self._active, timeout_secs)
 
 
-class _Sending(Iterator[pa.Buffer]):
-    """The messages of a unit; ``done`` is called once, when they are sent or the call ends without."""
-
-    def __init__(self, content: pa.Buffer, done: Callable[[], None]) -> None:
-        self._messages = iter([pa.py_buffer(content.size.to_bytes(8, "little")), content])
-        self._done: Callable[[], None] | None = done
-
-    def __next__(self) -> pa.Buffer:
-        try:
-            return next(self._messages)
-        except StopIteration:
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            done()
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be ending
-            self._end()
-
-
 def fetch_unit(
-    client: Client, request: UnitRequest, *, timeout_secs: float, admit: Admit = lambda size: True
+    client: Client,
+    request: UnitRequest,
+    *,
+    timeout_secs: float,
+    admit: Admit = lambda size: True,
+    most_bytes: int = MOST_UNIT_BYTES,
 ) -> PackedUnit | None:
     """The bytes of a unit from one reader; None if ``admit`` refuses them.
 
-    Raises what :meth:`Client.call` raises, and :class:`DataError` for an answer that is not one unit.
+    ``most_bytes``: of a unit. Memory is taken for a unit once it is admitted, and never more than was announced.
+    Raises what :meth:`Client.call` raises, and :class:`BadAnswer` for an answer that is not one unit.
     """
+    where = f"{client.address}, fragment {request.fragment}"
 
     def get(connection: flight.FlightClient, options: flight.FlightCallOptions) -> PackedUnit | None:
-        messages = iter(connection.do_action(flight.Action(UNIT, request.to_bytes()), options))
-        size = int.from_bytes(_next(messages, request).body.to_pybytes()[:8], "little")
-        if not admit(size):
-            return None
-        content = _next(messages, request).body
-        if content.size != size or next(messages, None) is not None:
-            raise DataError("a unit must have the length that was announced", where=f"{client.address}, fragment {request.fragment}",
-                            value=content.size, allowed=str(size))  # fmt: skip
-        return PackedUnit.of(content)
+        with closing(connection.do_action(flight.Action(UNIT, request.to_bytes()), options)) as results:
+            chunks = (one.body for one in results)
+            size = _announced(next(chunks, b""), most_bytes, where)
+            return PackedUnit.of(_received(chunks, size, where)) if admit(size) else None
 
     return client.call(get, timeout_secs=timeout_secs)
 
 
-def _next(messages: Iterator[flight.Result], request: UnitRequest) -> flight.Result:
-    found = next(messages, None)
-    if found is None:
-        raise DataError("a reader must send a whole unit", where=f"fragment {request.fragment}")
-    return found
+def _announced(content: Any, most_bytes: int, where: str) -> int:
+    """The length of a unit."""
+    found = bytes(memoryview(content)[: _SIZE_BYTES + 1])
+    size = int.from_bytes(found, "little")
+    if len(found) != _SIZE_BYTES or size > most_bytes:
+        raise BadAnswer("a reader must announce the length of a unit", where=where, value=size,
+                        allowed=f"at most {most_bytes:,} in {_SIZE_BYTES} bytes")  # fmt: skip
+    return size
+
+
+def _received(chunks: Iterator[Any], size: int, where: str) -> Array:
+    """The bytes of a unit of ``size`` bytes."""
+    content, at = np.empty(size, np.uint8), 0
+    for chunk in chunks:
+        part = np.frombuffer(chunk, np.uint8)
+        if not 0 < len(part) <= size - at:
+            raise BadAnswer("a unit must have the length that was announced", where=where, value=f"at least {at + len(part)}",
+                            allowed=str(size))  # fmt: skip
+        content[at : at + len(part)] = part
+        at += len(part)
+    if at != size:
+        raise BadAnswer("a reader must send a whole unit", where=where, value=f"{at} bytes", allowed=str(size))
+    return content

@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from statistics import median
 
-from trainer.flight.error_documents import RemoteError, Unreachable
+from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.packed_units import Delivered
 from trainer.reading.unit_fetching import Connect, Fetcher
@@ -429,7 +429,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         after = self._fetching.retry_secs if before is None else before.after_secs * 2
         after = min(after, self._fetching.most_retry_secs)
         self._retries[name] = _Retry(self._clock() + after, after)
-        _LOG.warning("the reader %s does not answer; it is asked again in %.1f s: %s", name, after, _first_line(error))
+        _LOG.warning("the reader %s is asked again in %.1f s: %s", name, after, _first_line(error))
         self._drop(name)
 
     def _drop(self, name: str) -> None:
@@ -548,6 +548,8 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
     def _failed(self, reader: _Reader, job: _Job, error: BaseException, *, is_lost: bool) -> None:
         number = job.request.number
         with self._lock:
+            # While another reader can serve the unit, one that answers badly is as good as lost.
+            is_lost = is_lost or (isinstance(error, BadAnswer) and len(self._readers) > 1)
             if not is_lost and not job.revoked and _outcome_of(error) is ErrorClass.TRANSIENT:
                 is_final = self._count_failure(number, error)
             else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from trainer.flight.action_service import FRAME_BYTES
 from trainer.flight.addresses import Address
-from trainer.flight.client import MOST_MESSAGE_BYTES, Client
+from trainer.flight.client import Client
 from trainer.reading.packed_units import Delivered
-from trainer.reading.reader_service import STATUS, Admit, fetch_unit
+from trainer.reading.reader_service import CHUNK_BYTES, MOST_UNIT_BYTES, STATUS, Admit, fetch_unit
 from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import UnitRequest
 
@@ -55,17 +56,22 @@ class LocalFetcher:
 
 
 class RemoteFetcher:
-    """Units of a reader behind an address."""
+    """Units of a reader behind an address.
+
+    ``most_bytes``: of a unit.
+    """
 
     def __init__(
-        self, address: str, *, token: str = "", timeout_secs: float = 60.0, most_bytes: int = MOST_MESSAGE_BYTES
+        self, address: str, *, token: str = "", timeout_secs: float = 60.0, most_bytes: int = MOST_UNIT_BYTES
     ) -> None:
-        self._client = Client(Address.parse(address), token=token, most_bytes=most_bytes)
-        self._timeout_secs = timeout_secs
+        self._client = Client(Address.parse(address), token=token, most_bytes=CHUNK_BYTES + FRAME_BYTES)
+        self._timeout_secs, self._most_bytes = timeout_secs, most_bytes
 
     def fetch(self, request: UnitRequest, admit: Admit) -> Delivered | None:
         """The bytes of a unit; the time for it includes a wait for space."""
-        return fetch_unit(self._client, request, timeout_secs=self._timeout_secs, admit=admit)
+        return fetch_unit(
+            self._client, request, timeout_secs=self._timeout_secs, admit=admit, most_bytes=self._most_bytes
+        )
 
     def probe(self) -> None:
         """Ask for the reader's status."""

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, fields
 
 from transforms.errors import DataError
 
-_MOST_BYTES = 1 << 14
+#: The longest request.
+MOST_REQUEST_BYTES = 1 << 14
 _MOST_NUMBER = 2**62
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -48,8 +49,8 @@ class UnitRequest:
     def from_bytes(cls, content: bytes) -> UnitRequest:
         """The request in a ticket. Raises :class:`DataError`."""
         try:
-            if len(content) > _MOST_BYTES:
-                raise ValueError(f"{len(content)} bytes, at most {_MOST_BYTES}")
+            if len(content) > MOST_REQUEST_BYTES:
+                raise ValueError(f"{len(content)} bytes, at most {MOST_REQUEST_BYTES}")
             document = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise DataError("a unit must be requested by a JSON object", value=str(error)[:200]) from None

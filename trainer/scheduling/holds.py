@@ -117,6 +117,7 @@ TYPE_RULES: tuple[HoldRule, ...] = (
     _rule(_P, "the program is wrong", "TypeError", "ValueError", "NameError", "AttributeError", "LookupError", "SyntaxError",
           "ImportError", "AssertionError", "NotImplementedError", "RecursionError", "ArithmeticError"),
     _rule(_T, "a memo is damaged; it is computed on read from now on", "MemoDamaged"),
+    _rule(_T, "a process sent something else than what it was asked for", "BadAnswer"),
     _rule(_T, "a file is missing or its storage cannot be reached", "MissingFile", "FileNotFoundError"),
     _rule(_T, "another process holds a resource", "Busy"),
     _rule(_T, "the storage failed", "StorageError"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
+import os
 import resource
 import shutil
 import socket
@@ -11,28 +15,33 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
+from pyarrow import flight
 
 from headrace.cli.training_jobs import role_command
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.jobs import launch, make_warehouse, run_job, settings, supervise
+from tests.trainer.launch.jobs import RELEASE, launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import model
 from trainer.control.controller_client import ControllerClient
 from trainer.control.job_files import JobFiles
 from trainer.control.membership import Membership, Refused
+from trainer.control.messages import RoleReport
 from trainer.errors import RunMismatch
 from trainer.flight.action_service import ActionService
 from trainer.flight.addresses import Address
+from trainer.flight.client import Client
+from trainer.flight.error_documents import from_bytes
+from trainer.host.host_messages import LENGTH, Sender, write_greeting
 from trainer.launch.run_comparison import run_differences
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
-from trainer.reading.reader_service import UNIT, ReaderService
-from trainer.reading.unit_reader import UnitReader
+from trainer.reading.reader_service import UNIT
 from trainer.scheduling.events import Role, RoleKind
-from trainer.scheduling.orders import Commit
+from trainer.scheduling.orders import Commit, Leave
 from trainer.scheduling.transitions import JobState
 from trainer.training.preparation import prepare_run
-from transforms.errors import Busy, StorageError
+from transforms.errors import Busy, HeadraceError, StorageError
 from warehouse import read_solution, submit_model
 from warehouse.reading.reader import read_labels
 from warehouse.scheduling.backoff import Backoff
@@ -60,7 +69,8 @@ def patient():
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """The files of a run; its lock names the last process that had it."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
 
 
 @pytest.mark.slow
@@ -71,6 +81,20 @@ def test_the_run_of_another_model_is_refused_and_kept(warehouse, calm):
     labels = partial(read_labels, warehouse.storage, solution)
     with pytest.raises(RunMismatch, match=r"model|run"):
         prepare_run(solution, config(calm, deterministic=True, **OPTIONS), labels, on_skip=lambda reason: None)
+    assert tree(calm) == before
+
+
+@pytest.mark.slow
+def test_the_command_refuses_the_run_of_another_model(warehouse, calm, tmp_path):
+    submit_model(warehouse, model("other", inputs=3))
+    before, options = tree(calm), tmp_path / "options.json"
+    options.write_text(json.dumps({"batch_rows": 64}), encoding="utf-8")
+    line = [sys.executable, "-m", "headrace", "train", "other", "--home", warehouse.storage.home, "--run-dir", str(calm),
+            "--hosts", "1", "--readers", "1", "--config", str(options)]  # fmt: skip
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_SECS)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "a run must continue with the table, label and inputs" in done.stderr
     assert tree(calm) == before
 
 
@@ -176,6 +200,158 @@ def test_a_full_disk_delays_a_commit(warehouse, tmp_path, calm):
     assert run_differences(tmp_path / "run", calm) == ()
 
 
+FULL = """
+import resource, sys
+from trainer.launch.checkpoint_publisher import CheckpointPublisher
+real, refused = CheckpointPublisher.publish, []
+def publish(self, order):
+    # The kernel refuses the write of the manifest in the middle, as it does on a full disk.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if len(refused) < 2:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
+    try:
+        return real(self, order)
+    except Exception as error:
+        refused.append(error)
+        raise
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+CheckpointPublisher.publish = publish
+from headrace.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_while_a_commit_is_published_delays_it(warehouse, tmp_path, calm):
+    job, restarts = launch(warehouse, tmp_path / "run", patient(), unit_rows=300, **OPTIONS), []
+
+    def full(kind, name, options):
+        arguments = role_command(str(tmp_path / "run"), kind, name, options)
+        return [sys.executable, "-c", FULL, *arguments[3:]] if kind == "controller" else arguments
+
+    supervisor = Supervisor(JobFiles(tmp_path / "run"), job.spec.job, full, settings=SupervisorSettings(look_secs=0.1),
+                            on_status=lambda status: restarts.append((status.commit_epochs, status.restarts)))  # fmt: skip
+    status = supervisor.run(job.newest)
+    assert status.state is JobState.DONE
+    assert (0, 2) in restarts, "both refusals gave the attempt up, and nothing was committed"
+    assert run_differences(tmp_path / "run", calm) == ()
+
+
+def once(status, role_kind, seen):
+    """The address of a training job's role, the first time that it is known."""
+    for one in status.members:
+        if status.state is JobState.TRAINING and one.role.kind is role_kind and one.address and role_kind not in seen:
+            seen.append(role_kind)
+            return Address.parse(one.address)
+    return None
+
+
+@pytest.mark.slow
+def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path, calm):
+    job = launch(warehouse, tmp_path / "run", patient(), unit_rows=300, **OPTIONS)
+    token, seen, refused, grown = JobFiles(tmp_path / "run").read_token(), [], {}, {}
+    megabyte = bytes(1 << 20)
+
+    def flood_reader(address):
+        client = Client(address, token=token)
+        with pytest.raises(HeadraceError) as caught:
+            client.call(
+                lambda one, options: list(one.do_action(flight.Action(UNIT, megabyte * 64), options)),
+                timeout_secs=PATIENCE_SECS,
+            )
+        client.close()
+        refused[RoleKind.READER] = caught.value
+
+    def flood_host(address):
+        with socket.create_connection((address.host, address.port), PATIENCE_SECS) as stream:
+            with contextlib.suppress(ConnectionError):
+                stream.sendall(write_greeting(Sender(10**6, 1), token))
+                described = json.dumps({"number": 0, "arrays": [["uint8", 1 << 31]]}).encode()
+                stream.sendall(LENGTH.pack(len(described)) + described)
+            with stream.makefile("rb") as answer:
+                (length,) = LENGTH.unpack(answer.read(LENGTH.size))
+                refused[RoleKind.HOST] = from_bytes(answer.read(length), str(address))
+
+    def on_status(status):
+        for kind, flood, name in ((RoleKind.READER, flood_reader, "r0"), (RoleKind.HOST, flood_host, "h0")):
+            address = once(status, kind, seen)
+            if address is not None:
+                process = psutil.Process(supervisor.running()[name].process.pid)
+                before = process.memory_info().rss
+                flood(address)
+                grown[kind] = process.memory_info().rss - before
+
+    supervisor = supervise(tmp_path / "run", job, on_status=on_status)
+    status = supervisor.run(job.newest)
+    assert (status.state, status.restarts) == (JobState.DONE, 0)
+    assert {kind: "must be short" in str(error) for kind, error in refused.items()} == dict.fromkeys(seen, True)
+    assert len(seen) == 2
+    # The host is training meanwhile, and the reader reads.
+    assert all(bytes_ < (200 << 20) for bytes_ in grown.values()), grown
+    assert run_differences(tmp_path / "run", calm) == ()
+
+
+BAD_ANSWERS = {
+    "truncated": lambda: [(100_000).to_bytes(8, "little"), bytes(50_000)],
+    "random": lambda: [(1000).to_bytes(8, "little"), os.urandom(1000)],
+    "endless": lambda: itertools.chain([(1 << 20).to_bytes(8, "little")], itertools.repeat(bytes(1 << 20))),
+    "oversized": lambda: [(1 << 50).to_bytes(8, "little")],
+}
+
+
+class BadReader:
+    """A reader of a job that answers each request for a unit with the same bytes."""
+
+    def __init__(self, files, job, name):
+        self.asked, answer = 0, BAD_ANSWERS[name]
+
+        def act(kind, content):
+            self.asked += kind == UNIT
+            return iter(answer() if kind == UNIT else [b"{}"])
+
+        token = files.read_token()
+        self._service = ActionService(Address("127.0.0.1", 0), act, token=token, most_bytes=1 << 14)
+        self._client = ControllerClient.of_run(files, job=job)
+        self._membership = Membership(
+            self._client,
+            Role(RoleKind.READER, name),
+            release=RELEASE,
+            on_orders=self._on_orders,
+            report=lambda: RoleReport(str(self._service.address)),
+        )
+        self._membership.start()
+
+    def _on_orders(self, orders, peers):
+        if any(isinstance(order, Leave) for order in orders):
+            threading.Thread(target=self._membership.leave, daemon=True).start()
+
+    def close(self):
+        self._membership.close()
+        self._client.close()
+        self._service.close()
+
+
+@pytest.mark.slow
+def test_a_host_refuses_the_units_of_bad_readers_and_asks_another_one(warehouse, tmp_path, calm):
+    options = settings(epoch_secs=0.5, most_restarts=1000, most_reader_failures=1000, most_readers=8)
+    job, bad = launch(warehouse, tmp_path / "run", options, unit_rows=300, **OPTIONS), {}
+    files = JobFiles(tmp_path / "run")
+
+    def on_status(status):
+        if not bad:
+            bad.update({name: BadReader(files, job.spec.job, name) for name in BAD_ANSWERS})
+
+    try:
+        status = supervise(tmp_path / "run", job, on_status=on_status).run(job.newest)
+    finally:
+        for one in bad.values():
+            one.close()
+    assert status.state is JobState.DONE
+    assert any(one.asked for one in bad.values())
+    assert run_differences(tmp_path / "run", calm) == ()
+
+
 def test_a_controller_that_is_ending_is_away_for_its_supervisor(tmp_path):
     def refuse(name, content):
         raise Busy("the controller of a job must run", value="it has ended")
@@ -224,24 +400,3 @@ def test_servers_need_a_free_port_and_off_loopback_a_token(warehouse, tmp_path):
         done = run_role(kind, str(run_dir), "--address", "0.0.0.0:0")
         assert done.returncode == 2, done.stderr
         assert "a service off loopback must have a token" in done.stderr
-
-
-def test_a_long_request_is_refused_and_the_reader_goes_on():
-    from pyarrow import flight
-
-    from trainer.flight.client import Client
-
-    def nothing(*_):
-        raise AssertionError("no unit is read")
-
-    with ReaderService(Address("127.0.0.1", 0), UnitReader(nothing, nothing, kept_bytes=1)) as service:
-        client = Client(service.address)
-        for content in (b"x" * (32 << 20), b"{}", b"", b"\xff" * 100):
-            with pytest.raises(Exception, match=r"unit|request|message|JSON") as refused:
-                client.call(
-                    lambda one, options, content=content: list(one.do_action(flight.Action(UNIT, content), options)),
-                    timeout_secs=30.0,
-                )
-            assert len(str(refused.value)) < 2000
-        assert client.call(lambda one, options: list(one.do_action("status", options)), timeout_secs=30.0)
-        client.close()

@@ -1,4 +1,4 @@
-"""A reader as a process, for tests that kill it: ``python reader_process.py <seconds per fragment>`` prints its address."""
+"""A reader as a process, for tests that kill it: ``python reader_process.py <seconds per fragment> [token]`` prints its address."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from trainer.flight.addresses import Address
 from trainer.reading.reader_service import ReaderService
 
 
-def main(secs: float) -> None:
+def main(secs: float, token: str = "") -> None:
     """Serve until the process is killed."""
 
     def read(_solution, fragment):
         time.sleep(secs)
         return DATA.tables[fragment.path]
 
-    with ReaderService(Address("127.0.0.1", 0), reader_of(read, kept_bytes=0)) as service:
+    with ReaderService(Address("127.0.0.1", 0), reader_of(read, kept_bytes=0), token=token) as service:
         print(service.address, flush=True)
         time.sleep(3600)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), *sys.argv[2:])

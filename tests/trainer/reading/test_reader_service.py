@@ -1,21 +1,37 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
+import grpc
+import numpy as np
+import psutil
+import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from tests.support.examples import scaled
+from tests.support.mutations import mutated
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.reading.test_unit_reader import DATA, LAYOUT, events_of, events_of_units, reader_of, unit
 from trainer.errors import BadFeature
+from trainer.flight.action_service import FRAME_BYTES, ActionService
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client
-from trainer.flight.error_documents import RemoteError, Unreachable
-from trainer.reading.packed_units import UnitLayout, unpack_unit
-from trainer.reading.reader_service import STATUS, UNIT, ReaderService, fetch_unit
-from transforms.errors import DataError
+from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable
+from trainer.reading.packed_units import PackedUnit, UnitLayout, unpack_unit
+from trainer.reading.reader_service import CHUNK_BYTES, STATUS, UNIT, ReaderService, fetch_unit
+from trainer.reading.unit_fetching import RemoteFetcher
+from trainer.reading.unit_reader import UnitReader
+from trainer.reading.unit_requests import MOST_REQUEST_BYTES
+from transforms.errors import HeadraceError
 
 LOOPBACK = Address("127.0.0.1", 0)
 SECS = 30.0
@@ -37,8 +53,13 @@ def fetched(client, request, **options):
     return unpack_unit(packed, UnitLayout.of(LAYOUT), request)
 
 
+def call(client, name, content=b""):
+    action = flight.Action(name, content)
+    return client.call(lambda c, options: list(c.do_action(action, options)), timeout_secs=SECS)
+
+
 def status_of(client):
-    (found,) = client.call(lambda c, options: list(c.do_action(STATUS, options)), timeout_secs=SECS)
+    (found,) = call(client, STATUS)
     return json.loads(found.body.to_pybytes())
 
 
@@ -65,21 +86,65 @@ def test_an_error_of_a_reader_is_raised_with_its_classes():
 
 def test_a_malformed_request_is_refused(service):
     client = Client(service.address)
-    for ticket in (b"", b"{}", os.urandom(100), b"[" * 5000, b"x" * (1 << 20)):
-        action = flight.Action(UNIT, ticket)
+    for content in (b"", b"{}", os.urandom(100), b"[" * 5000):
         with pytest.raises(RemoteError, match="JSON object"):
-            client.call(lambda c, options, action=action: list(c.do_action(action, options)), timeout_secs=SECS)
+            call(client, UNIT, content)
+    for size in (MOST_REQUEST_BYTES + 1, 1 << 20, 32 << 20):
+        with pytest.raises(HeadraceError, match="must be short") as caught:
+            call(client, UNIT, b"x" * size)
+        assert len(str(caught.value)) < 2000
     with pytest.raises(RemoteError, match="must be a known one"):
-        client.call(lambda c, options: list(c.do_action("halt", options)), timeout_secs=SECS)
+        call(client, "halt")
     assert fetched(client, unit(0, 5)).rows == 5
     assert status_of(client)["active"] == 0
 
 
-def test_a_message_above_the_limit_is_refused(service):
-    client = Client(service.address, most_bytes=500)
-    with pytest.raises(Unreachable) as caught:
-        fetched(client, unit(0, 77))
-    assert caught.value.allowed == "messages of at most 500 bytes"
+def test_mutated_requests_are_answered_or_refused(service):
+    """At the level of gRPC's messages, and of the bytes of its connection."""
+    draw, good = random.Random(11), flight.Action(UNIT, unit(0, 5).to_bytes()).serialize()
+    tokens = (b"\xff" * 5, b"{}", b"-1", b'"rows":', b"9" * 40, b"[" * 100, b"\x0a", b"\x12")
+    with grpc.insecure_channel(str(service.address)) as channel:
+        do_action = channel.unary_stream("/arrow.flight.protocol.FlightService/DoAction")
+        for _ in range(scaled(300)):
+            stream = do_action(mutated(good, draw, tokens), timeout=PATIENCE_SECS)
+            with contextlib.suppress(grpc.RpcError):
+                list(stream)
+            assert stream.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN)
+    begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+    for number in range(scaled(100)):
+        content = mutated(begin, draw) if number % 2 else draw.randbytes(draw.randrange(500))
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((service.address.host, service.address.port)) as raw,
+        ):
+            raw.sendall(content)
+    client = Client(service.address)
+    assert fetched(client, unit(0, 5)).rows == 5
+    assert status_of(client)["active"] == 0
+
+
+def memory_bytes(process_id):
+    return psutil.Process(process_id).memory_info().rss
+
+
+@pytest.mark.parametrize("token", ["secret", "wrong"])
+def test_an_oversized_request_takes_no_memory_of_a_reader(token):
+    command = [sys.executable, "-m", "tests.trainer.reading.reader_process", "0", "secret"]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            address = Address.parse(running.stdout.readline().strip())
+            fetched(Client(address, token="secret"), unit(0, 5))
+            client, before, content = Client(address, token=token), memory_bytes(running.pid), b"x" * (128 << 20)
+            options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())], timeout=SECS)
+            connection = flight.FlightClient(address.uri)
+            with pytest.raises(HeadraceError, match="must be short" if token == "secret" else "must be"):
+                call(client, UNIT, content)
+            with pytest.raises(pa.ArrowException):  # of a method that the reader does not have
+                connection.do_get(flight.Ticket(content), options)
+            assert memory_bytes(running.pid) < before + (32 << 20)
+            assert fetched(Client(address, token="secret"), unit(0, 5)).rows == 5
+        finally:
+            running.kill()
 
 
 def test_a_unit_that_is_not_admitted_is_not_received(service):
@@ -89,25 +154,94 @@ def test_a_unit_that_is_not_admitted_is_not_received(service):
     assert service.leave(10), "the call ended, although its second message was not received"
 
 
-@pytest.mark.parametrize(
-    "messages", [[], [b"1234"], [(8).to_bytes(8, "little"), b"1234"], [(4).to_bytes(8, "little"), b"1234", b"x"]]
-)
-def test_an_answer_that_is_not_one_unit_is_refused(messages):
-    class Wrong(ReaderService):
-        def do_action(self, context, action):
-            return iter(messages)
+class Large(UnitReader):
+    """A reader whose unit is longer than all buffers of a connection."""
 
+    content = np.random.default_rng(0).integers(0, 256, 40_000_001, np.uint8)
+
+    def pack(self, request):
+        return self.content, request.rows
+
+
+def test_a_large_unit_is_sent_in_chunks_or_not_at_all():
+    with ReaderService(LOOPBACK, Large(None, None, kept_bytes=0)) as service:
+        client = Client(service.address, most_bytes=CHUNK_BYTES + FRAME_BYTES)
+        found = fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS)
+        assert np.array_equal(found.content, Large.content)
+        assert fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS, admit=lambda size: False) is None
+        with pytest.raises(BadAnswer, match="announce the length") as caught:
+            fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS, most_bytes=1 << 20)
+        assert caught.value.value == 40_000_001
+        assert service.leave(10), "both calls ended, although most of the unit was not received"
+
+
+FOUR, EIGHT = (4).to_bytes(8, "little"), (8).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(
+    ("messages", "match"),
+    [
+        ([], "announce the length"),
+        ([b"1234"], "announce the length"),
+        ([EIGHT + b"\0"], "announce the length"),
+        ([b"\xff" * 8], "announce the length"),
+        ([((1 << 30) + 1).to_bytes(8, "little")], "announce the length"),
+        ([EIGHT], "a whole unit"),
+        ([EIGHT, b"1234"], "a whole unit"),
+        ([FOUR, b"1234", b"x"], "length that was announced"),
+        ([FOUR, b"12345"], "length that was announced"),
+        ([FOUR, b"", b"1234"], "length that was announced"),
+    ],
+)
+def test_an_answer_that_is_not_one_unit_is_refused(messages, match):
     with (
-        Wrong(LOOPBACK, reader_of()) as service,
-        pytest.raises(DataError, match=r"a whole unit|length that was announced"),
+        ActionService(LOOPBACK, lambda name, content: iter(messages), most_bytes=MOST_REQUEST_BYTES) as service,
+        pytest.raises(BadAnswer, match=match),
     ):
-        fetched(Client(service.address), unit(0, 5))
+        fetch_unit(Client(service.address), unit(0, 5), timeout_secs=SECS)
+
+
+def test_a_reader_that_sends_without_end_is_refused_at_the_announced_length():
+    sent = []
+
+    def endless(name, content):
+        yield (3 << 20).to_bytes(8, "little")
+        while True:
+            sent.append(1)
+            yield bytes(CHUNK_BYTES)
+
+    with ActionService(LOOPBACK, endless, most_bytes=MOST_REQUEST_BYTES) as service:
+        with pytest.raises(BadAnswer, match="length that was announced"):
+            fetch_unit(Client(service.address), unit(0, 5), timeout_secs=SECS)
+        assert len(sent) < 50
+
+        def one_message(name, content):
+            yield EIGHT
+            yield bytes(64 << 20)
+
+    with ActionService(LOOPBACK, one_message, most_bytes=MOST_REQUEST_BYTES) as service:
+        fetcher, before = RemoteFetcher(str(service.address)), memory_bytes(os.getpid())
+        with pytest.raises(Unreachable) as caught:
+            fetcher.fetch(unit(0, 5), lambda size: True)
+        assert caught.value.allowed == f"messages of at most {CHUNK_BYTES + FRAME_BYTES:,} bytes"
+        # The service is in this process, too: its message is there twice.
+        assert memory_bytes(os.getpid()) < before + (160 << 20)
+        fetcher.close()
+
+
+def test_a_unit_of_random_bytes_is_refused(service):
+    client, draw, layout = Client(service.address), random.Random(3), UnitLayout.of(LAYOUT)
+    good = fetch_unit(client, unit(0, 77), timeout_secs=SECS).content.tobytes()
+    contents = [bytes(8), good[:-8], good + bytes(8), *(draw.randbytes(draw.randrange(2000)) for _ in range(50))]
+    for content in contents:
+        with pytest.raises(BadAnswer, match="a unit must"):
+            unpack_unit(PackedUnit.of(content), layout, unit(0, 77))
 
 
 def test_a_service_that_ended_is_unreachable(service):
     client = Client(service.address)
     fetched(client, unit(0, 5))
-    service.shutdown()
+    service.close()
     with pytest.raises(Unreachable):
         fetched(client, unit(0, 5))
 

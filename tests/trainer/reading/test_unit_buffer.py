@@ -16,7 +16,7 @@ from tests.support.processes import PATIENCE_SECS
 from tests.trainer.reading.test_unit_reader import DATA, DIGEST, LAYOUT, events_in, events_of, reader_of
 from trainer.errors import BadFeature, DataNotReady
 from trainer.flight.addresses import Address
-from trainer.flight.error_documents import RemoteError, Unreachable
+from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable
 from trainer.reading.batches import make_batches
 from trainer.reading.packed_units import UnitDecoder
 from trainer.reading.reader_service import ReaderService
@@ -120,7 +120,7 @@ def test_units_come_in_order_from_many_readers_of_different_speed():
         assert all(service.status()["units"] > 0 for service in services)
     finally:
         for service in services:
-            service.shutdown()
+            service.close()
 
 
 def test_a_reader_that_is_killed_is_replaced_by_the_others():
@@ -157,7 +157,7 @@ def test_a_reader_that_comes_back_at_its_address_is_asked_again():
     with closing(buffer_of(requests, {})) as buffer:
         buffer.set_readers([str(first.address)])
         begun = [next(buffer)[0].number for _ in range(5)]
-        first.shutdown()
+        first.close()
         while (found := buffer.take(0.3)) is not None:  # what was in the buffer
             begun.append(found[0].number)
             if len(begun) == 40:
@@ -284,8 +284,28 @@ def test_an_oversized_unit_is_an_error_and_no_loss_of_its_reader():
         small = lambda: RemoteFetcher(str(service.address), timeout_secs=5, most_bytes=300)  # noqa: E731
         with closing(buffer_of(requests_of(3), {"small": small})) as buffer:
             buffer.set_readers(["small"])
-            with pytest.raises(Unreachable, match="must answer"):
+            with pytest.raises(BadAnswer, match="announce the length"):
                 next(buffer)
+
+
+def test_a_reader_that_answers_badly_is_left_for_the_others():
+    requests = requests_of(40)
+    asked = []
+
+    class Bad(LocalFetcher):
+        def fetch(self, request, admit):
+            asked.append(request.number)
+            raise BadAnswer("a unit must have the format of this release")
+
+    bad = {name: lambda: Bad(reader_of()) for name in ("bad-1", "bad-2", "bad-3", "bad-4")}
+    with closing(buffer_of(requests, {**bad, "good": local()})) as buffer:
+        buffer.set_readers([*bad, "good"])
+        assert taken(buffer) == ([one.number for one in requests], events_of_requests(requests))
+    assert asked
+    with closing(buffer_of(requests, bad)) as buffer:
+        buffer.set_readers([*bad])
+        with pytest.raises(BadAnswer):
+            next(buffer)
 
 
 def test_a_reader_that_leaves_is_not_asked_and_costs_no_failure():

@@ -1,0 +1,198 @@
+"""Receives what other hosts send to this one, over TCP: one connection for each sender and attempt.
+
+Bytes go from the socket to the arrays of a message without a copy. Memory is taken for a greeting of a few bytes, then for messages of a
+sender with the token, each within the limit of the mailbox.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from trainer.errors import ConfigError
+from trainer.flight.addresses import Address, check_token
+from trainer.flight.error_documents import to_bytes
+from trainer.host.host_messages import LENGTH, MAGIC, Sender, read_description, read_greeting, read_length
+from trainer.host.mailbox import Mailbox
+from transforms.errors import DataError, HeadraceError, InputError
+
+_LOG = logging.getLogger(__name__)
+#: Connections at once; more are closed unread.
+_MOST_CONNECTIONS = 1024
+#: How long a connection may take for its greeting, and an error to be read.
+_GREETING_SECS, _ERROR_SECS = 10.0, 1.0
+_JOIN_SECS = 5.0
+
+
+class ExchangeService:
+    """Receives streams from its construction until :meth:`close`.
+
+    Args:
+        address: where to listen; port 0 lets the system choose one.
+        mailbox: takes the messages.
+        token: that a stream must have; empty for none.
+
+    Raises :class:`ConfigError` if the port is in use, or for an address off loopback without a token.
+    """
+
+    def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "") -> None:
+        check_token(address, token)
+        self._mailbox, self._token = mailbox, token.encode()
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            self._listening = socket.create_server((address.host, address.port), family=family)
+        except OSError as error:
+            raise ConfigError("the address of a service must be free and of this machine", where=str(address),
+                              value=error.strerror or str(error), next_step="choose another port, or 0 for any") from None  # fmt: skip
+        self.address = Address(address.host, self._listening.getsockname()[1])
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._closed = False
+        self._accepting = threading.Thread(target=self._accept, name="exchange", daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError as error:
+                if not self._closed:  # such as too many open files
+                    _LOG.warning("a connection of a host failed: %s", error)
+                    time.sleep(0.1)
+                continue
+            with self._lock:
+                takes = len(self._connections) < _MOST_CONNECTIONS and not self._closed
+                if takes:
+                    self._connections.add(connection)
+            if takes:
+                threading.Thread(target=self._serve, args=(connection,), name="exchange", daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            self._receive(connection)
+        except HeadraceError as error:
+            _LOG.warning("a stream to this host was refused: %s", error)
+            _refuse(connection, error)
+        except OSError as error:
+            _LOG.info("a stream to this host ended: %s", error)
+        except Exception as error:
+            _LOG.exception("a stream to this host failed")
+            _refuse(connection, error)
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+    def _receive(self, connection: socket.socket) -> None:
+        """The stream of one host in one attempt."""
+        sender = self._greeted(connection, time.monotonic() + _GREETING_SECS)
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._mailbox.open(sender)
+        try:
+            number = 0
+            while self._receive_message(connection, sender, number):
+                number += 1
+        finally:
+            self._mailbox.end(sender)
+
+    def _greeted(self, connection: socket.socket, until_secs: float) -> Sender:
+        magic = _received(connection, len(MAGIC), until_secs)
+        if magic != MAGIC:
+            raise DataError("a stream of a host must be of this release", value=bytes(magic).hex())
+        sender, token = read_greeting(
+            _received(connection, read_length(_received(connection, LENGTH.size, until_secs)), until_secs)
+        )
+        if not hmac.compare_digest(token.encode(), self._token):
+            raise InputError(
+                "the token must be that of the job", where=str(sender), next_step="give the job's --token-file"
+            )
+        return sender
+
+    def _receive_message(self, connection: socket.socket, sender: Sender, number: int) -> bool:
+        """Receive the next message; False at the end of the stream, and if the attempt is over."""
+        head = bytearray(LENGTH.size)
+        found = _receive_into(connection, memoryview(head))
+        if not found:
+            return False
+        description = _received(connection, read_length(bytes(head[:found])))
+        layout = read_description(description, number, self._mailbox.most_bytes)
+        if not self._mailbox.wait_for_space(sender, layout.size_bytes):
+            return False
+        content = np.empty(layout.size_bytes, np.uint8)
+        found = _receive_into(connection, content.data)
+        if found < len(content):
+            raise DataError("a message of a host must be whole", where=str(sender), value=f"{found:,} bytes",
+                            allowed=f"{len(content):,}")  # fmt: skip
+        return self._mailbox.put(sender, layout.message(content))
+
+    def close(self) -> None:
+        """Stop receiving; streams end."""
+        self._closed = True
+        self._mailbox.close()
+        _end(self._listening)  # ends a call of accept
+        self._listening.close()
+        with self._lock:
+            for connection in self._connections:
+                _end(connection)
+        self._accepting.join(_JOIN_SECS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _received(connection: socket.socket, size: int, until_secs: float | None = None) -> bytes:
+    """The next ``size`` bytes. Raises :class:`DataError` if the stream ends before."""
+    content = bytearray(size)
+    if _receive_into(connection, memoryview(content), until_secs) < size:
+        raise DataError("a stream of a host must be whole", value="it ended", allowed=f"{size} bytes more")
+    return bytes(content)
+
+
+def _receive_into(connection: socket.socket, content: memoryview, until_secs: float | None = None) -> int:
+    """Fill ``content``; returns its length, or less at the end of the stream. Raises :class:`TimeoutError`."""
+    at = 0
+    while at < len(content):
+        if until_secs is not None:
+            connection.settimeout(max(until_secs - time.monotonic(), 1e-3))
+        # Without a timeout, one call waits for all of it.
+        count = connection.recv_into(content[at:], 0, socket.MSG_WAITALL)
+        if not count:
+            break
+        at += count
+    return at
+
+
+def _refuse(connection: socket.socket, error: Exception) -> None:
+    """Send an error and end the stream. What was sent meanwhile is discarded, since the system would discard the error else."""
+    document = to_bytes(error)
+    try:
+        connection.settimeout(_ERROR_SECS)
+        connection.sendall(LENGTH.pack(len(document)) + document)
+        connection.shutdown(socket.SHUT_WR)
+        discarded, until = bytearray(1 << 16), time.monotonic() + _ERROR_SECS
+        while connection.recv_into(discarded) and time.monotonic() < until:
+            continue
+    except OSError as failed:
+        _LOG.info("an error was not sent to a host: %s", failed)
+
+
+def _end(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        _LOG.debug("a connection has ended already: %s", error)
