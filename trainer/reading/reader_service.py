@@ -27,7 +27,7 @@ from transforms.errors import DataError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 STATUS, UNIT = "status", "unit"
-#: A unit is sent in messages of this length, since the memory for longer ones is mapped anew each time.
+#: A unit is sent in messages of this length, since the memory for longer ones is mapped again each time.
 CHUNK_BYTES = 1 << 20
 #: The length of a unit in the first message, before its bytes, and the longest unit that is accepted.
 _SIZE_BYTES = 8
