@@ -153,7 +153,6 @@ class _Job:
         if waits:
             replace(job.spec, data=None).write(self._files)
         self._digest = "" if waits else self._solution.digest()
-        self._prepared = replace(self._prepared, saved=None)  # its arrays are as large as the model
         prepared, done_before = self._prepared, job.plan.units.rows_before(job.newest.next_unit)
 
         def show(status: JobStatus) -> None:
@@ -236,7 +235,7 @@ def _prepare_unlocked(
 
     labels = partial(read_labels, warehouse.storage, solution)
     skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
-    return prepare_run(solution, config, labels, changes=changes, on_skip=skipped)
+    return prepare_run(solution, config, labels, changes=changes, weights=False, on_skip=skipped)
 
 
 def job_settings(options: JobOptions) -> JobSettings:

@@ -23,7 +23,7 @@ from trainer.checkpoints.manifest import FORMAT, MANIFEST, STATE, Manifest, cano
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import Array, PartedArrays
-from trainer.checkpoints.read import Checkpoint, Share, StoredCommit, read_commit, verify_commit
+from trainer.checkpoints.read import Checkpoint, Share, read_account, read_commit
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.run_files import CHECKPOINTS, PLANS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.errors import TornCheckpoint
@@ -79,20 +79,18 @@ def read_newest(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> Check
     return newest_intact(run_dir, lambda checkpoint: checkpoint, on_skip=on_skip)
 
 
-def newest_intact(run_dir: str | Path, take: Callable[[Checkpoint], T], *, on_skip: Callable[[str], None]) -> T | None:
+def newest_intact(
+    run_dir: str | Path, take: Callable[[Checkpoint], T], *, on_skip: Callable[[str], None], weights: bool = True
+) -> T | None:
     """The result of ``take`` for the newest checkpoint that is not torn; None if the run has none.
 
     ``take`` may raise :class:`TornCheckpoint` too. ``on_skip`` is called with the file and the reason for each torn checkpoint.
+    Without ``weights`` every byte is verified all the same, and :func:`trainer.checkpoints.read.read_account` says what is read.
     Raises :class:`TornCheckpoint` if all checkpoints are torn: training from the beginning would discard their training.
     """
     files = open_run(run_dir)
-    return _newest(files, lambda name: take(read_commit(files, name)), on_skip)
-
-
-def verify_newest(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> StoredCommit | None:
-    """The newest intact checkpoint as in :func:`newest_intact`, every byte verified, without its arrays in memory."""
-    files = open_run(run_dir)
-    return _newest(files, lambda name: verify_commit(files, name), on_skip)
+    read = read_commit if weights else read_account
+    return _newest(files, lambda name: take(read(files, name)), on_skip)
 
 
 def _newest(files: RunFiles, take: Callable[[str], T], on_skip: Callable[[str], None]) -> T | None:

@@ -17,7 +17,7 @@ from trainer.checkpoints.commit_manifest import (
     digest_of,
     table_of,
 )
-from trainer.checkpoints.host_part import LEDGER, PartName
+from trainer.checkpoints.host_part import LABELS, LEDGER, PartName
 from trainer.checkpoints.manifest import (
     MANIFEST,
     STATE,
@@ -266,13 +266,43 @@ def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Check
     commit = open_commit(files, name)
     if not commit.is_merged and share is None:
         arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
-        return Checkpoint(files.place(name), commit.epochs_done, commit.document.value, arrays, commit.digest)
-    document: dict[str, Any] = {member: field.value for member, field in commit.document.members().items()}
+        return _checkpoint(files, name, commit, arrays, _members(commit))
+    return _merged(files, name, commit, _merged_arrays(files, commit, share))
+
+
+def read_account(files: RunFiles, name: str) -> Checkpoint:
+    """As :func:`read_commit` with every byte verified, but of the arrays only what says which events were trained, and how.
+
+    It takes the memory of counters and labels, however large the model is.
+    """
+    commit = verify_commit(files, name)
+    arrays = {array: commit.parts[0].arrays[array].array(files) for array in _ACCOUNT & commit.parts[0].arrays.keys()}
+    if not commit.is_merged:
+        return _checkpoint(files, name, commit, arrays, _members(commit))
+    return _merged(files, name, commit, arrays)
+
+
+_ACCOUNT = {LEDGER, LABELS}
+
+
+def _merged(files: RunFiles, name: str, commit: StoredCommit, arrays: dict[str, Array]) -> Checkpoint:
+    """A commit of parts with these arrays, and the counters of all parts."""
+    document = _members(commit)
     counts = counts_of(files, commit)
-    arrays = _merged_arrays(files, commit, share)
+    arrays.pop(LEDGER, None)
     if counts is not None:
         arrays[LEDGER] = counts.uneven
     document["ledger"] = None if counts is None else counts.to_document()
+    return _checkpoint(files, name, commit, arrays, document)
+
+
+def _members(commit: StoredCommit) -> dict[str, Any]:
+    return {member: field.value for member, field in commit.document.members().items()}
+
+
+def _checkpoint(
+    files: RunFiles, name: str, commit: StoredCommit, arrays: Mapping[str, Array], document: Mapping[str, Any]
+) -> Checkpoint:
     return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
 
 

@@ -48,7 +48,7 @@ def choose_config(
     """
     asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
-    saved = read_newest_run(run_dir, on_skip=_ignore)
+    saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
         return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
     layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)

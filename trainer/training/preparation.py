@@ -102,11 +102,12 @@ def prepare_run(
     read_labels: ReadFragment,
     *,
     changes: ChangePolicy = REFUSE_CHANGES,
+    weights: bool = True,
     on_skip: Callable[[str], None],
 ) -> PreparedRun:
     """Continue from the newest checkpoint, or begin a run.
 
-    Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
+    Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
     identity, layout = described(solution, config)
@@ -116,7 +117,7 @@ def prepare_run(
         skipped.append(reason)
         on_skip(reason)
 
-    saved = read_newest_run(config.run_dir, on_skip=skip)
+    saved = read_newest_run(config.run_dir, on_skip=skip, weights=weights)
     preparation = _Preparation(solution, config, identity, saved, changes)
     head = preparation.scan(read_labels)
     epochs = preparation.plan()

@@ -36,7 +36,7 @@ class SavedRun:
         identity: the run's identity.
         progress: the run's progress.
         counts: the counts of trained events; None if the run does not count them.
-        arrays: weights, slots and random state, by name.
+        arrays: weights, slots and random state, by name; none of them if it was read without weights.
         head: the model's task; earlier releases had only one.
         digest: SHA-256 of the checkpoint's manifest, hence of all its bytes.
         number: of the checkpoint, which is in its name.
@@ -61,9 +61,9 @@ class SavedRun:
         return commit_name(self.number)
 
 
-def read_newest_run(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> SavedRun | None:
+def read_newest_run(run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True) -> SavedRun | None:
     """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
-    return newest_intact(run_dir, saved_run, on_skip=on_skip)
+    return newest_intact(run_dir, saved_run, on_skip=on_skip, weights=weights)
 
 
 def saved_run(checkpoint: Checkpoint) -> SavedRun:

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from tests.trainer.checkpoints.job_states import (
     state,
     write_parts,
 )
-from trainer.checkpoints.checkpoint import read_epoch, read_newest, verify_newest, write_checkpoint
+from trainer.checkpoints.checkpoint import newest_intact, read_epoch, read_newest, write_checkpoint
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.open_run import open_run
@@ -314,17 +315,22 @@ def test_two_parts_that_change_places_are_noticed(tmp_path: Path) -> None:
         read_epoch(tmp_path, 1)
 
 
-def test_the_controller_verifies_the_newest_commit_without_its_arrays(run_dir: str | Path) -> None:
+def account(run_dir: str | Path, on_skip: Callable[[str], None] = pytest.fail) -> Checkpoint | None:
+    """The newest intact commit without its weights."""
+    return newest_intact(run_dir, lambda found: found, on_skip=on_skip, weights=False)
+
+
+def test_the_newest_commit_is_verified_without_its_weights_in_memory(run_dir: str | Path) -> None:
     for epochs in (1, 2):
         publish_all(run_dir, checkpoint(epochs), 2, attempt=epochs)
-    found = verify_newest(run_dir, on_skip=pytest.fail)
+    found, whole = account(run_dir), newest(run_dir)
     assert found is not None
-    assert found.job is not None
-    assert (found.epochs_done, found.job.attempt, found.job.next_unit, found.job.hosts) == (2, 2, 200, names_of(2))
-    assert found.job == newest(run_dir).job
+    assert (found.document, found.digest, found.epochs_done) == (whole.document, whole.digest, 2)
+    assert {"ledger"} <= found.arrays.keys() <= {"ledger", "labels"}
+    assert found.arrays["ledger"].tobytes() == whole.arrays["ledger"].tobytes()
     replace_part(run_dir, checkpoint(1), attempt=2)
     skipped: list[str] = []
-    found = verify_newest(run_dir, on_skip=skipped.append)
+    found = account(run_dir, skipped.append)
     assert found is not None
     assert (found.epochs_done, len(skipped)) == (1, 1)
 
@@ -340,7 +346,7 @@ def test_a_row_in_two_parts_is_torn(tmp_path: Path) -> None:
     with pytest.raises(TornCheckpoint, match="must be in the part of one host"):
         read_epoch(tmp_path, 1)
     with pytest.raises(TornCheckpoint, match="must have an intact checkpoint"):
-        verify_newest(tmp_path, on_skip=lambda reason: None)
+        account(tmp_path, lambda reason: None)
 
 
 def test_a_first_epoch_that_was_killed_begins_again(tmp_path: Path) -> None:
