@@ -14,7 +14,7 @@ from benchmarks.many_models import GLOBO
 #: All options that Headrace would choose from the data, so that no candidate is tried.
 OPTIONS: Mapping[str, Any] = {
     "batch_rows": 1024, "dim": 16, "deep": True, "linear": True, "dense_learning_rate": 0.003,
-    "embedding_learning_rate": 0.03, "linear_learning_rate": 0.1, "initial_bias": 0.0, "dense_scaling": {},
+    "embedding_learning_rate": 0.03, "linear_learning_rate": 0.1, "initial_bias": 0.0, "dense_scaling": {}, "passes": 1,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
-from headrace.cli.training_jobs import JobOptions, pin_new, train_job
+from headrace.cli.training_jobs import JobOptions, check_job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -95,6 +95,25 @@ def train(
             help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
         ),
     ] = 0.0,
+    epoch_events: Annotated[
+        int,
+        typer.Option(
+            "--epoch-events",
+            help="A commit of a job after this number of events, too; whole work units.",
+            show_default=False,
+        ),
+    ] = 0,
+    epoch_steps: Annotated[
+        int, typer.Option("--epoch-steps", help="The same, after this number of optimizer steps.", show_default=False)
+    ] = 0,
+    least_hosts: Annotated[
+        int,
+        typer.Option(
+            "--least-hosts",
+            help="Go on with this number of hosts after a preemption notice. Default: wait until all are back.",
+            show_default=False,
+        ),
+    ] = 0,
     grace_secs: Annotated[
         float, typer.Option(help="How long a job with --hosts has to commit after a preemption notice.")
     ] = 30.0,
@@ -167,7 +186,10 @@ def train(
             hosts or 1,
             readers,
             epoch_secs,
-            grace_secs,
+            grace_secs=grace_secs,
+            epoch_events=epoch_events,
+            epoch_steps=epoch_steps,
+            least_hosts=least_hosts,
             follow=follow,
             caught_up_hosts=caught_up_hosts,
             caught_up_readers=caught_up_readers,
@@ -180,9 +202,14 @@ def train(
             notice_metadata=notice_metadata,
             folder=files,
         )
-    elif notice_file or notice_http or notice_metadata:
-        raise InputError("a source of preemption notices must go with a job", where="--notice-file, --notice-http, --notice-metadata",
-                         next_step="give --hosts 1 too")  # fmt: skip
+        check_job_options(job)
+    else:
+        needing = {"--epoch-secs": epoch_secs, "--epoch-events": epoch_events, "--epoch-steps": epoch_steps, "--least-hosts": least_hosts,
+                   "--notice-file": notice_file, "--notice-http": notice_http, "--notice-metadata": notice_metadata}  # fmt: skip
+        if given := [name for name, value in needing.items() if value]:
+            raise InputError(
+                "options of a job must go with --hosts", where=", ".join(given), next_step="give --hosts 1 too"
+            )
     if (caught_up_hosts or caught_up_readers or caught_up_epoch_secs) and not follow:
         raise InputError("settings of caught-up training must go with --follow", where="--caught-up-hosts, --caught-up-readers, --caught-up-epoch-secs",
                          next_step="give --follow too")  # fmt: skip

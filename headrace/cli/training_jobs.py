@@ -41,7 +41,9 @@ class JobOptions:
     Attributes:
         hosts: the number of hosts.
         readers: the number of readers; 0: as many as the hosts need, at most one a core.
-        epoch_secs: the longest time between two commits; 0: commits at the ends of epochs only.
+        epoch_secs: the longest time between two commits; 0: no limit.
+        epoch_events, epoch_steps: events, and optimizer steps, between two commits; 0: no limit.
+        least_hosts: after preemption notices the job goes on with this number of hosts; 0: it waits for all.
         grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
         follow: train new data as it lands, until the job is stopped.
         caught_up_hosts, caught_up_readers, caught_up_epoch_secs: the same once the history is trained; 0: no change.
@@ -57,6 +59,9 @@ class JobOptions:
     hosts: int = 1
     readers: int = 0
     epoch_secs: float = 0.0
+    epoch_events: int = 0
+    epoch_steps: int = 0
+    least_hosts: int = 0
     grace_secs: float = 30.0
     follow: bool = False
     caught_up_hosts: int = 0
@@ -148,6 +153,7 @@ class _Job:
             job_settings(options),
             home=self._warehouse.storage.home,
             shuffle_events=options.shuffle_events,
+            epoch_rows=epoch_rows(options, self._config),
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -199,7 +205,13 @@ class _Job:
                                next_step="start a worker: headrace work")  # fmt: skip
         self._solution, self._digest = found, found.digest()
         prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes)
-        return extend_job(prepared, self._files, JobSpec.read(self._files), shuffle_events=self._options.shuffle_events)
+        return extend_job(
+            prepared,
+            self._files,
+            JobSpec.read(self._files),
+            shuffle_events=self._options.shuffle_events,
+            epoch_rows=epoch_rows(self._options, self._config),
+        )
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
@@ -238,6 +250,23 @@ def _prepare_unlocked(
     return prepare_run(solution, config, labels, changes=changes, weights=False, on_skip=skipped)
 
 
+def check_job_options(options: JobOptions) -> None:
+    """Raise :class:`InputError` for options out of range, before anything is read."""
+    if options.epoch_events < 0 or options.epoch_steps < 0:
+        raise InputError("numbers of events and steps must be at least 0", where="--epoch-events, --epoch-steps",
+                         value=(options.epoch_events, options.epoch_steps))  # fmt: skip
+    if not 0 <= options.least_hosts <= min(options.hosts, options.caught_up_hosts or options.hosts):
+        raise InputError("the least number of hosts must be at most that of the job", where="--least-hosts",
+                         value=options.least_hosts, allowed=f"up to {min(options.hosts, options.caught_up_hosts or options.hosts)}")  # fmt: skip
+    job_settings(options)
+
+
+def epoch_rows(options: JobOptions, config: TrainConfig) -> int:
+    """The events between two commits by number; 0: no limit."""
+    limits = (options.epoch_events, options.epoch_steps * config.batch_rows * options.hosts)
+    return min((one for one in limits if one), default=0)
+
+
 def job_settings(options: JobOptions) -> JobSettings:
     """The settings of a job with these options."""
     from trainer.scheduling.job import JobSettings
@@ -254,6 +283,8 @@ def job_settings(options: JobOptions) -> JobSettings:
     return JobSettings(
         release=version("headrace"),
         hosts=options.hosts,
+        least_hosts=options.least_hosts or 1,
+        goes_on=options.least_hosts > 0,
         overlap=True,
         is_finite=not options.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,

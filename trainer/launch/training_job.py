@@ -47,10 +47,11 @@ def make_job(
     home: str,
     unit_rows: int = UNIT_ROWS,
     shuffle_events: int = 0,
+    epoch_rows: int = 0,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
-    ``home``: the warehouse's home, from which readers read. Raises :class:`~transforms.errors.StorageError`, and
+    ``home``: the warehouse's home, from which readers read. ``epoch_rows``: see :meth:`JobPlan.data_range`. Raises :class:`~transforms.errors.StorageError`, and
     :class:`RunMismatch` for the files of a job of another run.
     """
     run_dir = prepared.config.run_dir
@@ -60,7 +61,10 @@ def make_job(
     files.make_token()
     saved = prepared.saved
     plan = _unfinished_plan(files, saved, bucket_run) or plan_job(
-        prepared, unit_rows=unit_rows, first_unit=_next_unit(saved), shuffle_events=shuffle_events
+        prepared,
+        unit_rows=_unit_rows(unit_rows, epoch_rows, settings),
+        first_unit=_next_unit(saved),
+        shuffle_events=shuffle_events,
     )
     put_solution(files, prepared.solution)
     name = files.put_document(plan.to_bytes())
@@ -70,7 +74,7 @@ def make_job(
         FORMAT,
         job_identity(files),
         settings,
-        plan.data_range(name),
+        plan.data_range(name, epoch_rows),
         home,
         bucket_run,
         keep_commits=prepared.config.keep_checkpoints,
@@ -79,16 +83,31 @@ def make_job(
     return LaunchedJob(spec, plan, newest)
 
 
+def _unit_rows(most: int, epoch_rows: int, settings: JobSettings) -> int:
+    """The largest number of rows of a unit: an epoch has one for each host."""
+    return min(most, max(1, epoch_rows // settings.hosts)) if epoch_rows else most
+
+
 def extend_job(
-    prepared: PreparedRun, files: JobFiles, spec: JobSpec, *, unit_rows: int = UNIT_ROWS, shuffle_events: int = 0
+    prepared: PreparedRun,
+    files: JobFiles,
+    spec: JobSpec,
+    *,
+    unit_rows: int = UNIT_ROWS,
+    shuffle_events: int = 0,
+    epoch_rows: int = 0,
 ) -> DataRange | None:
     """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
     if not prepared.planned_events:
         return None
-    first_unit = _next_unit(prepared.saved)
-    plan = plan_job(prepared, unit_rows=unit_rows, first_unit=first_unit, shuffle_events=shuffle_events)
+    plan = plan_job(
+        prepared,
+        unit_rows=_unit_rows(unit_rows, epoch_rows, spec.settings),
+        first_unit=_next_unit(prepared.saved),
+        shuffle_events=shuffle_events,
+    )
     put_solution(files, prepared.solution)
-    data = plan.data_range(files.put_document(plan.to_bytes()))
+    data = plan.data_range(files.put_document(plan.to_bytes()), epoch_rows)
     replace(spec, data=data).write(files)
     return data
 

@@ -8,6 +8,7 @@ The order of units does not depend on the number of readers or hosts. Unit u bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -106,6 +107,32 @@ class UnitPlan:
             return int(self.row_starts[-1])
         at = int(np.searchsorted(self.unit_starts, number, side="right")) - 1
         return int(self.row_starts[at]) + self._cut(at, number - int(self.unit_starts[at])) - int(self.first_row[at])
+
+    def ends_by_rows(self, rows: int, stops: Sequence[int]) -> tuple[int, ...]:
+        """Ends of epochs of about ``rows`` rows between the given ``stops``, and these stops; ascending.
+
+        An end is the first one of a unit with at least so many rows since the last end. Raises :class:`InputError`.
+        """
+        if rows < 1:
+            raise InputError("rows of an epoch must be at least 1", value=rows)
+        before = self._rows_before_units
+        found: list[int] = []
+        at = self.first_unit
+        for stop in stops:
+            while at < stop:
+                wanted = int(before[at - self.first_unit]) + rows
+                at = min(stop, self.first_unit + int(np.searchsorted(before, wanted, side="left")))
+                found.append(at)
+        return tuple(found)
+
+    @cached_property
+    def _rows_before_units(self) -> Array:
+        """The rows before each unit, and of all; int64 [units + 1]."""
+        counts = np.diff(self.unit_starts)
+        stretch = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(self.first_unit, self.stop_unit) - self.unit_starts[stretch]
+        before = self.row_starts[stretch] + number * self.rows[stretch].astype(np.int64) // counts[stretch]
+        return np.append(before, self.row_starts[-1])
 
     def newest_secs(self, number: int) -> float:
         """The latest end of a partition among the units before ``number``; 0 if unknown."""

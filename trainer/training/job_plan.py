@@ -95,9 +95,15 @@ class JobPlan:
         """The number after the last unit."""
         return self.units.stop_unit
 
-    def data_range(self, name: str) -> DataRange:
-        """The plan as the state machine sees it; ``name`` is the digest of its document."""
-        return DataRange(name, self.stop_unit, self.stops)
+    def data_range(self, name: str, epoch_rows: int = 0) -> DataRange:
+        """The plan as the state machine sees it.
+
+        Args:
+            name: the digest of the plan's document.
+            epoch_rows: end epochs of the job after about so many rows, too; 0: at natural ends only.
+        """
+        stops = self.units.ends_by_rows(epoch_rows, self.stops) if epoch_rows else self.stops
+        return DataRange(name, self.stop_unit, stops)
 
     def request(self, number: int, attempt: int) -> UnitRequest:
         """What a host asks of a reader for unit ``number``."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.jobs import make_warehouse
+from tests.trainer.launch.jobs import make_warehouse, newest
 from tests.warehouse.scenes import events, work, write_partition
 from trainer.checkpoints.checkpoint import epochs_committed
 from trainer.control.controller_client import ControllerClient
@@ -83,8 +83,10 @@ def folder(tmp_path):
 
 
 def test_the_report_is_that_of_one_process(folder):
-    report = Command(folder, "--readers", "2").end()
+    """With commits by events, too, which change no epoch of the report."""
+    report = Command(folder, "--readers", "2", "--epoch-events", "300").end()
     assert report["exact"] is True
+    assert newest(folder / "run").epochs_done >= 5
     assert report["events_this_time"] == 2100
     assert [one["epoch"] for one in report["epochs"]] == [0, 1]
     again = Command(folder).end()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -59,6 +60,26 @@ def test_the_stream_of_events_does_not_depend_on_hosts(
     assert all(number % others == rank for rank, own in enumerate(after) for number in own)
     merged = sorted(n for own in before for n in own) + sorted(n for own in after for n in own)
     assert merged == list(range(plan.stop_unit))
+
+
+@given(plans, st.integers(1, 6), st.integers(1, 60), st.lists(st.integers(0, 60), max_size=3))
+def test_epochs_end_at_the_first_unit_with_enough_rows(
+    rows: list[int], unit_rows: int, epoch_rows: int, cuts: list[int]
+) -> None:
+    plan = plan_of(rows, unit_rows=unit_rows, first_unit=5)
+    stops = sorted({*(5 + cut for cut in cuts if cut > 0 and 5 + cut < plan.stop_unit), plan.stop_unit} - {5})
+    ends = plan.ends_by_rows(epoch_rows, stops)
+    assert set(stops) <= set(ends)
+    assert list(ends) == sorted(set(ends))
+    for begin, end in pairwise((5, *ends)):
+        trained, last = plan.rows_before(end) - plan.rows_before(begin), plan.unit(end - 1).rows
+        assert trained - last < epoch_rows
+        assert trained >= epoch_rows or end in stops
+
+
+def test_an_epoch_without_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="at least 1"):
+        plan_of([4], unit_rows=2).ends_by_rows(0, (2,))
 
 
 def test_staleness_is_measured_from_the_newest_partition() -> None:
