@@ -1,12 +1,13 @@
-"""The controller of a training job: its start, its memory with a million work units, its events per second, and its replay.
+"""The controller of a training job: its start, its memory with a million work units, its events per second, and its replay; a reader's start.
 
     python -m benchmarks.controller_start [--small]
 
 The start is that of a process, from its creation to the answer of its service, imports included; the process holds the plan of a million
 units of 20,000 fragments and the ends of 1,000 epochs. Seconds are wall-clock, CPU seconds are those of the process. Heartbeats are sent
 by processes over Flight, and wait for no change; events of the log are synced to disk, one append for those that arrive together.
+A reader's start is that of ``headrace role reader``, until it has joined the job.
 
-Targets: a start under 1 s, under 150 MB with a million units.
+Targets: starts under 1 s, under 150 MB with a million units, no TensorFlow or Beam in these processes.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.support.harness import machine
+from headrace.cli.training_jobs import role_command
 from trainer.control.controller_client import ControllerClient
 from trainer.control.event_log import Entry, EventLog, LogOwner, read_log
 from trainer.control.job_files import JobFiles
 from trainer.control.logged_job import LoggedJob, replay
 from trainer.flight.client import Unreachable
+from trainer.launch.job_spec import FORMAT, JobSpec
 from trainer.scheduling.events import Heartbeat, Joined, Left, Role, RoleKind, Tick
 from trainer.scheduling.job import Job, JobSettings
 from trainer.scheduling.work_units import UnitPlan
+from transforms.errors import HeadraceError
 
 JOB = "benchmark"
 CONTROLLER = """
@@ -134,6 +139,46 @@ def starts(run_dir: Path, rounds: int) -> None:
         )
 
 
+def reader_starts(run_dir: Path, rounds: int) -> None:
+    """Start readers of a job, one after another, beside its controller."""
+    files = JobFiles(run_dir)
+    files.make()
+    files.make_token()
+    JobSpec(FORMAT, JOB, JobSettings(release=version("headrace")), None, str(run_dir / "home")).write(files)
+    controller = subprocess.Popen(role_command(str(run_dir), "controller", "controller", ()), stderr=subprocess.DEVNULL)
+    client = ControllerClient.of_run(files, job=JOB)
+    _wait_for(client, 0)
+    print("| start of a reader | seconds | CPU seconds | MB | TensorFlow or Beam |")
+    print("|---|---|---|---|---|")
+    for number in range(rounds):
+        begun = time.perf_counter()
+        reader = subprocess.Popen(role_command(str(run_dir), "reader", f"r{number}", ()), stderr=subprocess.DEVNULL)
+        _wait_for(client, 1)
+        secs, cpu = time.perf_counter() - begun, cpu_secs(reader.pid)
+        proc = Path(f"/proc/{reader.pid}")
+        mapped, pages = (proc / "maps").read_text(), int((proc / "statm").read_text().split()[1])
+        loaded = [name for name in ("tensorflow", "apache_beam") if name in mapped]
+        print(f"| {number + 1} | {secs:.2f} | {cpu:.2f} | {pages * 4096 / 1e6:.0f} | {', '.join(loaded) or 'none'} |")
+        reader.terminate()
+        reader.wait(60)
+        _wait_for(client, 0)
+    client.stop(now=True)
+    controller.wait(60)
+
+
+def _wait_for(client: ControllerClient, readers: int) -> None:
+    """Wait until the job has so many readers."""
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        try:
+            if len(client.status().live(RoleKind.READER)) == readers:
+                return
+        except HeadraceError:
+            pass  # the controller is starting
+        time.sleep(0.01)
+    raise SystemExit(f"a job must have {readers} readers within 60 s")
+
+
 def heartbeats(run_dir: Path, roles: int, calls: int) -> None:
     running = RunningController(run_dir)
     before = cpu_secs(running.process.pid)
@@ -199,6 +244,7 @@ def main() -> None:
         folder = Path(name)
         write_plan(folder / "plan", 2_000 if small else 20_000)
         starts(folder, 2 if small else 5)
+        reader_starts(folder / "readers", 2 if small else 5)
         heartbeats(folder, 4, 250 if small else 2_500)
         logged_events(folder, 480 if small else 4_800)
         replays(folder, 10_000 if small else 100_000)
