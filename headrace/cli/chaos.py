@@ -19,7 +19,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
-from headrace.cli.training_jobs import JobOptions, job_settings, prepare, role_command
+from headrace.cli.training_jobs import JobOptions, job_options, job_settings, plan_options, prepare, role_command
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
@@ -80,6 +80,7 @@ def chaos(
     began = time.monotonic()
     settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds))
     given = _training_arguments(arguments)
+    options = _job_options(given)
     with open_warehouse(given["home"]) as warehouse, ExitStack() as pins:
         model = given["model"]
         read = partial(
@@ -90,12 +91,6 @@ def chaos(
         target = _new_folder(folder, model, given["home"])
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
-        options = JobOptions(
-            given["hosts"] or 1,
-            given["readers"],
-            given["epoch_secs"] or _EPOCH_SECS,
-            shuffle_events=given["shuffle_events"],
-        )
         changes = change_policy(given["accept_changed"], given["train_changed_labels"])
         run = _Runs(warehouse, solution, config, options, changes)
         screen = _disturbed(run, target / "disturbed", settings)
@@ -139,11 +134,22 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
         CommandInfo("train", callback=train), pretty_exceptions_short=False, rich_markup_mode=None
     )
     given = command.make_context("headrace train", list(arguments[1:])).params
-    for name in ("follow", "wait_for_memos"):
+    for name in _NO_CHAOS:
         if given[name]:
-            raise InputError("chaos must be given a job that trains the data there is", where=f"--{name.replace('_', '-')}",
+            raise InputError("chaos must be given a job that trains the data there is, and brings its own notices", where=f"--{name.replace('_', '-')}",
                              next_step="leave this option out")  # fmt: skip
     return given
+
+
+#: Parameters of ``headrace train`` by which a job would wait, or end otherwise than one without faults.
+_NO_CHAOS = ("follow", "wait_for_memos", "least_hosts", "notice_file", "notice_http", "notice_metadata")
+
+
+def _job_options(given: Mapping[str, Any]) -> JobOptions:
+    """The job of the user, with commits often enough for faults to be worth something."""
+    options = job_options({**given, "hosts": given["hosts"] or 1})
+    assert options is not None, "it has a host"
+    return dataclasses.replace(options, epoch_secs=options.epoch_secs or _EPOCH_SECS)
 
 
 def _new_folder(folder: str, model: str, home: str) -> Path:
@@ -170,8 +176,8 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
     prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
     settings = _patient(job_settings(run.options))
-    files, shuffle_events = JobFiles(run_dir), run.options.shuffle_events
-    job = make_job(prepared, files, settings, home=run.warehouse.storage.home, shuffle_events=shuffle_events)
+    plan = plan_options(run.options, run.config)
+    job = make_job(prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home, options=plan)
     return job, prepared.planned_events
 
 

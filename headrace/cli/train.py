@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -17,7 +18,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
-from headrace.cli.training_jobs import JobOptions, check_job_options, pin_new, train_job
+from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -168,7 +169,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint per epoch. Running it again resumes."""
-    began = time.monotonic()
+    given, began = dict(locals()), time.monotonic()  # the parameters, by name
     if supervisor:
         end_with_supervisor(supervisor)
     first, last, until = (moment_of(option, text) for option, text in
@@ -177,44 +178,11 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
-    is_job = bool(hosts or readers or follow or wait_for_memos or shuffle_events)
-    _check_run_dir(run_dir, is_job=is_job)
-    files = str(job_folder(run_location(run_dir), home, job_dir)) if run_dir or job_dir else ""
-    job = None
-    if is_job:
-        job = JobOptions(
-            hosts or 1,
-            readers,
-            epoch_secs,
-            grace_secs=grace_secs,
-            epoch_events=epoch_events,
-            epoch_steps=epoch_steps,
-            least_hosts=least_hosts,
-            follow=follow,
-            caught_up_hosts=caught_up_hosts,
-            caught_up_readers=caught_up_readers,
-            caught_up_epoch_secs=caught_up_epoch_secs,
-            wait_for_memos=wait_for_memos,
-            poll_secs=poll_secs,
-            shuffle_events=shuffle_events,
-            notice_file=notice_file,
-            notice_http=notice_http,
-            notice_metadata=notice_metadata,
-            folder=files,
-        )
-        check_job_options(job)
-    else:
-        needing = {"--epoch-secs": epoch_secs, "--epoch-events": epoch_events, "--epoch-steps": epoch_steps, "--least-hosts": least_hosts,
-                   "--notice-file": notice_file, "--notice-http": notice_http, "--notice-metadata": notice_metadata}  # fmt: skip
-        if given := [name for name, value in needing.items() if value]:
-            raise InputError(
-                "options of a job must go with --hosts", where=", ".join(given), next_step="give --hosts 1 too"
-            )
-    if (caught_up_hosts or caught_up_readers or caught_up_epoch_secs) and not follow:
-        raise InputError("settings of caught-up training must go with --follow", where="--caught-up-hosts, --caught-up-readers, --caught-up-epoch-secs",
-                         next_step="give --follow too")  # fmt: skip
-    if follow and last is not None:
-        raise InputError("--follow must go without --end", where="--follow", value=end, next_step="leave --end out")
+    job = job_options(given)
+    _check_run_dir(run_dir, is_job=job is not None)
+    if run_dir or job_dir:
+        files = str(job_folder(run_location(run_dir), home, job_dir))
+        job = None if job is None else dataclasses.replace(job, folder=files)
     with open_warehouse(home) as warehouse, ExitStack() as pins:
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
         resolve = pin_new(pins, partial(read, first, last))

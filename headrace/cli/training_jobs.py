@@ -6,9 +6,9 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
+    from trainer.launch.training_job import PlanOptions
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
@@ -152,8 +153,7 @@ class _Job:
             self._files,
             job_settings(options),
             home=self._warehouse.storage.home,
-            shuffle_events=options.shuffle_events,
-            epoch_rows=epoch_rows(options, self._config),
+            options=plan_options(options, self._config),
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -205,13 +205,8 @@ class _Job:
                                next_step="start a worker: headrace work")  # fmt: skip
         self._solution, self._digest = found, found.digest()
         prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes)
-        return extend_job(
-            prepared,
-            self._files,
-            JobSpec.read(self._files),
-            shuffle_events=self._options.shuffle_events,
-            epoch_rows=epoch_rows(self._options, self._config),
-        )
+        plan = plan_options(self._options, self._config)
+        return extend_job(prepared, self._files, JobSpec.read(self._files), plan)
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
@@ -250,25 +245,57 @@ def _prepare_unlocked(
     return prepare_run(solution, config, labels, changes=changes, weights=False, on_skip=skipped)
 
 
-def check_job_options(options: JobOptions) -> None:
-    """Raise :class:`InputError` for options out of range, before anything is read."""
-    if options.epoch_events < 0 or options.epoch_steps < 0:
-        raise InputError("numbers of events and steps must be at least 0", where="--epoch-events, --epoch-steps",
-                         value=(options.epoch_events, options.epoch_steps))  # fmt: skip
-    if not 0 <= options.least_hosts <= min(options.hosts, options.caught_up_hosts or options.hosts):
-        raise InputError("the least number of hosts must be at most that of the job", where="--least-hosts",
-                         value=options.least_hosts, allowed=f"up to {min(options.hosts, options.caught_up_hosts or options.hosts)}")  # fmt: skip
+#: Parameters of ``headrace train`` that make it a job, those that only a job has, and those that need ``--follow``.
+_OF_JOBS = ("hosts", "readers", "follow", "wait_for_memos", "shuffle_events")
+_NEED_A_JOB = (
+    "epoch_secs",
+    "epoch_events",
+    "epoch_steps",
+    "least_hosts",
+    "notice_file",
+    "notice_http",
+    "notice_metadata",
+)
+_NEED_FOLLOW = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
+
+
+def job_options(given: Mapping[str, Any]) -> JobOptions | None:
+    """The job that the parameters of ``headrace train`` describe; None for training in one process.
+
+    Raises :class:`InputError` for options out of range, or without those that they need, before anything is read.
+    """
+    if not given["follow"]:
+        _refuse_given(given, _NEED_FOLLOW, "settings of caught-up training must go with --follow", "give --follow too")
+    if not any(given[name] for name in _OF_JOBS):
+        _refuse_given(given, _NEED_A_JOB, "options of a job must go with --hosts", "give --hosts 1 too")
+        return None
+    if given["follow"] and given["end"]:
+        raise InputError(
+            "--follow must go without --end", where="--follow", value=given["end"], next_step="leave --end out"
+        )
+    taken = {field.name: given[field.name] for field in fields(JobOptions) if field.name in given}
+    options = JobOptions(**{**taken, "hosts": given["hosts"] or 1})
     job_settings(options)
+    return options
 
 
-def epoch_rows(options: JobOptions, config: TrainConfig) -> int:
-    """The events between two commits by number; 0: no limit."""
+def _refuse_given(given: Mapping[str, Any], names: Sequence[str], rule: str, next_step: str) -> None:
+    """Raise :class:`InputError` if any of these parameters is given."""
+    if found := [f"--{name.replace('_', '-')}" for name in names if given[name]]:
+        raise InputError(rule, where=", ".join(found), next_step=next_step)
+
+
+def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
+    """How the run of a job is cut into units and epochs."""
+    from trainer.launch.training_job import PlanOptions
+
     limits = (options.epoch_events, options.epoch_steps * config.batch_rows * options.hosts)
-    return min((one for one in limits if one), default=0)
+    epoch_rows = min((one for one in limits if one), default=0)
+    return PlanOptions(shuffle_events=options.shuffle_events, epoch_rows=epoch_rows)
 
 
 def job_settings(options: JobOptions) -> JobSettings:
-    """The settings of a job with these options."""
+    """The settings of a job with these options. Raises :class:`InputError` for numbers out of range."""
     from trainer.scheduling.job import JobSettings
 
     if not 0 <= options.grace_secs < math.inf:
@@ -280,6 +307,13 @@ def job_settings(options: JobOptions) -> JobSettings:
         options.caught_up_epoch_secs or options.epoch_secs,
         "caught-up-",
     )
+    fewest = min(initial.hosts, later.hosts)
+    if not 0 <= options.least_hosts <= fewest:
+        raise InputError("the least number of hosts must be at most that of the job", where="--least-hosts",
+                         value=options.least_hosts, allowed=f"up to {fewest}")  # fmt: skip
+    if options.epoch_events < 0 or options.epoch_steps < 0:
+        raise InputError("numbers of events and steps must be at least 0", where="--epoch-events, --epoch-steps",
+                         value=(options.epoch_events, options.epoch_steps))  # fmt: skip
     return JobSettings(
         release=version("headrace"),
         hosts=options.hosts,

@@ -22,7 +22,7 @@ from trainer.host.job_data import JobData
 from trainer.host.snapshots import take_snapshot
 from trainer.host.unit_gate import UnitGate
 from trainer.launch.checkpoint_publisher import facts_of
-from trainer.launch.training_job import make_job
+from trainer.launch.training_job import PlanOptions, make_job
 from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_fetching import LOCAL, LocalFetcher
 from trainer.reading.unit_reader import UnitReader
@@ -182,7 +182,7 @@ class JobRun(Run):
             prepared = prepare_run(log.solution, self.config, log.read_labels, changes=policy, on_skip=pytest.fail)
             if not prepared.planned_events:
                 return
-            job = make_job(prepared, JobFiles(self.run_dir), JobSettings(), home="", unit_rows=7)
+            job = make_job(prepared, JobFiles(self.run_dir), JobSettings(), home="", options=PlanOptions(unit_rows=7))
             name, saved = job.spec.data.name, prepared.saved
             now = copy.deepcopy(self.account)
             if saved is None or saved.job is None or saved.job.plan != name:

@@ -24,6 +24,30 @@ from warehouse.storage.locations import is_gcs, parse_gcs
 UNIT_ROWS = 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How a run is cut into units and epochs.
+
+    Attributes:
+        unit_rows: the largest number of events of a unit.
+        shuffle_events: see :class:`JobPlan`.
+        epoch_rows: see :meth:`JobPlan.data_range`; units are then so small that an epoch has one for each host.
+    """
+
+    unit_rows: int = UNIT_ROWS
+    shuffle_events: int = 0
+    epoch_rows: int = 0
+
+    def plan(self, prepared: PreparedRun, hosts: int) -> JobPlan:
+        """The plan of what is left of a run. Raises what :func:`plan_job` raises."""
+        rows = min(self.unit_rows, max(1, self.epoch_rows // hosts)) if self.epoch_rows else self.unit_rows
+        first_unit = _next_unit(prepared.saved)
+        return plan_job(prepared, unit_rows=rows, first_unit=first_unit, shuffle_events=self.shuffle_events)
+
+
+_PLAN_OPTIONS = PlanOptions()
+
+
 @dataclass(frozen=True)
 class LaunchedJob:
     """A job that is ready to run.
@@ -45,13 +69,11 @@ def make_job(
     settings: JobSettings,
     *,
     home: str,
-    unit_rows: int = UNIT_ROWS,
-    shuffle_events: int = 0,
-    epoch_rows: int = 0,
+    options: PlanOptions = _PLAN_OPTIONS,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
-    ``home``: the warehouse's home, from which readers read. ``epoch_rows``: see :meth:`JobPlan.data_range`. Raises :class:`~transforms.errors.StorageError`, and
+    ``home``: the warehouse's home, from which readers read. Raises :class:`~transforms.errors.StorageError`, and
     :class:`RunMismatch` for the files of a job of another run.
     """
     run_dir = prepared.config.run_dir
@@ -60,12 +82,7 @@ def make_job(
     files.make()
     files.make_token()
     saved = prepared.saved
-    plan = _unfinished_plan(files, saved, bucket_run) or plan_job(
-        prepared,
-        unit_rows=_unit_rows(unit_rows, epoch_rows, settings),
-        first_unit=_next_unit(saved),
-        shuffle_events=shuffle_events,
-    )
+    plan = _unfinished_plan(files, saved, bucket_run) or options.plan(prepared, settings.hosts)
     put_solution(files, prepared.solution)
     name = files.put_document(plan.to_bytes())
     attempt = saved.job.attempt if saved is not None and saved.job is not None else 0
@@ -74,7 +91,7 @@ def make_job(
         FORMAT,
         job_identity(files),
         settings,
-        plan.data_range(name, epoch_rows),
+        plan.data_range(name, options.epoch_rows),
         home,
         bucket_run,
         keep_commits=prepared.config.keep_checkpoints,
@@ -83,31 +100,15 @@ def make_job(
     return LaunchedJob(spec, plan, newest)
 
 
-def _unit_rows(most: int, epoch_rows: int, settings: JobSettings) -> int:
-    """The largest number of rows of a unit: an epoch has one for each host."""
-    return min(most, max(1, epoch_rows // settings.hosts)) if epoch_rows else most
-
-
 def extend_job(
-    prepared: PreparedRun,
-    files: JobFiles,
-    spec: JobSpec,
-    *,
-    unit_rows: int = UNIT_ROWS,
-    shuffle_events: int = 0,
-    epoch_rows: int = 0,
+    prepared: PreparedRun, files: JobFiles, spec: JobSpec, options: PlanOptions = _PLAN_OPTIONS
 ) -> DataRange | None:
     """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
     if not prepared.planned_events:
         return None
-    plan = plan_job(
-        prepared,
-        unit_rows=_unit_rows(unit_rows, epoch_rows, spec.settings),
-        first_unit=_next_unit(prepared.saved),
-        shuffle_events=shuffle_events,
-    )
+    plan = options.plan(prepared, spec.settings.hosts)
     put_solution(files, prepared.solution)
-    data = plan.data_range(files.put_document(plan.to_bytes()), epoch_rows)
+    data = plan.data_range(files.put_document(plan.to_bytes()), options.epoch_rows)
     replace(spec, data=data).write(files)
     return data
 

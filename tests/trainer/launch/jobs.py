@@ -17,7 +17,7 @@ from trainer.checkpoints.checkpoint import read_newest
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
-from trainer.launch.training_job import LaunchedJob, make_job
+from trainer.launch.training_job import LaunchedJob, PlanOptions, make_job
 from trainer.runs.data_changes import REFUSE_CHANGES
 from trainer.scheduling.job import JobSettings, PhaseSettings
 from trainer.training.loop import train
@@ -68,7 +68,8 @@ def launch(
 ) -> LaunchedJob:
     """A job that is ready to run. ``folder``: of its files, for a run in a bucket."""
     prepared = prepare(warehouse, run_dir, **options)
-    return make_job(prepared, JobFiles(folder or Path(run_dir)), of, home=warehouse.storage.home, unit_rows=unit_rows)
+    files, cut = JobFiles(folder or Path(run_dir)), PlanOptions(unit_rows)
+    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut)
 
 
 def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:
