@@ -251,13 +251,13 @@ def once(status, role_kind, seen):
 def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path, calm):
     job = launch(warehouse, tmp_path / "run", patient(), unit_rows=300, **OPTIONS)
     token, seen, refused, grown = JobFiles(tmp_path / "run").read_token(), [], {}, {}
-    megabyte = bytes(1 << 20)
+    sent_bytes = {RoleKind.READER: 1 << 28, RoleKind.HOST: 1 << 31}
 
     def flood_reader(address):
         client = Client(address, token=token)
         with pytest.raises(HeadraceError) as caught:
             client.call(
-                lambda one, options: list(one.do_action(flight.Action(UNIT, megabyte * 64), options)),
+                lambda one, options: list(one.do_action(flight.Action(UNIT, bytes(sent_bytes[RoleKind.READER])), options)),
                 timeout_secs=PATIENCE_SECS,
             )
         client.close()
@@ -267,7 +267,7 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
         with socket.create_connection((address.host, address.port), PATIENCE_SECS) as stream:
             with contextlib.suppress(ConnectionError):
                 stream.sendall(write_greeting(Sender(10**6, 1), token))
-                described = json.dumps({"number": 0, "arrays": [["uint8", 1 << 31]]}).encode()
+                described = json.dumps({"number": 0, "arrays": [["uint8", sent_bytes[RoleKind.HOST]]]}).encode()
                 stream.sendall(LENGTH.pack(len(described)) + described)
             with stream.makefile("rb") as answer:
                 (length,) = LENGTH.unpack(answer.read(LENGTH.size))
@@ -287,8 +287,8 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
     assert (status.state, status.restarts) == (JobState.DONE, 0)
     assert {kind: "must be short" in str(error) for kind, error in refused.items()} == dict.fromkeys(seen, True)
     assert len(seen) == 2
-    # The host is training meanwhile, and the reader reads.
-    assert all(bytes_ < (200 << 20) for bytes_ in grown.values()), grown
+    # Both work meanwhile, and the host has just begun: TensorFlow takes more than 200 MB in its first steps.
+    assert all(grown[kind] < sent_bytes[kind] // 2 for kind in seen), grown
     assert run_differences(tmp_path / "run", calm) == ()
 
 
