@@ -8,13 +8,18 @@ if TYPE_CHECKING:
     from trainer.embedding.engine import CpuEngine as CpuEngine
     from trainer.embedding.engine import IdBatch as IdBatch
     from trainer.embedding.engine import TableState as TableState
-    from trainer.embedding.spec import SGD as SGD
-    from trainer.embedding.spec import Adagrad as Adagrad
+    from trainer.embedding.optimizers import FTRL as FTRL
+    from trainer.embedding.optimizers import SGD as SGD
+    from trainer.embedding.optimizers import Adagrad as Adagrad
+    from trainer.embedding.optimizers import AdagradMomentum as AdagradMomentum
+    from trainer.embedding.optimizers import Adam as Adam
+    from trainer.embedding.optimizers import Optimizer as Optimizer
+    from trainer.embedding.optimizers import RowWiseAdagrad as RowWiseAdagrad
     from trainer.embedding.spec import Constant as Constant
     from trainer.embedding.spec import FeatureSpec as FeatureSpec
     from trainer.embedding.spec import Initializer as Initializer
     from trainer.embedding.spec import Normal as Normal
-    from trainer.embedding.spec import Optimizer as Optimizer
+    from trainer.embedding.spec import Quantization as Quantization
     from trainer.embedding.spec import TableSpec as TableSpec
     from trainer.embedding.spec import Uniform as Uniform
     from trainer.embedding.tensorflow_settings import from_tensorflow as from_tensorflow

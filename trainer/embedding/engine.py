@@ -15,7 +15,8 @@ import numpy as np
 
 from trainer.embedding import kernels
 from trainer.embedding.layout import Bags, Scratch, layout_of, zero_values
-from trainer.embedding.optimizers import ADAGRAD_CODE
+from trainer.embedding.optimizers import SGD, Adagrad, OptimizerSettings
+from trainer.embedding.row_updates import ADAGRAD_CODE
 from trainer.embedding.snapshot import EngineSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
@@ -75,6 +76,8 @@ class CpuEngine:
         self.tables = tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
+        for feature in self.features:
+            _refuse_unsupported(feature)
         self._bounds = tuple(feature.table.vocabulary_size for feature in self.features)
         self._layout = layout_of(self.features, self.tables, seed, (row_stride, row_first))
         self._allocate()
@@ -299,6 +302,21 @@ class CpuEngine:
         if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
             raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
                                  value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
+
+
+def _refuse_unsupported(feature: FeatureSpec) -> None:
+    table, where = feature.table, f"feature {feature.name}, table {feature.table.name}"
+    settings = {name: getattr(table.optimizer, name) for name in OptimizerSettings.__dataclass_fields__}
+    settings["low_dimensional_packing_status"] = False
+    if not isinstance(table.optimizer, (SGD, Adagrad)) or any(
+        value != OptimizerSettings.__dataclass_fields__[name].default for name, value in settings.items()
+    ):
+        raise ConfigError("this engine's optimizer must be SGD or Adagrad without limits or decay", where=where,
+                          value=table.optimizer)  # fmt: skip
+    if callable(table.optimizer.learning_rate):
+        raise ConfigError("this engine's learning rates must be numbers", where=where, value=table.optimizer)
+    if table.combiner == "sqrtn" or table.quantization is not None or feature.max_sequence_length:
+        raise ConfigError("this engine's bags must be sums or means without quantization", where=where, value=feature)
 
 
 def _one_event(rows: Array, counts: Array) -> IdBatch:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.layout import CONSTANT, TRUNCATED_NORMAL, UNIFORM, Bags, Scratch, TableLayout, TableValues
-from trainer.embedding.optimizers import ADAGRAD_CODE, adagrad_row, sgd_row
+from trainer.embedding.row_updates import ADAGRAD_CODE, adagrad_row, sgd_row
 from transforms.kernels.compiled import compiled, pasted
 
 Array = np.ndarray[Any, np.dtype[Any]]

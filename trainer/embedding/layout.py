@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.embedding.optimizers import ADAGRAD_CODE, SGD_CODE
-from trainer.embedding.spec import Adagrad, Constant, FeatureSpec, Initializer, TableSpec, Uniform
+from trainer.embedding.optimizers import Adagrad
+from trainer.embedding.row_updates import ADAGRAD_CODE, SGD_CODE
+from trainer.embedding.spec import Constant, FeatureSpec, Initializer, TableSpec, Uniform
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from trainer.embedding import kernels
 from trainer.embedding.layout import Bags, TableLayout, TableValues
-from trainer.embedding.optimizers import ADAGRAD_CODE
+from trainer.embedding.row_updates import ADAGRAD_CODE
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -1,6 +1,6 @@
-"""Specs of embedding tables, features and optimizers: frozen values without TensorFlow.
+"""Specs of embedding tables and features: frozen values without TensorFlow.
 
-The terms are those of ``tf.tpu.experimental.embedding``; :func:`trainer.embedding.tensorflow_settings` converts.
+The terms are those of ``tf.tpu.experimental.embedding``; :mod:`trainer.embedding.tensorflow_settings` converts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainer.embedding.optimizers import Optimizer
 from trainer.errors import ConfigError
+
+COMBINERS = ("sum", "mean", "sqrtn")
 
 _FLOAT32_MAX = 3.4028234663852886e38
 
@@ -57,36 +60,34 @@ Initializer = Constant | Uniform | Normal
 
 
 @dataclass(frozen=True, slots=True)
-class SGD:
-    """``w ← w - learning_rate · g``. Formula and tests: :mod:`trainer.embedding.optimizers`."""
+class Quantization:
+    """Simulated quantization of the rows that a lookup reads: clipped to [lower, upper], then rounded to ``num_buckets`` levels.
 
-    learning_rate: float
+    The table itself stays float32, and gradients pass through unchanged.
+    """
 
-    def __post_init__(self) -> None:
-        _check_positive("learning_rate", self.learning_rate)
-
-
-@dataclass(frozen=True, slots=True)
-class Adagrad:
-    """``a ← a + g²; w ← w - learning_rate · g / √a`` with ``a`` starting at ``initial_accumulator`` > 0, no epsilon."""
-
-    learning_rate: float
-    initial_accumulator: float = 0.1
+    num_buckets: int
+    lower: float
+    upper: float
 
     def __post_init__(self) -> None:
-        _check_positive("learning_rate", self.learning_rate)
-        _check_positive("initial_accumulator", self.initial_accumulator)
-
-
-Optimizer = SGD | Adagrad
+        _check_finite("quantization limit", self.lower, self.upper)
+        if self.num_buckets < 2:
+            raise ConfigError("a quantization must have at least 2 buckets", value=self.num_buckets, allowed=">= 2")
+        if self.lower >= self.upper:
+            raise ConfigError("a quantization's range must not be empty", value=(self.lower, self.upper),
+                              allowed="lower < upper")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """A table of ``vocabulary_size`` rows of ``dim`` float32 values.
 
-    ``combiner``: "sum" or "mean" of a bag's rows; an empty bag gives zeros.
-    ``initializer``: None for TensorFlow's default, a truncated normal of deviation 1/√dim.
+    Attributes:
+        combiner: how the rows of a bag are combined: "sum"; "mean", the sum over the sum of weights; "sqrtn", the sum over the
+            square root of the sum of squared weights. An empty bag gives zeros.
+        initializer: None for TensorFlow's default, a truncated normal of deviation 1/√dim.
+        quantization: None, or how the rows that a lookup reads are quantized.
     """
 
     name: str
@@ -95,6 +96,7 @@ class TableSpec:
     optimizer: Optimizer
     combiner: str = "mean"
     initializer: Initializer | None = None
+    quantization: Quantization | None = None
 
     def __post_init__(self) -> None:
         where = f"table {self.name}"
@@ -106,8 +108,9 @@ class TableSpec:
             )
         if self.dim < 1:
             raise ConfigError("a table must have at least one column", where=where, value=self.dim, allowed=">= 1")
-        if self.combiner not in ("sum", "mean"):
-            raise ConfigError("unknown combiner", where=where, value=self.combiner, allowed="sum, mean")
+        if self.combiner not in COMBINERS:
+            raise ConfigError("a combiner must be a known one", where=where, value=self.combiner,
+                              allowed=", ".join(COMBINERS))  # fmt: skip
 
     @property
     def effective_initializer(self) -> Initializer:
@@ -117,10 +120,25 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """One input: bags of ids, looked up in ``table``. Features with equal tables share its rows."""
+    """One input: bags of ids, looked up in ``table``. Features with equal tables share its rows.
+
+    ``max_sequence_length``: 0 for a feature whose bags are combined. Otherwise it is a sequence feature: its activations are the rows
+    of the first so many ids of each event, one after the other, each times its weight; zeros follow a shorter bag.
+    """
 
     name: str
     table: TableSpec
+    max_sequence_length: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_sequence_length < 0:
+            raise ConfigError("max_sequence_length must be >= 0", where=f"feature {self.name}",
+                              value=self.max_sequence_length, allowed=">= 0")  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations."""
+        return self.table.dim * max(self.max_sequence_length, 1)
 
 
 def tables_of(features: Sequence[FeatureSpec]) -> tuple[TableSpec, ...]:
@@ -149,10 +167,3 @@ def _check_finite(what: str, *values: float) -> None:
     for value in values:
         if not math.isfinite(value) or abs(value) > _FLOAT32_MAX:
             raise ConfigError(f"an {what} must be a finite float32", value=value)
-
-
-def _check_positive(what: str, value: float) -> None:
-    if not (0 < value <= _FLOAT32_MAX):
-        raise ConfigError(
-            f"an optimizer's {what} must be a finite number > 0", value=value, allowed="a finite number > 0"
-        )

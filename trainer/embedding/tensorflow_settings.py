@@ -7,18 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer.embedding.spec import (
-    SGD,
-    Adagrad,
-    Constant,
-    FeatureSpec,
-    Initializer,
-    Normal,
-    Optimizer,
-    TableSpec,
-    Uniform,
-    tables_of,
-)
+from trainer.embedding.optimizers import SGD, Adagrad, Optimizer
+from trainer.embedding.spec import Constant, FeatureSpec, Initializer, Normal, TableSpec, Uniform, tables_of
 from trainer.errors import UnsupportedSetting
 
 #: Optimizer settings without a counterpart, each with the only value that is accepted.

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.config import TrainConfig
-from trainer.embedding.spec import SGD, Adagrad, FeatureSpec, Normal, Optimizer, TableSpec, tables_of
+from trainer.embedding.optimizers import SGD, Adagrad, Optimizer
+from trainer.embedding.spec import FeatureSpec, Normal, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
 from transforms.errors import nearest
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted

@@ -15,9 +15,10 @@ from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
+from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.snapshot import EngineSnapshot
-from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
+from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout

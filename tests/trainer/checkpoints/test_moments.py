@@ -19,7 +19,8 @@ from trainer.checkpoints.parted_arrays import Array, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.embedding.engine import CpuEngine, IdBatch, TableState
-from trainer.embedding.spec import Adagrad, FeatureSpec, TableSpec
+from trainer.embedding.optimizers import Adagrad
+from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import TornCheckpoint
 from trainer.training.run_state import parted_tables
 

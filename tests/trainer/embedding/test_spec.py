@@ -2,7 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.embedding import SGD, Adagrad, Constant, FeatureSpec, Normal, TableSpec, Uniform
+from trainer.embedding import (
+    FTRL,
+    SGD,
+    Adagrad,
+    AdagradMomentum,
+    Adam,
+    Constant,
+    FeatureSpec,
+    Normal,
+    Quantization,
+    RowWiseAdagrad,
+    TableSpec,
+    Uniform,
+)
+from trainer.embedding.optimizers import current_learning_rate, slot_width
 from trainer.embedding.spec import tables_of
 from trainer.errors import ConfigError
 
@@ -21,7 +35,18 @@ from trainer.errors import ConfigError
         lambda: TableSpec("", 1, 1, SGD(1.0)),
         lambda: TableSpec("t", 0, 1, SGD(1.0)),
         lambda: TableSpec("t", 1, 0, SGD(1.0)),
-        lambda: TableSpec("t", 1, 1, SGD(1.0), "sqrtn"),
+        lambda: TableSpec("t", 1, 1, SGD(1.0), "max"),
+        lambda: FeatureSpec("f", TableSpec("t", 1, 1, SGD(1.0)), -1),
+        lambda: Quantization(1, 0.0, 1.0),
+        lambda: Quantization(2, 1.0, 1.0),
+        lambda: SGD(0.1, clip_weight_min=1.0, clip_weight_max=0.0),
+        lambda: SGD(0.1, clip_gradient_max=1.0, use_gradient_accumulation=False),
+        lambda: SGD(0.1, weight_decay_factor=-1.0),
+        lambda: RowWiseAdagrad(0.1, epsilon=0.0),
+        lambda: AdagradMomentum(0.1, beta2=1.5),
+        lambda: Adam(0.1, beta_1=1.0),
+        lambda: FTRL(0.1, learning_rate_power=0.5),
+        lambda: FTRL(0.1, initial_accumulator=0.0),
     ],
 )
 def test_what_cannot_be_is_refused(make):
@@ -45,3 +70,23 @@ def test_name_clashes_are_refused():
 
 def test_the_default_initializer_is_tensorflows():
     assert TableSpec("t", 2, 16, SGD(1.0)).effective_initializer == Normal(0.0, 0.25)
+
+
+def test_slots_are_those_of_the_optimizer():
+    assert [slot_width(one, 8) for one in (SGD(1.0), Adagrad(1.0), RowWiseAdagrad(1.0), Adam(1.0), FTRL(1.0))] == [
+        0,
+        8,
+        1,
+        16,
+        16,
+    ]
+    assert [slot.name for slot in FTRL(1.0, initial_accumulator=0.5).slots] == ["accumulators", "linears"]
+    assert [slot.initial for slot in FTRL(1.0, initial_accumulator=0.5).slots] == [0.5, 0.0]
+
+
+def test_a_learning_rate_may_be_a_function():
+    rates = iter([0.5, 0.25, float("nan")])
+    optimizer = SGD(lambda: next(rates))
+    assert [current_learning_rate(optimizer), current_learning_rate(optimizer)] == [0.5, 0.25]
+    with pytest.raises(ConfigError, match="learning_rate must be a finite number >= 0"):
+        current_learning_rate(optimizer)

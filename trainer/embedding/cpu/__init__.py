@@ -1,0 +1,1 @@
+"""The embedding engine in the memory of one process: stacked tables, compiled loops, all cores."""

@@ -1,0 +1,222 @@
+"""Values of 16 float32 in compiled code: one register where the processor has AVX-512, two or four where it does not.
+
+LLVM vectorises a loop over the columns of a row only behind checks of lengths and overlaps, which cost as much as the row. These
+values need none. Every operation is that of IEEE 754 on each lane, so a vector gives the same bits as 16 scalars. With
+``NUMBA_BOUNDSCHECK=1`` loads and stores check their positions as numba does for elements.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.core.imputils import lower_builtin
+from numba.core.typing import signature
+from numba.core.typing.templates import ConcreteTemplate, infer_global
+from numba.extending import intrinsic, models, register_model
+
+LANES = 16
+
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+
+
+class _VectorType(types.Type):
+    """The numba type of 16 float32."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float32x16")
+
+
+vector = _VectorType()
+
+
+@register_model(_VectorType)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, _FLOATS)
+
+
+def _lower_operator(symbol: Any, instruction: str) -> None:
+    @infer_global(symbol)
+    class Operator(ConcreteTemplate):
+        cases = (signature(vector, vector, vector),)
+
+    @lower_builtin(symbol, vector, vector)
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return getattr(builder, instruction)(*args)
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")
+):  # fmt: skip
+    _lower_operator(_symbol, _instruction)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: int) -> Any:
+    """The address of ``lanes`` values of a flat array, checked in debugging mode."""
+    held = context.make_array(array_type)(context, builder, array)
+    if config.BOUNDSCHECK:
+        size = cgutils.unpack_tuple(builder, held.shape)[0]
+        last = builder.add(index, ir.Constant(index.type, lanes - 1))
+        for position in (index, last):
+            cgutils.do_boundscheck(context, builder, position, size)
+    return builder.gep(held.data, [index])
+
+
+def _is_flat(array: Any) -> bool:
+    return isinstance(array, types.Array) and array.dtype == types.float32 and array.ndim == 1 and array.layout == "C"
+
+
+def _as_index(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+    return context.cast(builder, value, kind, types.intp)
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """The 16 values of a flat float32 array from ``index`` on."""
+    if not _is_flat(array) or not isinstance(index, types.Integer):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = _as_index(context, builder, args[1], sig.args[1])
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
+        return builder.load(builder.bitcast(pointer, _FLOATS.as_pointer()), align=4)
+
+    return vector(array, index), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write 16 values into a flat float32 array from ``index`` on."""
+    if not _is_flat(array) or not isinstance(index, types.Integer) or value != vector:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = _as_index(context, builder, args[1], sig.args[1])
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
+        builder.store(args[2], builder.bitcast(pointer, _FLOATS.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), codegen
+
+
+@intrinsic
+def splat(typingctx: Any, value: Any) -> Any:
+    """A vector of 16 times one float32."""
+    if value != types.float32:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lanes = ir.VectorType(ir.IntType(32), LANES)
+        first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(first, ir.Constant(_FLOATS, ir.Undefined), ir.Constant(lanes, [0] * LANES))
+
+    return vector(value), codegen
+
+
+@intrinsic
+def total(typingctx: Any, value: Any) -> Any:
+    """The sum of the lanes, added pairwise: always in the same order."""
+    if value != vector:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (held,) = args
+        half = LANES // 2
+        while half:
+            kind = ir.VectorType(ir.IntType(32), half)
+            nothing = ir.Constant(held.type, ir.Undefined)
+            low = builder.shuffle_vector(held, nothing, ir.Constant(kind, list(range(half))))
+            high = builder.shuffle_vector(held, nothing, ir.Constant(kind, list(range(half, 2 * half))))
+            held = builder.fadd(low, high)
+            half //= 2
+        return builder.extract_element(held, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(value), codegen
+
+
+def _call_unary(builder: Any, name: str, value: Any) -> Any:
+    """LLVM's intrinsic of this name on a vector or a float32."""
+    suffix = "f32" if value.type == ir.FloatType() else f"v{LANES}f32"
+    kind = ir.FunctionType(value.type, [value.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.{suffix}"), [value])
+
+
+@intrinsic
+def root(typingctx: Any, value: Any) -> Any:
+    """The square root of a vector or a float32."""
+    if value not in (vector, types.float32):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call_unary(builder, "llvm.sqrt", args[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def power(typingctx: Any, value: Any, exponent: Any) -> Any:
+    """``value ** exponent`` of two vectors or two float32, lane by lane."""
+    if value not in (vector, types.float32) or exponent != value:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        function = context.get_function(operator.pow, signature(types.float32, types.float32, types.float32))
+        if sig.args[0] == types.float32:
+            return function(builder, args)
+        found = ir.Constant(_FLOATS, ir.Undefined)
+        for lane in range(LANES):
+            at = ir.Constant(ir.IntType(32), lane)
+            raised = function(builder, [builder.extract_element(one, at) for one in args])
+            found = builder.insert_element(found, raised, at)
+        return found
+
+    return value(value, exponent), codegen
+
+
+@intrinsic
+def clip(typingctx: Any, value: Any, least: Any, most: Any) -> Any:
+    """``value`` limited to [least, most]: NaN stays NaN. Three vectors or three float32."""
+    if value not in (vector, types.float32) or least != value or most != value:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held, low, high = args
+        held = builder.select(builder.fcmp_ordered("<", held, low), low, held)
+        return builder.select(builder.fcmp_ordered(">", held, high), high, held)
+
+    return value(value, least, most), codegen
+
+
+@intrinsic
+def floor(typingctx: Any, value: Any) -> Any:
+    """The largest whole number <= a vector's or a float32's value."""
+    if value not in (vector, types.float32):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call_unary(builder, "llvm.floor", args[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of an element that is read soon. Any index is allowed."""
+    if not isinstance(array, types.Array) or array.ndim != 1 or not isinstance(index, types.Integer):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        at = _as_index(context, builder, args[1], sig.args[1])
+        byte = ir.IntType(8).as_pointer()
+        pointer = builder.bitcast(builder.gep(held.data, [at]), byte)
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, *(ir.Constant(number, flag) for flag in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen
