@@ -57,6 +57,10 @@ class UntrainableInput(TypeMismatch):
     """A model input of a type that no part of the model takes."""
 
 
+#: What to do about a run that diverged.
+NEXT_AFTER_DIVERGENCE = "lower the learning rates and train in a fresh run directory; the last checkpoint is intact"
+
+
 class BadLabel(DataError):
     """A label is none that the model's task learns."""
 
@@ -70,7 +74,14 @@ class BadBatch(DataError):
 
 
 class NonFiniteLoss(DataError):
-    """Training diverged: predictions or weights are NaN or infinite. The last checkpoint is untouched."""
+    """Training diverged: predictions, gradients or weights are NaN or infinite. The last checkpoint is untouched."""
+
+    def at(self, place: str) -> NonFiniteLoss:
+        """This error, with the place in the run before its own."""
+        where = f"{place}, {self.where}" if self.where else place
+        return NonFiniteLoss(
+            self.what, where=where, value=self.value, next_step=self.next_step or NEXT_AFTER_DIVERGENCE
+        )
 
 
 class DataNotReady(DataError):

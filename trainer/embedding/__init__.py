@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainer.embedding.engine import CpuEngine as CpuEngine
-    from trainer.embedding.engine import IdBatch as IdBatch
+    from trainer.embedding.batches import IdBatch as IdBatch
+    from trainer.embedding.cpu.engine import CpuEngine as CpuEngine
     from trainer.embedding.engine import TableState as TableState
     from trainer.embedding.optimizers import FTRL as FTRL
     from trainer.embedding.optimizers import SGD as SGD

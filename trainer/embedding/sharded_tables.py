@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding import kernels
-from trainer.embedding.engine import CpuEngine, IdBatch, TableState
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.gradients import sum_positions
+from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues, feature_layout, table_layout
+from trainer.embedding.cpu.lookup import combine_bags, shares_of
+from trainer.embedding.cpu.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
-from trainer.embedding.layout import Bags, Scratch, TableLayout, layout_of
-from trainer.embedding.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,7 +39,7 @@ class _Fetched:
         layout: of tables that have these rows only.
         order: of each owner, the positions of its rows among all of the batch's rows, table after table.
         counts: of each owner, its rows by table.
-        weights: float32, flat.
+        values: their weights, without slots.
     """
 
     batch: IdBatch
@@ -43,7 +47,7 @@ class _Fetched:
     layout: TableLayout
     order: tuple[Array, ...]
     counts: tuple[Array, ...]
-    weights: Array
+    values: TableValues
 
 
 class ShardedTables:
@@ -55,10 +59,13 @@ class ShardedTables:
     def __init__(self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange) -> None:
         self.features, self.tables = tuple(features), tables_of(features)
         self._exchange, self._hosts = exchange, exchange.hosts
-        self._layout = layout_of(self.features, self.tables, seed)
+        self._of_features = feature_layout(self.features, self.tables)
+        self._layout = table_layout(self._of_features, self.tables, seed)
+        self._width = sum(feature.width for feature in self.features)
         own = [FeatureSpec(table.name, self._own_part(table)) for table in self.tables]
         self._own = CpuEngine(own, seed=seed, row_stride=exchange.hosts, row_first=exchange.rank)
         self._fetched: _Fetched | None = None
+        self._counter = BatchCounter(self.features, self._of_features.table)
 
     def _own_part(self, table: TableSpec) -> TableSpec:
         own = -(-(table.vocabulary_size - self._exchange.rank) // self._hosts)
@@ -67,15 +74,26 @@ class ShardedTables:
     @property
     def width(self) -> int:
         """Columns of the activations."""
-        return int(self._layout.dims[self._layout.table_of].sum())
+        return self._width
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. The ids must have been checked."""
         fetched = self._fetch(batch)
-        out = np.empty((batch.rows, self.width), np.float32)
-        kernels.combine_bags(fetched.bags, fetched.layout, fetched.weights, out)
+        out = np.empty(batch.rows * self._width, np.float32)
+        combine_bags(
+            0,
+            batch.rows,
+            batch.rows,
+            fetched.bags,
+            self._of_features,
+            fetched.layout,
+            fetched.values,
+            out,
+            self._width,
+            False,
+        )
         self._fetched = fetched
-        return out
+        return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """Update the rows of all hosts' batches, after :meth:`lookup` of the same batch.
@@ -90,6 +108,7 @@ class ShardedTables:
         parts = [[_taken(sums, fetched.layout, order, dims)] for order in fetched.order]
         received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
         self._own.update_rows(self._asked, received)
+        self._counter.add(batch.offsets, fetched.layout.vocabulary)
 
     def _fetch(self, batch: IdBatch) -> _Fetched:
         """Ask the owners for the distinct rows of a batch."""
@@ -110,7 +129,8 @@ class ShardedTables:
         weights = np.empty(int((sizes * self._layout.dims).sum()), np.float32)
         for places, answer in zip(order, answers, strict=True):
             _put(weights, layout, places, self._layout.dims, answer[0])
-        return _Fetched(batch, bags, layout, order, counts, weights)
+        values = TableValues(weights, np.zeros(0, np.float32), np.ones(len(flat), np.uint8))
+        return _Fetched(batch, bags, layout, order, counts, values)
 
     def _distinct(self, batch: IdBatch) -> tuple[list[Array], Bags]:
         """The distinct rows of each table, ascending, and the batch with their positions."""
@@ -129,21 +149,14 @@ class ShardedTables:
             distinct.append(rows)
         shares = _NO_SHARES
         if batch.weights is not None:
-            shares = kernels.shares_of(batch.weights, batch.offsets, of)
+            shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         return distinct, Bags(places, batch.offsets, shares)
 
     def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
-        """The gradient of each distinct row, summed over the batch: flat, as ``fetched.weights``."""
-        of, dims = fetched.layout, fetched.layout.dims
-        sums = np.zeros(len(fetched.weights), np.float32)
-        most = int(of.vocabulary.max(initial=0))
-        scratch = Scratch(np.zeros(int(of.vocabulary.sum()), np.int32), np.empty(most, np.int64),
-                          np.empty(most * int(dims.max()), np.float32))  # fmt: skip
-        for t in range(len(dims)):
-            count = kernels.sum_gradients(t, fetched.bags, of, gradients, scratch)
-            dim, base = int(dims[t]), int(of.weight_base[t])
-            own = sums[base : base + int(of.vocabulary[t]) * dim].reshape(-1, dim)
-            own[scratch.rows[:count]] = scratch.sums[: count * dim].reshape(-1, dim)
+        """The gradient of each distinct row, summed over the batch: flat, as its weights."""
+        sums = np.zeros(len(fetched.values.weights), np.float32)
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        sum_positions(fetched.bags, self._of_features, fetched.layout, flat, self._width, sums)
         return sums
 
     def state(self) -> dict[str, TableState]:
@@ -162,6 +175,10 @@ class ShardedTables:
     def _global(self, rows: Array) -> Array:
         found: Array = rows * self._hosts + self._exchange.rank
         return found
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature over the batches of this host."""
+        return self._counter.by_feature()
 
     def begin_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.engine.CpuEngine.begin_snapshot>`; the rows of this host."""
@@ -186,7 +203,7 @@ class ShardSnapshot:
         return self.own.counts
 
     def table(self, t: int) -> Iterator[ChangedRows]:
-        """See :meth:`EngineSnapshot.table <trainer.embedding.snapshot.EngineSnapshot.table>`."""
+        """See :meth:`EngineSnapshot.table <trainer.embedding.cpu.snapshot.EngineSnapshot.table>`."""
         for part in self.own.table(t):
             yield ChangedRows(part.rows * self.hosts + self.rank, part.weights, part.slots)
 

@@ -231,14 +231,14 @@ class Attempt:
     def _step(self, segment: _Segment, batch: Batch | None) -> None:
         tools, progress = self._tools, self._state.progress
         batch = batch or empty_batch(self._layout, self._batch_rows)
-        logits = tools.weights.train(batch)
-        if not np.isfinite(logits).all():
+        try:
+            logits = tools.weights.train(batch)
+            if not np.isfinite(logits).all():
+                raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
+        except NonFiniteLoss as error:
             kept = tools.on_bad_batch(batch)
-            raise NonFiniteLoss(
-                "training diverged: a prediction is NaN or infinite",
-                where=f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else ""),
-                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
-            )
+            place = f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else "")
+            raise error.at(place) from error
         labels = batch.labels[: batch.rows]
         self._last = labels, np.asarray(logits, np.float32).ravel()
         if self._state.ledger is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.embedding.engine import IdBatch
+from trainer.embedding.batches import IdBatch
 from trainer.embedding.exchange import Exchange, all_gather, summed
 from trainer.embedding.sharded_tables import ShardedTables
 from trainer.model.heads import Head

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.engine import IdBatch
+from trainer.embedding.batches import IdBatch
 from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout
 from trainer.reading import kernels

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.embedding.engine import CpuEngine, IdBatch
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.engine import CpuEngine
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout

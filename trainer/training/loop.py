@@ -22,9 +22,9 @@ from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
-from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyScores
-from trainer.reading.batches import make_batches
+from trainer.reading.batches import Batch, make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
@@ -34,6 +34,8 @@ from trainer.training.preparation import PreparedRun, check_policy, described, p
 from trainer.training.run_state import EpochScores, build_weights, snapshot
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Memory for rows that training changes while a checkpoint is written.
 _MOST_ASIDE_BYTES = 256 << 20
@@ -231,13 +233,7 @@ class _Run:
         events = self._prepared.due
         due = decoded if events is None else events.select(decoded, epoch.pass_number)
         for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
-            logits = self._weights.train(batch)
-            if not np.isfinite(logits).all():
-                raise NonFiniteLoss(
-                    "training diverged: a prediction is NaN or infinite",
-                    where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
-                    next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
-                )
+            logits = self._step(batch, epoch)
             collector.add(batch.labels[: batch.rows], logits)
             if self._ledger:
                 self._ledger.count(batch.spans, batch.labels)
@@ -246,6 +242,19 @@ class _Run:
             self._writer.look()
             self._say("batch")
         self._commit(epoch, collector.scores())
+
+    def _step(self, batch: Batch, epoch: Epoch) -> Array:
+        """Train a batch; return its logits, which are finite."""
+        try:
+            logits = self._weights.train(batch)
+            if not np.isfinite(logits).all():
+                raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
+        except NonFiniteLoss as error:
+            raise error.at(self._place(epoch)) from error
+        return logits
+
+    def _place(self, epoch: Epoch) -> str:
+        return f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}"
 
     def _commit(self, epoch: Epoch, scores: AnyScores) -> None:
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
@@ -258,8 +267,8 @@ class _Run:
         ):  # tables as they are written
             raise NonFiniteLoss(
                 "training diverged: the last step of an epoch left NaN or infinite weights",
-                where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
-                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+                where=self._place(epoch),
+                next_step=NEXT_AFTER_DIVERGENCE,
             )
         self._writer.wait()  # the tables have one snapshot at a time
         tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)

@@ -14,10 +14,11 @@ from trainer.config import TrainConfig
 from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
-from trainer.embedding.engine import CpuEngine, TableState
-from trainer.embedding.optimizers import Adagrad
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.engine import TableState
+from trainer.embedding.optimizers import Adagrad, slot_width
 from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
-from trainer.embedding.snapshot import EngineSnapshot
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY, Head
@@ -173,7 +174,7 @@ def parted_tables(kind: str, engine: Tables, most_bytes: int) -> list[PartedArra
     snapshot = engine.begin_snapshot(most_bytes=most_bytes)
     found = []
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
-        slot_dim = table.dim if isinstance(table.optimizer, Adagrad) else 0
+        slot_dim = slot_width(table.optimizer, table.dim)
         kinds = (
             ArrayKind(f"{kind}/rows/{table.name}", "int64", (count,)),
             ArrayKind(f"{kind}/weights/{table.name}", "float32", (count, table.dim)),

@@ -21,8 +21,8 @@ from trainer.embedding import (
     TableSpec,
     TableState,
     Uniform,
-    kernels,
 )
+from trainer.embedding.cpu import lookup as kernels
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 ROWS = 7
@@ -267,7 +267,7 @@ def test_wrong_dtypes_and_shapes_are_refused():
     engine = engine_of()
     batch = batch_of([[[0]], [[1]]])
     with pytest.raises(BadBatch):
-        engine.lookup(IdBatch(batch.ids.astype(np.int32), batch.offsets))
+        engine.lookup(IdBatch(batch.ids.astype(np.int16), batch.offsets))
     with pytest.raises(BadBatch):
         engine.lookup(batch_of([[[0]]]))
     with pytest.raises(BadBatch):

@@ -14,8 +14,8 @@ from tests.support.examples import scaled
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.engine import TableState
-from trainer.embedding.snapshot import EngineSnapshot
 
 ROWS = 13
 
@@ -72,7 +72,11 @@ def test_a_snapshot_is_of_its_moment(data):
         train(undisturbed, bags, seed)
     before = engine.state()
     snapshot = EngineSnapshot(
-        engine._layout, engine._values, most_bytes=1 << 20, range_bytes=data.draw(st.integers(1, 200))
+        engine._of_features.table,
+        engine._layout,
+        engine._values,
+        most_bytes=1 << 20,
+        range_bytes=data.draw(st.integers(1, 200)),
     )
     engine._snapshot = snapshot
     assert snapshot.counts == tuple(len(table.rows) for table in before.values())
@@ -155,7 +159,9 @@ def test_reading_beside_training(seed):
         step()
     for _ in range(3):
         before = engine.state()
-        snapshot = EngineSnapshot(engine._layout, engine._values, most_bytes=1 << 30, range_bytes=20_000)
+        snapshot = EngineSnapshot(
+            engine._of_features.table, engine._layout, engine._values, most_bytes=1 << 30, range_bytes=20_000
+        )
         engine._snapshot = snapshot
         thread = threading.Thread(target=keep_training)
         thread.start()

@@ -103,6 +103,22 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """As :func:`store` past the caches, for what is not read soon; the address must be a multiple of 64."""
+    if not _is_flat(array) or not isinstance(index, types.Integer) or value != vector:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = _as_index(context, builder, args[1], sig.args[1])
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
+        written = builder.store(args[2], builder.bitcast(pointer, _FLOATS.as_pointer()), align=4 * LANES)
+        written.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), codegen
+
+
+@intrinsic
 def splat(typingctx: Any, value: Any) -> Any:
     """A vector of 16 times one float32."""
     if value != types.float32:
@@ -220,3 +236,21 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+def _fence_of(order: str) -> Any:
+    @intrinsic
+    def fence(typingctx: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            builder.fence(order)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return fence
+
+
+#: What this thread reads later is at least as new as what it has read.
+acquire = _fence_of("acquire")
+#: What this thread has written is seen by a thread that sees what it writes later.
+release = _fence_of("release")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding import kernels
-from trainer.embedding.layout import Bags, TableLayout, TableValues
-from trainer.embedding.row_updates import ADAGRAD_CODE
+from trainer.embedding.cpu.aside import count_aside, put_aside
+from trainer.embedding.cpu.gradients import CHANGED
+from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,12 +67,18 @@ class EngineSnapshot:
     """
 
     def __init__(
-        self, layout: TableLayout, values: TableValues, *, most_bytes: int, range_bytes: int = RANGE_BYTES
+        self,
+        table_of: Array,
+        layout: TableLayout,
+        values: TableValues,
+        *,
+        most_bytes: int,
+        range_bytes: int = RANGE_BYTES,
     ) -> None:
-        self._layout, self._values = layout, values
+        self._table_of, self._layout, self._values = table_of, layout, values
         self._most_bytes, self._range_bytes = most_bytes, range_bytes
         tables = range(len(layout.dims))
-        self.counts = tuple(int(np.count_nonzero(self._states(t) == kernels.CHANGED)) for t in tables)
+        self.counts = tuple(int(np.count_nonzero(self._states(t) == CHANGED)) for t in tables)
         self._captured = np.zeros(len(layout.dims), np.int64)  # the rows of each table below this one
         self._aside = _Aside(len(values.row_state))
         self._is_done = False
@@ -93,24 +99,26 @@ class EngineSnapshot:
 
     def put_aside(self, bags: Bags) -> None:
         """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`."""
-        aside, width = self._aside, 2 * int(self._layout.dims.max())
+        aside, width = self._aside, int((self._layout.dims + self._layout.slot_dims).max())
         if not self._is_done and 4 * (aside.used + len(bags.ids) * width) > self._most_bytes:
             # An upper bound of what this batch may need: count it only when it seems too much.
-            needed = kernels.count_aside(bags, self._layout, self._captured, aside.is_aside, self._values.row_state)
+            needed = count_aside(
+                bags, self._table_of, self._layout, self._captured, aside.is_aside, self._values.row_state
+            )
             if 4 * (aside.used + needed) > self._most_bytes:
                 aside.wait_for(lambda: self._is_done)
         if self._is_done:
             return
         aside.reserve(len(bags.ids), len(bags.ids) * width)
-        aside.count, aside.used = kernels.put_aside(
-            bags, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
+        aside.count, aside.used = put_aside(
+            bags, self._table_of, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
             aside.places, aside.values, aside.count, aside.used,
         )  # fmt: skip
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
         of = self._layout
-        slot_dim = int(of.dims[t]) if of.optimizer[t] == ADAGRAD_CODE else 0
+        slot_dim = int(of.slot_dims[t])
         step = max(self._range_bytes // (4 * (int(of.dims[t]) + slot_dim)), 1)
         for first in range(0, int(of.vocabulary[t]), step):
             stop = min(first + step, int(of.vocabulary[t]))
@@ -125,7 +133,7 @@ class EngineSnapshot:
     def _capture(self, t: int, first: int, stop: int, slot_dim: int) -> ChangedRows:
         of, aside = self._layout, self._aside
         dim, base = int(of.dims[t]), int(of.row_base[t])
-        changed = self._states(t)[first:stop] == kernels.CHANGED
+        changed = self._states(t)[first:stop] == CHANGED
         put_aside = np.flatnonzero(
             (aside.rows[: aside.count] >= base + first) & (aside.rows[: aside.count] < base + stop)
         )
@@ -133,15 +141,11 @@ class EngineSnapshot:
         changed[places] = aside.was_changed[put_aside] != 0
         rows = np.flatnonzero(changed)
         weights = self._part(self._values.weights, int(of.weight_base[t]), dim, first, stop)[rows]
-        slots = np.zeros((len(rows), 0), np.float32)
-        if slot_dim:
-            slots = self._part(self._values.slots, int(of.slot_base[t]), dim, first, stop)[rows]
+        slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, first, stop)[rows]
         kept = aside.was_changed[put_aside] != 0
         at, starts = np.searchsorted(rows, places[kept]), aside.places[put_aside[kept]]
-        columns = np.arange(dim)
-        weights[at] = aside.values[starts[:, None] + columns]
-        if slot_dim:
-            slots[at] = aside.values[starts[:, None] + dim + columns]
+        weights[at] = aside.values[starts[:, None] + np.arange(dim)]
+        slots[at] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
         return ChangedRows(rows + first, weights, slots)
 
     def _states(self, t: int) -> Array:

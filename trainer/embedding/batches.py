@@ -1,0 +1,35 @@
+"""Bags of ids, as readers make them and engines look them up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class IdBatch:
+    """Bags of ids for every feature of an engine, in its order. The arrays must not change afterwards.
+
+    Attributes:
+        ids: int32 or int64, all features concatenated.
+        offsets: int64 [features, events + 1]; the bag of feature f and event b is
+            ``ids[offsets[f, b]:offsets[f, b + 1]]``.
+        weights: float32 per id, or None if all are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with
+            ``sp_weights``.
+        bounds: set if the batch was checked: offsets ascend from 0 to the number of ids, and the ids of feature f lie in
+            ``[0, bounds[f])``.
+    """
+
+    ids: Array
+    offsets: Array
+    weights: Array | None = None
+    bounds: tuple[int, ...] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Events, padding included."""
+        return int(self.offsets.shape[1]) - 1

@@ -1,0 +1,395 @@
+"""The embedding engine of one process: tables in memory, compiled loops on all cores, bit-for-bit repeatable.
+
+A row gets its initial values when it is first read, from a hash of (seed, table name, row, column), independent of the
+order of reads. The system commits memory as rows are touched, so a large vocabulary costs only its used rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu import gradients as gradient_kernels
+from trainer.embedding.cpu import lookup as lookup_kernels
+from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
+from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
+from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.cpu.threads import Team, available_threads, split_events
+from trainer.embedding.cpu.updates import RowUpdates
+from trainer.embedding.cpu.vectors import LANES
+from trainer.embedding.engine import TableState
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_SHARES = np.zeros(0, np.float32)
+#: The work of an event beside that of its ids, in floats.
+_EVENT_COST = 16
+#: The mean ids of a bag from which on events are combined in tiles, and the events of a tile.
+_LONG_BAG = 4
+_TILE_EVENTS = 4096
+#: Activations of this size leave the caches before they are read.
+_STREAMED_BYTES = 8 << 20
+
+
+class CpuEngine:
+    """Lookups and updates over the tables of ``features``; releases the GIL while it works.
+
+    The same calls in the same order give the same bits on one machine, whatever the number of threads.
+
+    Args:
+        features: the features, in the order of batches.
+        seed: what initial weights are drawn from.
+        threads: threads of the loops; 0 for one a processor.
+        row_stride, row_first: row r here is row ``row_stride * r + row_first`` of its table, for tables that are spread over hosts.
+
+    Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
+    """
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], *, seed: int, threads: int = 0, row_stride: int = 1, row_first: int = 0
+    ) -> None:
+        self._features, self._tables = tuple(features), tables_of(features)
+        if not self._features:
+            raise ConfigError("an embedding engine must have at least one feature")
+        for table in self._tables:
+            _refuse_unsupported(table)
+        self._bounds = tuple(feature.table.vocabulary_size for feature in self._features)
+        self._of_features = feature_layout(self._features, self._tables)
+        self._layout = table_layout(self._of_features, self._tables, seed, (row_stride, row_first))
+        self._dims = self._layout.dims[self._of_features.table]
+        self._width = sum(feature.width for feature in self._features)
+        self._team = Team(threads or available_threads())
+        self._updates = RowUpdates(self._of_features, self._layout, self._team)
+        self._outputs = OutputPool()
+        self._may_stream = not (self._dims % LANES).any()
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Allocate the tables. Zero pages are not committed until written, so this needs no memory yet."""
+        try:
+            self._values = zero_values(self._layout)
+        except (MemoryError, ValueError) as error:
+            raise self._does_not_fit(error) from error
+        self._prepared: tuple[IdBatch, Bags] | None = None
+        self._are_initial = False  # whether all rows of the prepared batch are
+        self._snapshot: EngineSnapshot | None = None
+        self._counter = BatchCounter(self._features, self._of_features.table)
+
+    def _does_not_fit(self, error: Exception) -> ConfigError:
+        of = self._layout
+        sizes = 4 * of.vocabulary * (of.dims + of.slot_dims)
+        largest = int(sizes.argmax())
+        return ConfigError(
+            "the embedding tables must fit in memory", value=str(error),
+            where=f"{int(of.vocabulary.sum()):,} rows, {int(sizes.sum()) / 1e9:,.1f} GB in all; the largest is table "
+                  f"{self._tables[largest].name} with {int(sizes[largest]) / 1e9:,.1f} GB",
+            next_step="hash into fewer buckets, or make dim smaller",
+        )  # fmt: skip
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """The features, in the order of a batch."""
+        return self._features
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables, in the order of their first use."""
+        return self._tables
+
+    @property
+    def threads(self) -> int:
+        """The threads that its loops use."""
+        return self._team.threads
+
+    @property
+    def columns(self) -> dict[str, slice]:
+        """Feature name to its columns in the activations."""
+        starts = self._of_features.column.tolist()
+        return {one.name: slice(start, start + one.width) for one, start in zip(self._features, starts, strict=True)}
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations: the sum of the features' widths."""
+        return self._width
+
+    def lookup(self, batch: IdBatch) -> Array:
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
+
+        The array is not written to again while it, or a view of it, is in use. Raises :class:`BadBatch` for an id outside its table
+        or offsets that do not fit, before anything is read.
+        """
+        bags = self._bags(batch)
+        out = self._outputs.take(batch.rows * self._width)
+        streams = self._may_stream and out.nbytes >= _STREAMED_BYTES
+        tile = 1 if len(batch.ids) < _LONG_BAG * batch.offsets.size else _TILE_EVENTS
+        parts = split_events(batch.offsets, self._dims + _EVENT_COST, self._team.threads)
+        combine, features, layout, values = lookup_kernels.combine_bags, self._of_features, self._layout, self._values
+        self._team.run(
+            [partial(combine, *part, tile, bags, features, layout, values, out, self._width, streams) for part in parts]
+        )
+        self._are_initial = True
+        return out.reshape(batch.rows, self._width)
+
+    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+        """One optimizer update for each distinct row of ``batch``.
+
+        ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Gradients of a row
+        that occurs more than once, in one bag, in many, or in many features of its table, are summed in float32 in the
+        order feature, event, position; then the row is updated once. Raises :class:`BadBatch`, or :class:`NonFiniteLoss` for NaN
+        and infinity; nothing is changed then.
+        """
+        bags = self._read_bags(batch)
+        if gradients.shape != (batch.rows, self._width) or gradients.dtype != np.float32:
+            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
+                           allowed=f"float32 {(batch.rows, self._width)}")  # fmt: skip
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        self._check_finite(flat)
+        rates = learning_rates(self._tables)
+        with self._changing(bags):
+            distinct = self._updates.apply(bags, flat, self._width, rates, self._values)
+        self._counter.add(bags.offsets, distinct)
+
+    def _check_finite(self, gradients: Array) -> None:
+        """Refuse NaN and infinity before any row is changed."""
+        threads, size = self._team.threads, len(gradients)
+        cuts = [size * k // threads // 16 * 16 for k in range(threads)] + [size]
+        found = [True] * threads
+
+        def check(k: int) -> None:
+            found[k] = gradient_kernels.are_finite(gradients, cuts[k], cuts[k + 1])
+
+        self._team.run([partial(check, k) for k in range(threads)])
+        if not all(found):
+            at = int(np.flatnonzero(~np.isfinite(gradients))[0])
+            event, column = divmod(at, self._width)
+            names = [name for name, span in self.columns.items() if span.start <= column < span.stop]
+            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[at]),
+                                where=f"feature {names[0]}, event {event} of the batch")  # fmt: skip
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature since this engine was made or loaded, by name."""
+        return self._counter.by_feature()
+
+    @contextmanager
+    def _changing(self, bags: Bags) -> Iterator[None]:
+        """While the rows of a batch change: a snapshot keeps what it has not read."""
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.is_done:
+            snapshot = self._snapshot = None
+        if snapshot is None:
+            yield
+            return
+        with snapshot.changing():
+            snapshot.put_aside(bags)
+            yield
+
+    def read_rows(self, rows: Array, counts: Array) -> Array:
+        """The current weights of ``rows`` (int64), of which each table has ``counts``; float32, one row after the other.
+
+        For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
+        """
+        bags = self._read_bags(_one_event(rows, counts))
+        out = np.empty(int((counts * self._layout.dims).sum()), np.float32)
+        lookup_kernels.read_rows(bags, self._layout, self._values.weights, out)
+        return out
+
+    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> None:
+        """One optimizer update for each distinct row, with the sum of its gradients in the order of the parts.
+
+        Args:
+            asked: of each part, rows and their numbers by table, as in :meth:`read_rows`.
+            gradients: of each part, float32 as :meth:`read_rows` returns them.
+
+        Raises :class:`BadBatch`; nothing is changed then.
+        """
+        rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
+        bags = self._read_bags(_one_event(rows, counts))
+        rates = learning_rates(self._tables)
+        with self._changing(bags):
+            self._updates.apply_rows(bags.ids, counts, flat, rates, self._values)
+
+    def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
+        """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
+
+        ``most_bytes``: memory for rows that are changed before they are read; training waits for more. The snapshot must be
+        read to its end, or closed.
+        """
+        self._snapshot = EngineSnapshot(self._of_features.table, self._layout, self._values, most_bytes=most_bytes)
+        return self._snapshot
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one: training that waits for it goes on."""
+        snapshot = self._snapshot  # the training thread sets it to None
+        if snapshot is not None:
+            snapshot.close()
+
+    def _bags(self, batch: IdBatch) -> Bags:
+        """The batch, checked: worked out once for a lookup and its update."""
+        if self._prepared is not None and self._prepared[0] is batch:
+            return self._prepared[1]
+        self._check(batch)
+        shares = _NO_SHARES
+        if batch.weights is not None:
+            shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)
+        bags = Bags(batch.ids, batch.offsets, shares)
+        self._prepared, self._are_initial = (batch, bags), False
+        return bags
+
+    def _read_bags(self, batch: IdBatch) -> Bags:
+        """The batch, checked, and its rows with their initial values, as after a lookup."""
+        bags = self._bags(batch)
+        if not self._are_initial:
+            initialise_missing(bags, self._of_features.table, self._layout, self._values)
+            self._are_initial = True
+        return bags
+
+    def _check(self, batch: IdBatch) -> None:
+        ids, offsets = batch.ids, batch.offsets
+        if str(ids.dtype) not in ("int32", "int64") or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
+            raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
+                           value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
+        if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
+            raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(batch.weights.dtype),
+                           batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
+        if offsets.shape[0] != len(self._features) or offsets.shape[1] < 1:
+            raise BadBatch("a batch must have offsets for every feature", value=offsets.shape[0],
+                           allowed=str(len(self._features)))  # fmt: skip
+        if batch.bounds == self._bounds:
+            return
+        problem, f, at = lookup_kernels.check_batch(ids, offsets, self._of_features.table, self._layout.vocabulary)
+        if problem == lookup_kernels.BAD_ID:
+            raise _bad_id(self._features[f], int(ids[at]))
+        if problem == lookup_kernels.BAD_OFFSETS:
+            raise BadBatch("offsets must ascend from the end of the previous feature to the number of ids",
+                           where=f"feature {self._features[f].name}, event {at}", value=int(offsets[f, at]))  # fmt: skip
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
+        t, of = self._table_position(table), self._layout
+        dim, base = int(of.dims[t]), int(of.row_base[t])
+        out = np.empty((len(rows), dim), np.float32)
+        for k, row in enumerate(np.asarray(rows, np.int64)):
+            if not 0 <= row < of.vocabulary[t]:
+                raise BadBatch("a row must lie in its table", where=f"table {table}", value=int(row),
+                               allowed=f"[0, {of.vocabulary[t]})")  # fmt: skip
+            if self._values.row_state[base + row]:
+                start = int(of.weight_base[t]) + row * dim
+                out[k] = self._values.weights[start : start + dim]
+            else:
+                whole = row * of.rows_of[0] + of.rows_of[1]
+                fill_row(out[k], 0, dim, of.keys[t], whole, of.kinds[t], of.init_a[t], of.init_b[t])
+        return out
+
+    def _table_position(self, name: str) -> int:
+        names = [table.name for table in self._tables]
+        if name not in names:
+            raise ConfigError("an embedding table must be one of the engine's", value=name, allowed=", ".join(names))
+        return names.index(name)
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all changed rows, by table name: equal states have equal bytes."""
+        return {table.name: self._table_state(t) for t, table in enumerate(self._tables)}
+
+    def _table_state(self, t: int) -> TableState:
+        base, size = int(self._layout.row_base[t]), int(self._layout.vocabulary[t])
+        rows = np.flatnonzero(self._values.row_state[base : base + size] == gradient_kernels.CHANGED)
+        weights, slots = self._views(t)
+        return TableState(rows, weights[rows], slots[rows])
+
+    def _views(self, t: int) -> tuple[Array, Array]:
+        of, values = self._layout, self._values
+        size, dim, slot_dim = int(of.vocabulary[t]), int(of.dims[t]), int(of.slot_dims[t])
+        start, slot_start = int(of.weight_base[t]), int(of.slot_base[t])
+        weights = values.weights[start : start + size * dim].reshape(size, dim)
+        return weights, values.slots[slot_start : slot_start + size * slot_dim].reshape(size, slot_dim)
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
+        if set(state) != {table.name for table in self._tables}:
+            raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(state),
+                                 allowed=", ".join(table.name for table in self._tables))  # fmt: skip
+        for t, table in enumerate(self._tables):
+            self._check_state(t, table, state[table.name])
+        self._allocate()
+        for t, table in enumerate(self._tables):
+            saved, (weights, slots) = state[table.name], self._views(t)
+            weights[saved.rows] = saved.weights
+            slots[saved.rows] = saved.slots
+            self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
+
+    def _check_state(self, t: int, table: TableSpec, saved: TableState) -> None:
+        count = saved.rows.size
+        shapes = (saved.rows.shape, saved.weights.shape, saved.slots.shape)
+        types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
+        expected = ((count,), (count, table.dim), (count, int(self._layout.slot_dims[t])))
+        if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
+            raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
+                                 value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
+
+
+def _refuse_unsupported(table: TableSpec) -> None:
+    optimizer = table.optimizer
+    if not optimizer.use_gradient_accumulation:
+        raise ConfigError("use_gradient_accumulation must be True", where=f"table {table.name}", value=False, allowed="True",
+                          next_step="this engine sums the gradients of a row before its update")  # fmt: skip
+    if not getattr(optimizer, "lazy_adam", True):
+        raise ConfigError("lazy_adam must be True", where=f"table {table.name}", value=False, allowed="True",
+                          next_step="this engine updates the rows of a batch only")  # fmt: skip
+
+
+def _one_event(rows: Array, counts: Array) -> IdBatch:
+    """Rows of each table as the bag of one event."""
+    ends = np.cumsum(counts)
+    if len(ends) and int(ends[-1]) != len(rows):
+        raise BadBatch("rows must be as many as their numbers by table", value=len(rows), allowed=str(int(ends[-1])))
+    return IdBatch(rows, np.stack([ends - counts, ends], axis=1).astype(np.int64))
+
+
+def _by_table(
+    asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], dims: Array
+) -> tuple[Array, Array, Array]:
+    """Rows, their numbers by table, and their gradients: table after table, in each the parts in order."""
+    rows: list[Array] = [np.zeros(0, np.int64)]
+    floats: list[Array] = [np.zeros(0, np.float32)]
+    for (own, counts), flat in zip(asked, gradients, strict=True):
+        if flat.dtype != np.float32 or flat.shape != (int((counts * dims).sum()),):
+            raise BadBatch(
+                "gradients must be those of the rows", value=flat.shape, allowed=str(int((counts * dims).sum()))
+            )
+        if len(own) != int(counts.sum()):
+            raise BadBatch(
+                "rows must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
+            )
+    starts = [np.concatenate([[0], np.cumsum(counts)]) for _, counts in asked]
+    float_starts = [np.concatenate([[0], np.cumsum(counts * dims)]) for _, counts in asked]
+    for t in range(len(dims)):
+        rows += [own[at[t] : at[t + 1]] for (own, _), at in zip(asked, starts, strict=True)]
+        floats += [flat[at[t] : at[t + 1]] for flat, at in zip(gradients, float_starts, strict=True)]
+    totals: Array = np.stack([counts for _, counts in asked]).sum(axis=0)
+    return np.concatenate(rows), totals, np.concatenate(floats)
+
+
+def _ascending(rows: Array, table: TableSpec) -> bool:
+    """Whether these are distinct rows of the table in ascending order."""
+    if not len(rows):
+        return True
+    return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
+
+
+def _bad_id(feature: FeatureSpec, value: int) -> BadBatch:
+    return BadBatch(
+        "an embedding id must lie in its table",
+        where=f"feature {feature.name}, table {feature.table.name}",
+        value=value,
+        allowed=f"[0, {feature.table.vocabulary_size})",
+        next_step="hash the input into buckets (.hash_buckets(n)) or give the table more rows",
+    )

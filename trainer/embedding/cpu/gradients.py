@@ -1,0 +1,256 @@
+"""The loops of an update: sum the gradients of each row, then update it once.
+
+Ids become *entries*: a row, where its gradient stands, and its share of it. The entries of a table are divided into buckets by a hash
+of the row, in their order, so that the distinct rows of a bucket and their sums fit a cache. Buckets are independent of each other:
+threads take any of them, and each row's gradients are always added in the order feature, event, position.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.lookup import share_of_bag
+from trainer.embedding.cpu.row_updates import update_row
+from trainer.embedding.cpu.vectors import LANES, load, prefetch, splat, store, total
+from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The state of a row that differs from its initial values.
+CHANGED = 2
+
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+_BUCKET_SHIFT = np.uint64(20)
+#: How many entries ahead gradients are asked for, and rows ahead of their update.
+_AHEAD = 8
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+class Entries(NamedTuple):
+    """What the rows of a batch get, table after table, and bucket after bucket in a table.
+
+    Attributes:
+        rows: int64, the row of each entry in its table.
+        sources: int64, where its gradient begins.
+        shares: float32, its share of this gradient.
+        starts: int64 [tables, most buckets + 1], where the buckets of each table begin, and where the last one ends.
+    """
+
+    rows: Array
+    sources: Array
+    shares: Array
+    starts: Array
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread.
+
+    Attributes:
+        places: int32, a hash table of 1 + positions in ``rows``.
+        rows: int64, the distinct rows of a bucket.
+        sums: float32, their summed gradients.
+    """
+
+    places: Array
+    rows: Array
+    sums: Array
+
+
+@pasted
+def _bucket_of(row: int, mask: int) -> Any:
+    """Other bits of the hash than those of the place in a hash table."""
+    return np.int64((np.uint64(row) * _HASH) >> _BUCKET_SHIFT) & mask
+
+
+@inlined
+def _list_bag(
+    ids: Array, first: int, last: int, source: int, step: int, share: np.float32, shares: Array, entries: Entries, ends: Array, mask: int
+) -> None:  # fmt: skip
+    """Add the entries of a bag to their buckets, which end at ``ends``."""
+    rows, sources, own = entries.rows, entries.sources, entries.shares
+    for i in range(first, last):
+        row = ids[i]
+        bucket = _bucket_of(row, mask)
+        at = ends[bucket]
+        ends[bucket] = at + 1
+        rows[at] = row
+        sources[at] = source
+        own[at] = shares[i] if len(shares) else share
+        source += step
+
+
+@compiled
+def list_entries(
+    chosen: Array, bags: Bags, features: FeatureLayout, tables: TableLayout, width: int, masks: Array, entries: Entries
+) -> None:  # fmt: skip
+    """List the entries of the ``chosen`` tables, from ``starts[t, 0]`` on. ``masks``: of each table, its number of buckets - 1.
+
+    A gradient is ``width`` columns an event. Ids after the end of a sequence feature have none.
+    """
+    ids, offsets, shares = bags
+    starts = entries.starts
+    for t in chosen:
+        mask, dim = masks[t], tables.dims[t]
+        ends = np.zeros(mask + 2, np.int64)
+        if mask:
+            for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
+                for b in range(offsets.shape[1] - 1):
+                    first, last = offsets[f, b], offsets[f, b + 1]
+                    if features.sequence[f]:
+                        last = min(last, first + features.sequence[f])
+                    for i in range(first, last):
+                        ends[_bucket_of(ids[i], mask) + 1] += 1
+        ends[0] = starts[t, 0]
+        for k in range(1, mask + 2):
+            ends[k] += ends[k - 1]
+        starts[t, : mask + 2] = ends
+        for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
+            sequence = features.sequence[f]
+            for b in range(offsets.shape[1] - 1):
+                first, last = offsets[f, b], offsets[f, b + 1]
+                source = b * width + features.column[f]
+                if sequence:
+                    last = min(last, first + sequence)
+                    _list_bag(ids, first, last, source, dim, _ONE, shares, entries, ends, mask)
+                else:
+                    share = share_of_bag(features.combiner[f], last - first)
+                    _list_bag(ids, first, last, source, 0, share, shares, entries, ends, mask)
+        if not mask:
+            starts[t, 1] = ends[0]
+
+
+@compiled
+def list_rows(chosen: Array, rows: Array, firsts: Array, sources: Array, masks: Array, entries: Entries) -> None:
+    """As :func:`list_entries` for explicit rows: those of table t are ``rows[firsts[t]:firsts[t + 1]]``, each with its source."""
+    starts = entries.starts
+    for t in chosen:
+        mask = masks[t]
+        ends = np.zeros(mask + 2, np.int64)
+        for i in range(firsts[t], firsts[t + 1]):
+            ends[_bucket_of(rows[i], mask) + 1] += 1
+        ends[0] = starts[t, 0]
+        for k in range(1, mask + 2):
+            ends[k] += ends[k - 1]
+        starts[t, : mask + 2] = ends
+        for i in range(firsts[t], firsts[t + 1]):
+            bucket = _bucket_of(rows[i], mask)
+            at = ends[bucket]
+            ends[bucket] = at + 1
+            entries.rows[at] = rows[i]
+            entries.sources[at] = sources[i]
+            entries.shares[at] = _ONE
+
+
+@inlined
+def _add_row(gradients: Array, source: int, share: np.float32, sums: Array, at: int, dim: int, is_new: bool) -> None:
+    whole = dim - dim % LANES
+    shares = splat(share)
+    for d in range(0, whole, LANES):
+        values = load(gradients, source + d) * shares
+        store(sums, at + d, values if is_new else load(sums, at + d) + values)
+    for d in range(whole, dim):
+        value = gradients[source + d] * share
+        sums[at + d] = value if is_new else sums[at + d] + value
+
+
+@uncounted
+def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: int, scratch: Scratch) -> int:
+    """Sum the gradients of the distinct rows of ``entries[first:stop]``; returns the number of rows."""
+    places, found, sums = scratch
+    bits = 4
+    while (1 << bits) < 2 * (stop - first):
+        bits += 1
+    shift, last_place = np.uint64(64 - bits), (1 << bits) - 1
+    places[: 1 << bits] = 0
+    distinct = 0
+    for e in range(first, stop):
+        if e + _AHEAD < stop:
+            source = entries.sources[e + _AHEAD]
+            for d in range(0, dim, 16):
+                prefetch(gradients, source + d)
+        row = entries.rows[e]
+        place = np.int64((np.uint64(row) * _HASH) >> shift)
+        is_new = False
+        while True:
+            position = places[place] - 1
+            if position < 0:
+                places[place] = distinct + 1
+                found[distinct] = row
+                position = distinct
+                distinct += 1
+                is_new = True
+                break
+            if found[position] == row:
+                break
+            place = (place + 1) & last_place
+        _add_row(gradients, entries.sources[e], entries.shares[e], sums, position * dim, dim, is_new)
+    return distinct
+
+
+@uncounted
+def update_buckets(
+    buckets: Array, entries: Entries, gradients: Array, tables: TableLayout, rates: Array, values: TableValues, scratch: Scratch,
+    distinct_rows: Array,
+) -> None:  # fmt: skip
+    """Update each distinct row of ``buckets``, int64 [n, 2] of tables and buckets, once.
+
+    ``rates``: the learning rate of each table. The distinct rows of each table are added to ``distinct_rows``.
+    """
+    weights, slots, row_state = values
+    parameters = tables.parameters
+    for k in range(len(buckets)):
+        t = buckets[k, 0]
+        dim, slot_dim, code = tables.dims[t], tables.slot_dims[t], tables.optimizer[t]
+        row_base, weight_base, slot_base = tables.row_base[t], tables.weight_base[t], tables.slot_base[t]
+        first, stop = entries.starts[t, buckets[k, 1]], entries.starts[t, buckets[k, 1] + 1]
+        distinct = _sum_bucket(first, stop, entries, gradients, dim, scratch)
+        distinct_rows[t] += distinct
+        for n in range(distinct):
+            if n + _AHEAD < distinct:
+                ahead = scratch.rows[n + _AHEAD]
+                for d in range(0, dim, 16):
+                    prefetch(weights, weight_base + ahead * dim + d)
+                for d in range(0, slot_dim, 16):
+                    prefetch(slots, slot_base + ahead * slot_dim + d)
+                prefetch(row_state, row_base + ahead)
+            row = scratch.rows[n]
+            update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
+                       scratch.sums, n * dim)  # fmt: skip
+            row_state[row_base + row] = CHANGED
+
+
+@compiled
+def sum_positions(
+    bags: Bags, features: FeatureLayout, tables: TableLayout, gradients: Array, width: int, sums: Array
+) -> None:  # fmt: skip
+    """Add the gradients of a batch whose ids are positions in compact tables to ``sums``, zeros in the layout of their weights."""
+    ids, offsets, shares = bags
+    for f in range(offsets.shape[0]):
+        t, sequence = features.table[f], features.sequence[f]
+        dim, base = tables.dims[t], tables.weight_base[t]
+        for b in range(offsets.shape[1] - 1):
+            first, last = offsets[f, b], offsets[f, b + 1]
+            share = _ONE if sequence else share_of_bag(features.combiner[f], last - first)
+            if sequence:
+                last = min(last, first + sequence)
+            for i in range(first, last):
+                source = b * width + features.column[f] + (i - first) * dim * (sequence > 0)
+                own = shares[i] if len(shares) else share
+                _add_row(gradients, source, own, sums, base + ids[i] * dim, dim, False)
+
+
+@compiled
+def are_finite(values: Array, first: int, stop: int) -> bool:
+    """Whether ``values[first:stop]``, flat float32, has neither NaN nor infinity."""
+    whole = first + (stop - first) // LANES * LANES
+    sums = splat(_ZERO)
+    zeros = splat(_ZERO)
+    for i in range(first, whole, LANES):
+        sums = sums + load(values, i) * zeros
+    rest = total(sums)
+    for i in range(whole, stop):
+        rest += values[i] * _ZERO
+    return bool(rest == _ZERO)

@@ -1,0 +1,119 @@
+"""The updates of a batch: entries of all tables, divided into buckets, summed and applied by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu import gradients as kernels
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.threads import Team, split_evenly
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The most bytes of a bucket's summed gradients, about a core's second-level cache. Rows occur more than once.
+_BUCKET_BYTES = 1 << 20
+_MOST_BUCKETS = 1 << 16
+
+
+class RowUpdates:
+    """Updates of rows, and the memory that they take, which is kept for the next batch."""
+
+    def __init__(self, features: FeatureLayout, tables: TableLayout, team: Team) -> None:
+        self._features, self._tables, self._team = features, tables, team
+        self._entries = kernels.Entries(*_empty_entries(0), np.zeros((0, 2), np.int64))
+        self._scratches = [
+            kernels.Scratch(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+            for _ in range(team.threads)
+        ]
+
+    def apply(self, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues) -> Array:
+        """Update each distinct row of a batch by its gradients, flat with ``width`` columns an event.
+
+        Returns the distinct rows of each table, int64.
+        """
+        sizes = np.bincount(self._features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
+        counts = sizes.astype(np.int64)
+        masks = self._begin(counts)
+        features, tables, entries = self._features, self._tables, self._entries
+
+        def list_tables(chosen: Array) -> None:
+            kernels.list_entries(chosen, bags, features, tables, width, masks, entries)
+
+        return self._update(counts, masks, list_tables, gradients, rates, values)
+
+    def apply_rows(self, rows: Array, counts: Array, gradients: Array, rates: Array, values: TableValues) -> Array:
+        """As :meth:`apply` for rows, of which each table has ``counts``, and their gradients, one after the other."""
+        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        widths = np.repeat(self._tables.dims, counts)
+        sources = np.cumsum(widths) - widths
+        masks = self._begin(counts)
+        entries = self._entries
+
+        def list_tables(chosen: Array) -> None:
+            kernels.list_rows(chosen, rows, firsts, sources, masks, entries)
+
+        return self._update(counts, masks, list_tables, gradients, rates, values)
+
+    def _begin(self, counts: Array) -> Array:
+        """Make space for entries of these numbers by table; returns the number of buckets of each table - 1."""
+        wanted = np.maximum(counts * self._tables.dims * 4 // _BUCKET_BYTES, 1)
+        masks: Array = np.minimum(2 ** np.ceil(np.log2(wanted)).astype(np.int64), _MOST_BUCKETS) - 1
+        total = int(counts.sum())
+        rows, sources, shares, _ = self._entries
+        if len(rows) < total:
+            size = total + total // 4
+            rows, sources, shares = _empty_entries(size)
+        starts = np.zeros((len(counts), int(masks.max()) + 2), np.int64)
+        starts[:, 0] = np.cumsum(counts) - counts
+        self._entries = kernels.Entries(rows, sources, shares, starts)
+        return masks
+
+    def _update(
+        self, counts: Array, masks: Array, list_tables: Callable[[Array], None], gradients: Array, rates: Array, values: TableValues
+    ) -> Array:  # fmt: skip
+        used = np.flatnonzero(counts)
+        threads = self._team.threads
+        self._team.run([partial(list_tables, used[part]) for part in split_evenly(counts[used], threads)])
+        buckets = np.stack([np.repeat(used, masks[used] + 1), _ranges(masks[used] + 1)], axis=1)
+        starts = self._entries.starts
+        sizes = starts[buckets[:, 0], buckets[:, 1] + 1] - starts[buckets[:, 0], buckets[:, 1]]
+        distinct = np.zeros((threads, len(counts)), np.int64)
+        parts = split_evenly(sizes * (self._tables.dims[buckets[:, 0]] + 32) + 1, threads)
+        for k, part in enumerate(parts):
+            self._reserve(k, int(sizes[part].max()), int((sizes[part] * self._tables.dims[buckets[part, 0]]).max()))
+        self._team.run(
+            [
+                partial(
+                    kernels.update_buckets, buckets[part], self._entries, gradients, self._tables, rates, values,
+                    self._scratches[k], distinct[k],
+                )
+                for k, part in enumerate(parts)
+            ]
+        )  # fmt: skip
+        found: Array = distinct.sum(axis=0)
+        return found
+
+    def _reserve(self, thread: int, rows: int, floats: int) -> None:
+        held = self._scratches[thread]
+        if len(held.rows) < rows or len(held.sums) < floats:
+            rows, floats = max(2 * rows, len(held.rows)), max(2 * floats, len(held.sums))
+            places = 1 << max(int(2 * rows).bit_length(), 4)
+            self._scratches[thread] = kernels.Scratch(
+                np.empty(places, np.int32), np.empty(rows, np.int64), np.empty(floats, np.float32)
+            )
+
+
+def _empty_entries(size: int) -> tuple[Array, Array, Array]:
+    """Rows, sources and shares."""
+    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.float32)
+
+
+def _ranges(sizes: Array) -> Array:
+    """0 to each size, one range after the other."""
+    ends = np.cumsum(sizes)
+    ranges: Array = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
+    return ranges
