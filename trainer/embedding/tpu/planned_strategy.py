@@ -13,6 +13,8 @@ import numpy as np
 
 from trainer.errors import ConfigError
 
+_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
@@ -33,18 +35,17 @@ class PlannedSlice:
             raise ConfigError("a slice's devices must be a multiple of its hosts", value=(self.replicas, self.hosts))
 
 
-def planned_strategy(slice_: PlannedSlice, *, on_cpu_devices: bool = False) -> Any:
+def planned_strategy(slice_: PlannedSlice, *, on_cpu: bool = False) -> Any:
     """A ``tf.distribute.TPUStrategy`` of the slice.
 
-    ``on_cpu_devices``: variables are placed on logical CPU devices of this process, one a replica, which must exist: so they hold
-    values. Otherwise they are placed on TPU devices, which this process does not have.
+    ``on_cpu``: the variables of all replicas are on the CPU of this process, where they hold values. Otherwise they are on TPU devices,
+    which this process does not have.
     """
     import tensorflow as tf
 
     strategy = tf.distribute.TPUStrategy(_Resolver(slice_))
-    if on_cpu_devices:
-        names = [[f"/job:localhost/replica:0/task:0/device:CPU:{replica}"] for replica in range(slice_.replicas)]
-        strategy.extended._tpu_devices = np.array(names, dtype=object)
+    if on_cpu:
+        strategy.extended._tpu_devices = np.array([[_CPU]] * slice_.replicas, dtype=object)
     return strategy
 
 
