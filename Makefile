@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark check bench clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark tpu test-tpu-aot check bench bench-fbgemm clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -26,10 +26,10 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the fast tests, in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark and not tpu_aot" $(TEST_OPTIONS)
 
-test-all: $(READY) ## all tests except those on Flink and Spark, and the soak tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark" --hypothesis-profile thorough $(TEST_OPTIONS)
+test-all: $(READY) ## all tests except those on Flink, Spark and for TPUs, and the soak tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not tpu_aot" --hypothesis-profile thorough $(TEST_OPTIONS)
 
 test-soak: $(READY) ## training jobs killed, preempted and held at many more points
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(TEST_OPTIONS)
@@ -46,6 +46,12 @@ spark: $(READY) # Spark and Beam's job server in .spark/, pinned by tests/spark/
 test-spark: spark ## the tests on a real Spark; needs java and mvn
 	$(BIN)/python -m pytest -n 0 -m spark tests/spark $(TEST_OPTIONS)
 
+tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrace tpu check`
+	@$(BIN)/python -m trainer.tpu_check.environment .tpu
+
+test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TPU
+	$(BIN)/python -m pytest -n 0 -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
+
 check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -59,5 +65,9 @@ bench: $(READY) ## the benchmarks that README and docs quote
 	  controller_start reader_speed reader_loss training_job job_overhead checkpoint_stall preempted_epochs training_chaos fleet; do echo "== benchmarks.$$script"; \
 	  $(BIN)/python -m benchmarks.$$script || exit 1; done
 
+bench-fbgemm: $(READY) ## FBGEMM's CPU kernels in .fbgemm/, and the benchmark against them
+	@$(BIN)/python -m benchmarks.support.fbgemm_environment .fbgemm
+	$(BIN)/python -m benchmarks.embedding_kernels
+
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .headrace .flink .spark
+	rm -rf $(VENV) .headrace .fbgemm .flink .spark .tpu

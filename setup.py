@@ -49,7 +49,11 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
-    package_data={**{name: ["py.typed"] for name in PACKAGES}, "transforms.operators": ["public_suffix_list.dat"]},
+    package_data={
+        **{name: ["py.typed"] for name in PACKAGES},
+        "transforms.operators": ["public_suffix_list.dat"],
+        "trainer.tpu_check": ["requirements.txt"],
+    },
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={

@@ -23,6 +23,7 @@ StorageError
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
 ├── EventNotLogged        an event could not be written to the log of a job; nothing was done
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
+CheckFailed               a program for TPUs could not be lowered or compiled
 HostLost                  another host of the job ended, or does not answer
 AttemptOver               the controller gave the attempt up
 JobHeld                   a person must release the job before it goes on
@@ -102,6 +103,10 @@ class CommitConflict(Busy):
 
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class CheckFailed(HeadraceError):
+    """A program for TPUs could not be lowered or compiled."""
 
 
 class HostLost(HeadraceError):

@@ -23,5 +23,6 @@ if TYPE_CHECKING:
     from trainer.embedding.spec import TableSpec as TableSpec
     from trainer.embedding.spec import Uniform as Uniform
     from trainer.embedding.tensorflow_settings import from_tensorflow as from_tensorflow
+    from trainer.embedding.tensorflow_settings import to_tensorflow as to_tensorflow
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -83,7 +83,7 @@ class ShardedTables:
         combine_bags(
             0,
             batch.rows,
-            batch.rows,
+            max(batch.rows, 1),
             fetched.bags,
             self._of_features,
             fetched.layout,

@@ -1,28 +1,28 @@
-"""Convert TensorFlow's embedding configuration (``tf.tpu.experimental.embedding``) to this engine's.
+"""Convert TensorFlow's embedding configuration (``tf.tpu.experimental.embedding``) to light specs, and back.
 
 Every setting is either converted or refused by name; none is ignored. TensorFlow is imported at the first conversion.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from trainer.embedding.optimizers import SGD, Adagrad, Optimizer
-from trainer.embedding.spec import Constant, FeatureSpec, Initializer, Normal, TableSpec, Uniform, tables_of
-from trainer.errors import UnsupportedSetting
+from trainer.embedding.optimizers import Optimizer
+from trainer.embedding.spec import (
+    COMBINERS,
+    Constant,
+    FeatureSpec,
+    Initializer,
+    Normal,
+    Quantization,
+    TableSpec,
+    Uniform,
+    tables_of,
+)
+from trainer.embedding.tensorflow_optimizers import optimizer_from_tensorflow, optimizer_to_tensorflow, refused
 
-#: Optimizer settings without a counterpart, each with the only value that is accepted.
-_OPTIMIZER_DEFAULTS: dict[str, object] = {
-    "use_gradient_accumulation": True,
-    "clip_weight_min": None,
-    "clip_weight_max": None,
-    "clip_gradient_min": None,
-    "clip_gradient_max": None,
-    "weight_decay_factor": None,
-    "multiply_weight_decay_factor_by_learning_rate": None,
-    "slot_variable_creation_fn": None,
-    "low_dimensional_packing_status": False,
-}
+_INITIALIZERS = "TruncatedNormal, RandomNormal, RandomUniform, Zeros, Ones, Constant"
 
 
 def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[FeatureSpec, ...]:
@@ -30,26 +30,59 @@ def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[Feature
 
     ``optimizer`` is the default for tables without one, as in ``TPUEmbedding``. A feature without a name is named by its
     path in the nest ("user/clicks"), a table without a name ``table_<n>`` by order of first use. Features with the same
-    ``TableConfig`` object share one table. Initializers keep their distribution, not their draws: rows come from this
-    engine's seed. Raises :class:`UnsupportedSetting` for unsupported settings.
+    ``TableConfig`` object share one table. Initializers keep their distribution, not their draws: rows come from the
+    engine's seed. An ``output_shape`` may have one dimension, the events of a batch, which is the engine's to know.
+    ``validate_weights_and_indices`` concerns TensorFlow's serving: engines check all ids. Raises :class:`UnsupportedSetting`
+    for unsupported settings.
     """
     import tensorflow as tf
 
     tables: dict[int, TableSpec] = {}
     features = []
     for path, feature in _leaves(feature_config):
-        _refuse_unless(isinstance(feature, tf.tpu.experimental.embedding.FeatureConfig), str(path), "value", feature,
-                       "tf.tpu.experimental.embedding.FeatureConfig")  # fmt: skip
+        if not isinstance(feature, tf.tpu.experimental.embedding.FeatureConfig):
+            raise refused("value", feature, "tf.tpu.experimental.embedding.FeatureConfig", where=str(path))
         name = feature.name or "/".join(str(part) for part in path) or "feature"
-        _refuse_unless(feature.max_sequence_length == 0, name, "max_sequence_length", feature.max_sequence_length, "0")
-        shape = feature.output_shape.rank
-        _refuse_unless(shape is None, name, "output_shape", feature.output_shape, "none (one bag per event)")
+        _check_output_shape(feature, name)
         table = tables.get(id(feature.table))
         if table is None:
             table = tables[id(feature.table)] = _table(tf, feature.table, len(tables), optimizer)
-        features.append(FeatureSpec(name, table))
+        features.append(FeatureSpec(name, table, int(feature.max_sequence_length)))
     tables_of(features)
     return tuple(features)
+
+
+def to_tensorflow(features: Sequence[FeatureSpec]) -> tuple[Any, ...]:
+    """A ``FeatureConfig`` for each feature, in order; features of one table share its ``TableConfig`` object.
+
+    Raises :class:`UnsupportedSetting` for what TensorFlow does not have.
+    """
+    import tensorflow as tf
+
+    embedding = tf.tpu.experimental.embedding
+    configs = {table.name: table_to_tensorflow(table) for table in tables_of(features)}
+    return tuple(
+        embedding.FeatureConfig(configs[feature.table.name], feature.max_sequence_length, name=feature.name)
+        for feature in features
+    )
+
+
+def table_to_tensorflow(table: TableSpec) -> Any:
+    """The ``TableConfig`` of a table. Raises :class:`UnsupportedSetting` for what TensorFlow does not have."""
+    import tensorflow as tf
+
+    embedding = tf.tpu.experimental.embedding
+    quantization = table.quantization
+    return embedding.TableConfig(
+        table.vocabulary_size,
+        table.dim,
+        initializer=_initializer_to_tensorflow(tf, table.effective_initializer),
+        optimizer=optimizer_to_tensorflow(table.optimizer, table=table.name),
+        combiner=table.combiner,
+        name=table.name,
+        quantization_config=quantization
+        and embedding.QuantizationConfig(quantization.num_buckets, quantization.lower, quantization.upper),
+    )
 
 
 def _leaves(nest: Any, path: tuple[object, ...] = ()) -> list[tuple[tuple[object, ...], Any]]:
@@ -61,32 +94,36 @@ def _leaves(nest: Any, path: tuple[object, ...] = ()) -> list[tuple[tuple[object
     return [(path, nest)]
 
 
+def _check_output_shape(feature: Any, name: str) -> None:
+    """TensorFlow ignores ``max_sequence_length`` beside an ``output_shape``: together they are refused."""
+    rank = feature.output_shape.rank
+    if rank not in (None, 1):
+        raise refused(
+            "output_shape", feature.output_shape, "None or of one dimension, the events of a batch", where=name
+        )
+    if rank == 1 and feature.max_sequence_length:
+        raise refused("output_shape", feature.output_shape, "None for a feature with max_sequence_length", where=name)
+
+
 def _table(tf: Any, table: Any, position: int, default_optimizer: Any) -> TableSpec:
     name = table.name or f"table_{position}"
-    _refuse_unless(table.combiner in ("sum", "mean"), name, "combiner", table.combiner, "sum, mean")
-    for setting in ("quantization_config", "layout"):
-        _refuse_unless(getattr(table, setting, None) is None, name, setting, getattr(table, setting, None), "None")
-    dtype = getattr(table, "dtype", tf.float32)
-    _refuse_unless(dtype == tf.float32, name, "dtype", dtype, "float32")
-    optimizer = table.optimizer if table.optimizer is not None else default_optimizer
+    if table.combiner not in COMBINERS:
+        raise refused("combiner", type(table.combiner).__name__, ", ".join(COMBINERS), where=name)
+    if table.layout is not None:
+        raise refused("layout", table.layout, "None", where=name)
+    if table.dtype != tf.float32:
+        raise refused("dtype", table.dtype, "float32", where=name)
+    optimizer: Optimizer = optimizer_from_tensorflow(
+        table.optimizer if table.optimizer is not None else default_optimizer, table=name
+    )
     return TableSpec(
-        name, int(table.vocabulary_size), int(table.dim), _optimizer(tf, optimizer, name), table.combiner,
-        _initializer(table.initializer, name),
+        name, int(table.vocabulary_size), int(table.dim), optimizer, table.combiner,
+        _initializer(table.initializer, name), _quantization(table.quantization_config),
     )  # fmt: skip
 
 
-def _optimizer(tf: Any, optimizer: Any, table: str) -> Optimizer:
-    embedding = tf.tpu.experimental.embedding
-    kind = type(optimizer)
-    _refuse_unless(kind in (embedding.SGD, embedding.Adagrad), table, "optimizer", kind.__name__, "SGD, Adagrad")
-    for setting, allowed in _OPTIMIZER_DEFAULTS.items():
-        value = getattr(optimizer, setting, allowed)
-        _refuse_unless(value == allowed, table, setting, value, str(allowed))
-    rate = optimizer.learning_rate
-    _refuse_unless(not callable(rate), table, "learning_rate", rate, "a number (no schedule)")
-    if kind is embedding.SGD:
-        return SGD(float(rate))
-    return Adagrad(float(rate), float(optimizer.initial_accumulator_value))
+def _quantization(config: Any) -> Quantization | None:
+    return config and Quantization(int(config.num_buckets), float(config.lower), float(config.upper))
 
 
 def _initializer(initializer: Any, table: str) -> Initializer:
@@ -98,17 +135,18 @@ def _initializer(initializer: Any, table: str) -> Initializer:
         return Uniform(float(config["minval"]), float(config["maxval"]))
     if kind in ("Zeros", "Ones"):
         return Constant(float(kind == "Ones"))
-    allowed = "one of TruncatedNormal, RandomNormal, RandomUniform, Zeros, Ones, Constant"
-    _refuse_unless(kind == "Constant", table, "initializer", kind, allowed)
+    if kind != "Constant":
+        raise refused("initializer", kind, f"one of {_INITIALIZERS}", where=table)
     return Constant(float(config["value"]))
 
 
-def _refuse_unless(supported: bool, where: str, setting: str, value: object, allowed: str) -> None:
-    if not supported:
-        raise UnsupportedSetting(
-            f"{setting} must be {allowed}",
-            where=f"embedding configuration, {where}",
-            value=str(value),
-            allowed=allowed,
-            next_step="change the setting, or train with TPUEmbedding itself",
-        )
+def _initializer_to_tensorflow(tf: Any, initializer: Initializer) -> Callable[..., Any]:
+    if isinstance(initializer, Constant):
+        made = tf.constant_initializer(initializer.value)
+    elif isinstance(initializer, Uniform):
+        made = tf.random_uniform_initializer(initializer.low, initializer.high)
+    elif initializer.truncated:
+        made = tf.keras.initializers.TruncatedNormal(initializer.mean, initializer.stddev)
+    else:
+        made = tf.random_normal_initializer(initializer.mean, initializer.stddev)
+    return made  # type: ignore[no-any-return]

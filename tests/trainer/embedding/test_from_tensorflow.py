@@ -1,8 +1,6 @@
-"""Compares embeddings with TensorFlow: configuration, optimizers, lookups."""
+"""Compares the engine with TensorFlow: optimizers, lookups."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
@@ -15,71 +13,12 @@ from trainer.embedding import (
     CpuEngine,
     FeatureSpec,
     IdBatch,
-    Normal,
     TableSpec,
-    Uniform,
-    from_tensorflow,
 )
-from trainer.errors import BadBatch, UnsupportedSetting
+from trainer.errors import BadBatch
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
-embedding = tf.tpu.experimental.embedding
-
-
-def test_a_configuration_converts():
-    words = embedding.TableConfig(100, 8, optimizer=embedding.SGD(0.5), combiner="sum", name="words")
-    other = embedding.TableConfig(10, 4, initializer=tf.random_uniform_initializer(-0.5, 0.25))
-    features = from_tensorflow(
-        {
-            "query": embedding.FeatureConfig(words),
-            "ad": {"title": embedding.FeatureConfig(words), "user": embedding.FeatureConfig(other, name="who")},
-        },
-        embedding.Adagrad(0.1, 0.2),
-    )
-    table = TableSpec("words", 100, 8, SGD(0.5), "sum", Normal(0.0, 1 / math.sqrt(8)))
-    anonymous = TableSpec("table_1", 10, 4, Adagrad(0.1, 0.2), "mean", Uniform(-0.5, 0.25))
-    assert features == (FeatureSpec("ad/title", table), FeatureSpec("who", anonymous), FeatureSpec("query", table))
-    CpuEngine(features, seed=0)
-
-
-def test_a_single_feature_and_other_initializers_convert():
-    for initializer, expected in (
-        (tf.zeros_initializer(), Constant(0.0)),
-        (tf.ones_initializer(), Constant(1.0)),
-        (tf.constant_initializer(0.5), Constant(0.5)),
-        (tf.random_normal_initializer(1.0, 2.0), Normal(1.0, 2.0, truncated=False)),
-    ):
-        table = embedding.TableConfig(10, 4, initializer, embedding.SGD(1.0))
-        (feature,) = from_tensorflow(embedding.FeatureConfig(table))
-        assert feature.table.initializer == expected
-
-
-def unsupported():
-    def table(**settings):
-        return embedding.TableConfig(10, 4, **{"optimizer": embedding.SGD(1.0), **settings})
-
-    feature = embedding.FeatureConfig
-    yield "combiner", feature(table(combiner="sqrtn"))
-    yield "max_sequence_length", feature(table(), max_sequence_length=3)
-    yield "output_shape", feature(table(), output_shape=[2, 3])
-    yield "optimizer", feature(table(optimizer=embedding.Adam(0.1)))
-    yield "optimizer", feature(table(optimizer=None))
-    yield "learning_rate", feature(table(optimizer=embedding.SGD(lambda: 0.1)))
-    yield "use_gradient_accumulation", feature(table(optimizer=embedding.SGD(1.0, use_gradient_accumulation=False)))
-    yield "clip_weight_min", feature(table(optimizer=embedding.Adagrad(1.0, clip_weight_min=-1.0)))
-    yield "clip_gradient", feature(table(optimizer=embedding.Adagrad(1.0, clipvalue=1.0)))
-    yield "weight_decay_factor", feature(table(optimizer=embedding.SGD(1.0, weight_decay_factor=0.1)))
-    yield "quantization_config", feature(table(quantization_config=embedding.QuantizationConfig(8, -1.0, 1.0)))
-    yield "dtype", feature(table(dtype=tf.int32))
-    yield "initializer", feature(table(initializer=tf.keras.initializers.Orthogonal()))
-    yield "value", "not a feature"
-
-
-def test_unsupported_settings_are_refused_by_name():
-    for setting, config in unsupported():
-        with pytest.raises(UnsupportedSetting, match=setting):
-            from_tensorflow({"f": config})
 
 
 def rows_and_gradients(steps: int = 4):

@@ -127,7 +127,7 @@ def feature_layout(features: Sequence[FeatureSpec], tables: Sequence[TableSpec])
     return FeatureLayout(
         table=np.array([position[feature.table.name] for feature in features], np.int64),
         column=_starts(np.array([feature.width for feature in features], np.int64)),
-        combiner=np.array([COMBINERS.index(feature.table.combiner) for feature in features], np.int64),
+        combiner=np.array([_combiner_code(feature) for feature in features], np.int64),
         sequence=np.array([feature.max_sequence_length for feature in features], np.int64),
         lower=np.array([q.lower if q else 0.0 for q in quantizations], np.float32),
         upper=np.array([q.upper if q else 0.0 for q in quantizations], np.float32),
@@ -195,6 +195,11 @@ def _starts_in(order: list[int], sizes: Array) -> Array:
     starts = np.empty(len(order), np.int64)
     starts[order] = _starts(sizes[order])
     return starts
+
+
+def _combiner_code(feature: FeatureSpec) -> int:
+    """The rows of a sequence are not divided by anything."""
+    return SUM if feature.max_sequence_length else COMBINERS.index(feature.table.combiner)
 
 
 def _slot_start(table: TableSpec) -> Array:

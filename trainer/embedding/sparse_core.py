@@ -1,0 +1,117 @@
+"""Settings of SparseCore, the embedding hardware of TPUs: a light spec of TensorFlow's ``SparseCoreEmbeddingConfig``.
+
+Tables of equal padded width, optimizer and quantization are stacked into one. Rows of a stack are spread over all SparseCores of a slice.
+Each SparseCore sends every other one the ids that it needs from it, in a buffer of fixed size: the limits here. A batch that exceeds
+a limit is an error; ids are never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from trainer.embedding.tensorflow_optimizers import refused
+from trainer.errors import ConfigError
+
+#: TensorFlow's limits for stacks that are not named.
+DEFAULT_MAX_IDS = 256
+DEFAULT_MAX_UNIQUE_IDS = 256
+#: The SparseCores of a device that TensorFlow's host preprocessing can serve.
+MOST_SPARSE_CORES = 4
+
+_WHERE = "SparseCore settings"
+#: Settings of TensorFlow that only say how it makes initial values, which engines make themselves.
+_INITIALIZATION = {"initialize_tables_on_host": True, "enable_fast_table_initialization": False}
+
+
+def _no_limits() -> Mapping[str, int]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SparseCoreSettings:
+    """Names and defaults are those of ``tf.tpu.experimental.embedding.SparseCoreEmbeddingConfig``.
+
+    Attributes:
+        disable_table_stacking: every table is a stack of its own.
+        max_ids_per_chip_per_sample: ids of one event that a chip has memory for, on average.
+        max_ids_per_table: by name of a stack, ids that one SparseCore may request from another in a batch; 256 for others.
+        max_unique_ids_per_table: the same for distinct ids; 256 for others.
+        allow_id_dropping: must be False; ids over a limit are an error.
+    """
+
+    disable_table_stacking: bool = False
+    max_ids_per_chip_per_sample: int = 64
+    max_ids_per_table: Mapping[str, int] = field(default_factory=_no_limits)
+    max_unique_ids_per_table: Mapping[str, int] = field(default_factory=_no_limits)
+    allow_id_dropping: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow_id_dropping:
+            raise ConfigError("allow_id_dropping must be False", where=_WHERE, value=True, allowed="False",
+                              next_step="raise max_ids_per_table and max_unique_ids_per_table")  # fmt: skip
+        _check_positive("max_ids_per_chip_per_sample", self.max_ids_per_chip_per_sample)
+        for name in ("max_ids_per_table", "max_unique_ids_per_table"):
+            limits = dict(sorted(getattr(self, name).items()))
+            for stack, limit in limits.items():
+                _check_positive(f"{name}[{stack!r}]", limit)
+            object.__setattr__(self, name, MappingProxyType(limits))
+
+    def max_ids(self, stack: str) -> int:
+        """The limit of ids of a stack."""
+        return self.max_ids_per_table.get(stack, DEFAULT_MAX_IDS)
+
+    def max_unique_ids(self, stack: str) -> int:
+        """The limit of distinct ids of a stack."""
+        return self.max_unique_ids_per_table.get(stack, DEFAULT_MAX_UNIQUE_IDS)
+
+
+def sparse_core_settings_from_tensorflow(config: Any) -> SparseCoreSettings:
+    """The settings of a ``SparseCoreEmbeddingConfig``. Raises :class:`UnsupportedSetting` or :class:`ConfigError`."""
+    for name, allowed in _INITIALIZATION.items():
+        value = getattr(config, name, allowed)
+        if value != allowed:
+            raise refused(
+                name, value, str(allowed), where=_WHERE, next_step="leave it: the engine makes the initial values"
+            )
+    return SparseCoreSettings(
+        disable_table_stacking=bool(config.disable_table_stacking),
+        max_ids_per_chip_per_sample=int(config.max_ids_per_chip_per_sample),
+        max_ids_per_table=config.max_ids_per_table or {},
+        max_unique_ids_per_table=config.max_unique_ids_per_table or {},
+        allow_id_dropping=bool(config.allow_id_dropping),
+    )
+
+
+def sparse_core_settings_to_tensorflow(settings: SparseCoreSettings) -> Any:
+    """TensorFlow's ``SparseCoreEmbeddingConfig``, with a limit for every stack."""
+    import tensorflow as tf
+
+    return tf.tpu.experimental.embedding.SparseCoreEmbeddingConfig(
+        disable_table_stacking=settings.disable_table_stacking,
+        max_ids_per_chip_per_sample=settings.max_ids_per_chip_per_sample,
+        max_ids_per_table=_Limits(settings.max_ids_per_table, DEFAULT_MAX_IDS),
+        max_unique_ids_per_table=_Limits(settings.max_unique_ids_per_table, DEFAULT_MAX_UNIQUE_IDS),
+        allow_id_dropping=False,
+    )
+
+
+class _Limits(dict[str, int]):
+    """Limits by stack, with one for stacks that are not named: their names are not known before there is an engine."""
+
+    def __init__(self, limits: Mapping[str, int], default: int) -> None:
+        super().__init__(limits)
+        self._default = default
+
+    def __contains__(self, stack: object) -> bool:
+        return True
+
+    def __missing__(self, stack: str) -> int:
+        return self._default
+
+
+def _check_positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a whole number >= 1", where=_WHERE, value=value, allowed=">= 1")

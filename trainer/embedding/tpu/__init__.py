@@ -1,0 +1,1 @@
+"""The ``tpu`` engine: embedding tables in the memory of TPUs, under a TPUStrategy."""

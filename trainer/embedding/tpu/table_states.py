@@ -1,0 +1,89 @@
+"""Table states, the form of every engine's checkpoints, from and into the arrays of TPUs. Pure.
+
+A state holds the rows that differ from their initial values, with the slots of their optimizer side by side. It says nothing of shards and
+stacks, so it moves between engines, slices and stackings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.engine import TableState
+from trainer.embedding.optimizers import slot_width
+from trainer.embedding.spec import TableSpec
+from trainer.embedding.tpu.initial_rows import initial_rows
+from trainer.embedding.tpu.placement import Placement, WholeTable
+from trainer.errors import TornCheckpoint
+
+Array = np.ndarray[Any, np.dtype[Any]]
+#: Arrays of one stack by name: ``parameters``, and each slot.
+StackArrays = dict[str, Array]
+PARAMETERS = "parameters"
+
+
+def read_state(table: TableSpec, place: Placement | WholeTable, arrays: StackArrays, seed: int) -> TableState:
+    """The state of a table in the arrays of its stack."""
+    parts = [_read_chunk(table, place, arrays, seed, rows) for rows in place.chunks()]
+    rows, weights, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return TableState(rows, weights, slots)
+
+
+def _read_chunk(
+    table: TableSpec, place: Placement | WholeTable, arrays: StackArrays, seed: int, rows: Array
+) -> tuple[Array, Array, Array]:
+    weights = place.read(arrays[PARAMETERS], rows)
+    changed = (weights.view(np.uint32) != initial_rows(table, seed, rows).view(np.uint32)).any(axis=1)
+    slots = np.zeros((len(rows), slot_width(table.optimizer, table.dim)), np.float32)
+    for k, slot in enumerate(table.optimizer.slots):
+        values = place.read(arrays[slot.name], rows)
+        changed |= (values != np.float32(slot.initial)).any(axis=1)
+        slots[:, k * table.dim : (k + 1) * table.dim] = values
+    return rows[changed], weights[changed], slots[changed]
+
+
+def initial_arrays(tables: Sequence[TableSpec], places: Mapping[str, Placement | WholeTable], seed: int) -> StackArrays:
+    """The arrays of a stack of ``tables`` before training."""
+    shape = places[tables[0].name].stack_shape
+    arrays = {slot.name: np.full(shape, slot.initial, np.float32) for slot in tables[0].optimizer.slots}
+    arrays[PARAMETERS] = np.zeros(shape, np.float32)
+    for table in tables:
+        place = places[table.name]
+        for rows in place.chunks():
+            place.write(arrays[PARAMETERS], rows, initial_rows(table, seed, rows))
+    return arrays
+
+
+def write_state(table: TableSpec, place: Placement | WholeTable, arrays: StackArrays, state: TableState) -> None:
+    """Set the rows of a (checked) state in the arrays of its stack."""
+    place.write(arrays[PARAMETERS], state.rows, state.weights)
+    for k, slot in enumerate(table.optimizer.slots):
+        place.write(arrays[slot.name], state.rows, state.slots[:, k * table.dim : (k + 1) * table.dim])
+
+
+def check_states(tables: Sequence[TableSpec], states: Mapping[str, TableState]) -> None:
+    """Raise :class:`TornCheckpoint` unless ``states`` are those of ``tables``."""
+    names = [table.name for table in tables]
+    if set(states) != set(names):
+        raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(states),
+                             allowed=", ".join(names))  # fmt: skip
+    for table in tables:
+        _check_state(table, states[table.name])
+
+
+def _check_state(table: TableSpec, state: TableState) -> None:
+    count = state.rows.size
+    expected = ((count,), (count, table.dim), (count, slot_width(table.optimizer, table.dim)))
+    shapes = (state.rows.shape, state.weights.shape, state.slots.shape)
+    types = [str(array.dtype) for array in (state.rows, state.weights, state.slots)]
+    if shapes != expected or types != ["int64", "float32", "float32"] or not _are_rows_of(table, state.rows):
+        raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
+                             value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
+
+
+def _are_rows_of(table: TableSpec, rows: Array) -> bool:
+    if not len(rows):
+        return True
+    return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())

@@ -1,0 +1,121 @@
+"""The environment in which training steps are lowered and compiled for TPUs: packages of its own, in a folder of its own.
+
+Its TensorFlow is another build than the trainer's, so it never shares a process with it: :meth:`TpuEnvironment.run` starts one of the
+modules of this package there, with a document on standard input and one on standard output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import CheckFailed, ConfigError
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+_READY = "ready.json"
+#: Where this project's packages are, for the modules that run in the environment.
+_SOURCES = Path(__file__).resolve().parents[2]
+#: What an error shows of the last lines of a process.
+_SHOWN_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class TpuEnvironment:
+    """A folder that ``make tpu`` made, or will make."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it holds the pinned packages."""
+        ready = self.folder / _READY
+        return ready.is_file() and json.loads(ready.read_text()) == pins()
+
+    def install(self) -> None:
+        """Install what is pinned, unless it is there. Raises :class:`subprocess.CalledProcessError` or :class:`OSError`."""
+        if self.is_ready:
+            return
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(self.folder)], check=True)
+        pip = [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "-r", str(REQUIREMENTS)], check=True)
+        (self.folder / _READY).write_text(json.dumps(pins()))
+
+    def run(self, module: str, document: Mapping[str, Any], *, timeout_secs: float) -> dict[str, Any]:
+        """The document that a module of this environment answers with.
+
+        Raises :class:`ConfigError` for an environment that is not installed, and :class:`CheckFailed` for a process that ends
+        with an error, or not in time.
+        """
+        if not self.is_ready:
+            raise ConfigError("the environment for TPU programs must be installed", where=str(self.folder),
+                              next_step="make tpu")  # fmt: skip
+        try:
+            done = subprocess.run(
+                [str(self.python), "-m", module], input=json.dumps(document), capture_output=True, text=True,
+                timeout=timeout_secs, env=self._variables(), cwd=_SOURCES,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise CheckFailed(f"{module} must end in time", value=f"{timeout_secs:.0f} s",
+                              next_step="allow more time, or check a smaller model") from error  # fmt: skip
+        if done.returncode:
+            raise CheckFailed(f"{module} must end with status 0", value=done.returncode,
+                              where=done.stderr[-_SHOWN_CHARACTERS:])  # fmt: skip
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+    def _variables(self) -> dict[str, str]:
+        """The environment variables of its processes: no TPU is looked for, and several processes may load libtpu."""
+        own = {
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": str(_SOURCES),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TPU_LIBRARY_PATH": str(self._site_packages() / "libtpu" / "libtpu.so"),
+            "TPU_SKIP_MDS_QUERY": "1",
+            "TPU_WORKER_HOSTNAMES": "localhost",
+        }
+        return {**os.environ, **own}
+
+    def _site_packages(self) -> Path:
+        (found,) = self.folder.glob("lib/python3*/site-packages")
+        return found.resolve()
+
+
+def pins() -> dict[str, str]:
+    """What stands in the folder once it is ready."""
+    return {
+        "requirements": hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest(),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+
+
+def main() -> int:
+    """Install the environment in the folder that the command line names; status 1, with the reason, where that fails."""
+    environment = TpuEnvironment(Path(sys.argv[1]))
+    if environment.is_ready:
+        return 0
+    sys.stdout.write(f"Setting up TensorFlow for TPUs and the TPU compiler in {environment.folder} (about two minutes)\n"
+                     "  libtpu is under the Google Cloud Platform terms of service\n")  # fmt: skip
+    sys.stdout.flush()
+    try:
+        environment.install()
+    except (subprocess.CalledProcessError, OSError) as error:
+        sys.stderr.write(f"could not be installed: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
