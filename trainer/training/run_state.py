@@ -27,7 +27,7 @@ from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 
 if TYPE_CHECKING:
-    from trainer.model.dlrm import Dlrm
+    from trainer.model.dense_model import DenseModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -96,7 +96,7 @@ class Weights:
         self,
         layout: InputLayout,
         engine: Tables | None,
-        dense: Dlrm,
+        dense: DenseModel,
         head: Head = BINARY,
         linear: Tables | None = None,
     ) -> None:
@@ -198,7 +198,8 @@ def build_weights(
     layout: InputLayout, config: TrainConfig, head: Head = BINARY, *, with_tables: bool = True
 ) -> Weights:
     """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow."""
-    from trainer.model.dlrm import Dlrm, prepare_tensorflow
+    from trainer.model.dense_model import DenseModel
+    from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
     engine = CpuEngine(layout.features, seed=config.seed) if with_tables and layout.features and config.deep else None
@@ -207,7 +208,7 @@ def build_weights(
         if with_tables and layout.features and config.linear
         else None
     )
-    return Weights(layout, engine, Dlrm(layout, config, head), head, linear)
+    return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:

@@ -10,7 +10,7 @@ from transforms.types import Dense, DType
 
 pytest.importorskip("tensorflow")
 
-from trainer.model.dlrm import Dlrm
+from trainer.model.dense_model import DenseModel
 
 NUMBERS = [TypedInput("x", Dense(DType.FLOAT32)), TypedInput("y", Dense(DType.FLOAT32))]
 NO_LINEAR = np.zeros((6, 0), np.float32)
@@ -19,7 +19,7 @@ IDS = [TypedInput(name, Dense(DType.INT64, 10)) for name in ("a", "b", "c")]
 
 def model_of(inputs, **options):
     options = config("run", batch_rows=6, **options)
-    return Dlrm(lay_out(inputs, options), options)
+    return DenseModel(lay_out(inputs, options), options)
 
 
 def batch_for(inputs, width=4, seed=0):
@@ -134,7 +134,8 @@ def test_seeds_decide_the_first_weights():
 def test_weights_of_another_model_are_refused():
     with pytest.raises(TornCheckpoint) as caught:
         model_of(IDS).load_state(model_of([*IDS, *NUMBERS]).state())
-    assert "weights/000" in caught.value.value
+    assert "weights/000: float32 [2, 8]" in caught.value.value
+    assert "weights/000: float32 [3, 8]" in str(caught.value.allowed)
 
 
 def test_the_linear_part_adds_a_weight_for_every_id_and_number():
