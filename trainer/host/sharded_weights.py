@@ -27,6 +27,7 @@ class ShardedWeights(Weights):
     def __init__(self, layout: InputLayout, config: TrainConfig, head: Head, exchange: Exchange) -> None:
         # The dense part alone, with its tables elsewhere.
         dense = build_weights(layout, config, head, with_tables=False).dense
+        dense.check_replicable()
         engine = linear = None
         if layout.features and config.deep:
             engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange)

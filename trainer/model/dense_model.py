@@ -14,11 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.config import TrainConfig
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dlrm import Dlrm
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout
+from trainer.model.keras_network import KerasNetwork
 from trainer.model.network import Network
 from transforms.errors import listed
 
@@ -38,10 +40,11 @@ class DenseModel:
         self._scaling = Scaling(layout, config.dense_scaling)
         self._widths = [feature.table.dim for feature in layout.features] if config.deep else []
         self._linear_width = len(layout.features) * head.width if config.linear else 0
-        self._network: Network | None = Dlrm(layout, config, head.width) if config.deep else None
+        self._network = _network_of(layout, config, head.width) if config.deep else None
         self._linear = self._linear_variables() if config.linear else []
         self._trainable = [*(self._network.trainable if self._network else ()), *self._linear]
         self._random = list(self._network.random) if self._network else []
+        self._moving = list(self._network.moving) if self._network else []
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
         self._step = tf.function(self._train_step, input_signature=self._signature(5), autograph=False)
@@ -87,6 +90,8 @@ class DenseModel:
             logits = self.logits(activations, linear, dense, training=True)
             losses = _losses(self._head, labels, logits)
             loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+            for penalty in self._network.penalties() if self._network else ():
+                loss += penalty
         sources = [activations, linear, *self._trainable]
         return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
@@ -102,7 +107,7 @@ class DenseModel:
         loss's gradients by the activations of the towers' tables and of the linear part's, float32 of their shapes.
         """
         labels = self._head.targets(labels)
-        before = self.predict(activations, linear, dense) if self._random else None
+        before = self.predict(activations, linear, dense) if self._random or self._moving else None
         logits, by_activations, by_linear = self._step(activations, linear, dense, labels, weights)
         return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
 
@@ -111,7 +116,7 @@ class DenseModel:
     ) -> tuple[Array, Array, Array, Array]:
         """As :meth:`step` without the update: also the gradients of all dense weights, one after the other, float32, flat."""
         labels = self._head.targets(labels)
-        before = self.predict(activations, linear, dense) if self._random else None
+        before = self.predict(activations, linear, dense) if self._random or self._moving else None
         logits, found = self._differentiate(activations, linear, dense, labels, weights)
         flat = np.concatenate([np.zeros(0, np.float32), *(one.numpy().ravel() for one in found[2:])])
         return (logits.numpy() if before is None else before), found[0].numpy(), found[1].numpy(), flat
@@ -130,13 +135,22 @@ class DenseModel:
         return logits
 
     def _variables(self) -> dict[str, Any]:
-        """All state of training, named by kind and order: weights, random state, optimizer slots."""
-        kinds = {"weights": self._trainable, "random": self._random, "optimizer": self._optimizer.variables}
+        """All state of training, named by kind and order: weights, other changing variables, random state,
+        optimizer slots."""
+        kinds = {"weights": self._trainable, "moving": self._moving, "random": self._random,
+                 "optimizer": self._optimizer.variables}  # fmt: skip
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
 
     def tensors(self) -> list[Any]:
-        """TensorFlow's variables of the dense weights, for a SavedModel."""
-        return [variable.value for variable in self._trainable]
+        """TensorFlow's variables of a prediction, for a SavedModel."""
+        return [variable.value for variable in (*self._trainable, *self._moving, *self._random)]
+
+    def check_replicable(self) -> None:
+        """Raise :class:`ConfigError` for variables that would differ between the hosts of a job."""
+        if self._moving:
+            raise ConfigError("a network of a job with several hosts must have trained variables only", where=f"network {self._config.network}",
+                              value=self._moving[0].path, next_step="train with --hosts 1, or use layers without moving statistics, such as "
+                              "LayerNormalization in place of BatchNormalization")  # fmt: skip
 
     def state(self) -> dict[str, Array]:
         """A copy of all state of training, by name: dense weights, random state, optimizer slots."""
@@ -157,6 +171,13 @@ class DenseModel:
             )
         for name, variable in variables.items():
             variable.assign(state[name])
+
+
+def _network_of(layout: InputLayout, config: TrainConfig, outputs: int) -> Network:
+    """The network of the options, in its initial state."""
+    if config.has_own_network:
+        return KerasNetwork(layout, config, outputs)
+    return Dcn(layout, config, outputs) if config.network == "dcn" else Dlrm(layout, config, outputs)
 
 
 def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
