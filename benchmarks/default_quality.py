@@ -16,10 +16,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -30,17 +28,12 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import MADE_UP, QualityLog, public_logs
+from benchmarks.support.quality_scene import Events, quality_scene
 from trainer.config import TrainConfig
-from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.metrics import normalized_entropy
-from trainer.reading.columns import DecodedFragment, decode
-from trainer.runs.identity import in_time_order
 from trainer.serving.trained import load_trained
 from trainer.training.choosing import choose_config
 from trainer.training.loop import train
-from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution, register_table, submit_model
-from warehouse.solution.parts import SolutionFragment
-from warehouse.solution.solution import ReadSolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,67 +53,34 @@ class Outcome:
 
 def measure(log: QualityLog, folder: Path) -> Outcome:
     """Both sides on one log."""
-    log.write(folder / "log")
-    with Warehouse.open(WarehouseConfig(home=str(folder / "home"))) as warehouse:
-        register_table(warehouse, log.table, str(folder / "log"), time_column="time")
-        model = log.model()
-        submit_model(warehouse, model, table=log.table)
-        starts = [part.start for part in in_time_order(read_solution(warehouse, model.name))]
-        end = starts[min(len(starts) - 1, max(1, round(len(starts) * (1 - log.test_share))))]
-        older, newer = read_solution(warehouse, model.name, end=end), read_solution(warehouse, model.name, start=end)
-
-        def read(solution: ReadSolution) -> Any:
-            return lambda fragment: read_fragment(warehouse.storage, solution, fragment)
-
+    with quality_scene(log, folder) as scene:
         began = time.monotonic()
-        config = choose_config(older, read(older), {}, run_dir=str(folder / "run"))
-        train(older, read(older), config)
+        run_dir = str(folder / "run")
+        config = choose_config(scene.older, scene.read(scene.older), {}, run_dir=run_dir)
+        train(scene.older, scene.read(scene.older), config)
         secs = time.monotonic() - began
-        scores = load_trained(str(folder / "run")).evaluate(newer, read(newer))
-        layout = lay_out([TypedInput(item.name, item.type) for item in older.inputs], TrainConfig("run"))
-        trained, tested = (_decoded(solution, layout, read(solution)) for solution in (older, newer))
+        scores = load_trained(run_dir).evaluate(scene.newer, scene.read(scene.newer))
     began = time.monotonic()
-    labels, rivals = _rival(layout, trained, tested)
+    rivals = _rival(scene.trained, scene.tested)
     sklearn_secs = time.monotonic() - began
-    rate = np.full(len(labels), np.concatenate([part.labels for part in trained]).mean())
+    labels = scene.tested.labels
+    rate = np.full(len(labels), scene.trained.labels.mean())
     assert scores.normalized_entropy is not None, "the test has one label only"
-    return Outcome(older.rows, newer.rows, int(labels.sum()), normalized_entropy(labels, rate), scores.normalized_entropy,
+    return Outcome(scene.older.rows, scene.newer.rows, int(labels.sum()), normalized_entropy(labels, rate), scores.normalized_entropy,
                    normalized_entropy(labels, rivals), secs, sklearn_secs, config)  # fmt: skip
 
 
-def _decoded(solution: ReadSolution, layout: InputLayout, read: Any) -> list[DecodedFragment]:
-    fragments: list[SolutionFragment] = [one for part in in_time_order(solution) for one in part.fragments]
-    return [decode(read(fragment), layout, fragment.path) for fragment in fragments]
-
-
-def _rival(
-    layout: InputLayout, trained: Sequence[DecodedFragment], tested: Sequence[DecodedFragment]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The test labels, and scikit-learn's probabilities for them."""
-    ids, dense, labels = _matrix(layout, trained)
-    test_ids, test_dense, test_labels = _matrix(layout, tested)
-    if dense.shape[1]:
-        scaler = StandardScaler().fit(dense)
-        ids = sp.hstack([ids, sp.csr_matrix(scaler.transform(dense))]).tocsr()
-        test_ids = sp.hstack([test_ids, sp.csr_matrix(scaler.transform(test_dense))]).tocsr()
+def _rival(trained: Events, tested: Events) -> np.ndarray:
+    """scikit-learn's probabilities of the tested events."""
+    ids, test_ids = trained.one_hot(), tested.one_hot()
+    if trained.dense.shape[1]:
+        scaler = StandardScaler().fit(trained.dense)
+        ids = sp.hstack([ids, sp.csr_matrix(scaler.transform(trained.dense))]).tocsr()
+        test_ids = sp.hstack([test_ids, sp.csr_matrix(scaler.transform(tested.dense))]).tocsr()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the default limit of iterations
-        fitted = LogisticRegression().fit(ids, labels)
-    return test_labels, fitted.predict_proba(test_ids)[:, 1]
-
-
-def _matrix(layout: InputLayout, parts: Sequence[DecodedFragment]) -> tuple[Any, np.ndarray, np.ndarray]:
-    blocks = []
-    rows = sum(part.rows for part in parts)
-    for f, item in enumerate(layout.embedded):
-        ids = np.concatenate([part.ids[f] for part in parts])
-        lengths = np.concatenate([np.diff(part.offsets[f]) for part in parts])
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        block = sp.csr_matrix((np.ones(len(ids)), ids, starts), shape=(rows, item.type.buckets))
-        block.sum_duplicates()
-        blocks.append(block)
-    dense = np.concatenate([part.dense for part in parts]).astype(np.float64)
-    return sp.hstack(blocks).tocsr(), dense, np.concatenate([part.labels for part in parts])
+        fitted = LogisticRegression().fit(ids, trained.labels)
+    return np.asarray(fitted.predict_proba(test_ids)[:, 1])
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,10 +12,15 @@ from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
 from transforms.errors import nearest
+from transforms.functions.outside import importable
 
 COMBINERS = ("sum", "mean")
 EMBEDDING_OPTIMIZERS = ("adagrad", "sgd")
 DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
+#: Networks over activations; others are ``module:function``, a builder of a Keras model.
+NETWORKS = ("dlrm", "dcn")
+CROSS_STRUCTURES = ("stacked", "parallel")
+_NETWORK_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _POSITIVE_RATES = (
     "embedding_learning_rate",
     "embedding_initial_accumulator",
@@ -54,7 +60,14 @@ class TrainConfig:
             loss are small.
         embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations; small, since
             rare rows stay near their start, which is noise.
-        bottom_mlp, top_mlp: hidden sizes; the bottom tower ends in ``dim``, the top tower in the logits.
+        network: "dlrm", "dcn" (DCN-v2), or ``module:function``, which returns a Keras model: see
+            :mod:`trainer.model.keras_network`. A function that other processes can import stands for its path.
+        network_digest: of the code of such a function; set when a run is prepared.
+        bottom_mlp, top_mlp: hidden sizes; the bottom tower of DLRM ends in ``dim``, the top tower in the logits. The deep
+            tower of DCN has the sizes of ``top_mlp``.
+        cross_layers: cross layers of DCN.
+        cross_rank: the rank of their matrices; 0: full.
+        cross_structure: "stacked" (the deep tower follows the cross layers) or "parallel" (it is beside them).
         dropout: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With
             dropout, progressive validation needs a second forward pass.
         deep, linear: the parts of the model, at least one: the towers over embeddings, and a linear model over the same
@@ -69,6 +82,7 @@ class TrainConfig:
         passes: how often the whole range is trained, at most 255.
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
+        staleness: steps whose updates a lookup may miss: 0, or 1 to look rows up while the step before trains the dense part.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
     """
 
@@ -85,6 +99,11 @@ class TrainConfig:
     embedding_initial_stddev: float = 0.01
     dense_optimizer: str = "adam"
     dense_learning_rate: float = 0.003
+    network: str = "dlrm"
+    network_digest: str = ""
+    cross_layers: int = 2
+    cross_rank: int = 0
+    cross_structure: str = "stacked"
     bottom_mlp: tuple[int, ...] = (64,)
     top_mlp: tuple[int, ...] = (64, 32)
     dropout: float = 0.0
@@ -102,10 +121,13 @@ class TrainConfig:
     dense_scaling: Mapping[str, tuple[DenseScale, ...]] = field(default_factory=_no_overrides)
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
+    staleness: int = 0
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
+        if callable(self.network):
+            object.__setattr__(self, "network", _path_of(self.network))
         for name in ("dims", "combiners", "tables", "dense_scaling", "chosen"):
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, getattr(self, name), "an object by input name")
@@ -127,6 +149,9 @@ class TrainConfig:
             _check_count(name, getattr(self, name))
         _check_count("passes", self.passes, most=255)
         _check_count("events_per_epoch", self.events_per_epoch, least=0, most=2**62)
+        _check_count("cross_layers", self.cross_layers, most=64)
+        _check_count("cross_rank", self.cross_rank, least=0)
+        _check_count("staleness", self.staleness, least=0, most=1)
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
             _check_count(f"dims[{name!r}]", width)
@@ -138,6 +163,8 @@ class TrainConfig:
         _check_choice("combiner", self.combiner, COMBINERS)
         _check_choice("embedding_optimizer", self.embedding_optimizer, EMBEDDING_OPTIMIZERS)
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
+        _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
+        self._check_network()
         for name, table in self.tables.items():
             if not isinstance(table, str) or not table:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
@@ -151,6 +178,17 @@ class TrainConfig:
         for name, reason in self.chosen.items():
             if not isinstance(reason, str):
                 _refuse(f"chosen[{name!r}]", reason, "a text, the reason")
+
+    def _check_network(self) -> None:
+        if not isinstance(self.network, str) or not (self.network in NETWORKS or _NETWORK_PATH.fullmatch(self.network)):
+            _refuse("network", self.network, f"{', '.join(NETWORKS)} or module:function")
+        if not isinstance(self.network_digest, str) or (self.network_digest and not self.has_own_network):
+            _refuse("network_digest", self.network_digest, "absent: it is computed from the function of network")
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the network is a function of the user."""
+        return self.network not in NETWORKS
 
     def _check_rates(self) -> None:
         for name in _POSITIVE_RATES:
@@ -178,6 +216,16 @@ class TrainConfig:
             if name not in known:
                 raise ConfigError("a training option must be a known one", value=name, allowed=nearest(name, known))
         return cls(**{**document, "run_dir": run_dir})
+
+
+def _path_of(function: object) -> str:
+    """``module:function`` of a function that another process can import. Raises :class:`ConfigError` for any other."""
+    found = importable(function)
+    if found is None or found[0] == "__main__":
+        raise ConfigError("a network's function must be importable in other processes", where="network", value=function,
+                          allowed="a function at the top level of a module, by object or as module:function",
+                          next_step="define it at the top level of a module beside the program")  # fmt: skip
+    return ":".join(found)
 
 
 def _plain(value: Any) -> object:

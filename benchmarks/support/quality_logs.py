@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from headrace.model_file import load_models
 from pipelines.formats import FormatOptions, prepare
 from transforms.expressions.expression import cross, float32, int64, text, timestamp
@@ -150,6 +151,20 @@ def coupons_model() -> Model:
     for name in ("price_cents", "discount_percent", "valid_secs"):
         made.input(name, int64(name))
     return made
+
+
+def sample_log(hours: int = 24) -> QualityLog:
+    """The demo's log of search ads, with its late rows."""
+
+    def write(folder: Path) -> None:
+        config = SampleLogConfig(hours=hours)
+        for late in (False, True):
+            write_sample_log(folder, config, late=late)
+
+    def model() -> Model:
+        return next(each for each in load_models(EXAMPLES / "search_ads.py") if each.name == "search_ctr")
+
+    return QualityLog("sample", write, model, table="search_log")
 
 
 MADE_UP = (

@@ -26,6 +26,7 @@ _HEADINGS = {
     "accuracy": "accuracy",
     "log_loss": "log loss",
     "normalized_entropy": "NE",
+    "calibration": "calibration",
     "mean_absolute_error": "MAE",
     "mean_squared_error": "MSE",
     "normalized_error": "MSE/variance",

@@ -12,7 +12,7 @@ from importlib import import_module
 
 def import_tensorflow_quietly() -> None:
     """Import the model's libraries for the CPU."""
-    import_quietly("trainer.model.dlrm")
+    import_quietly("trainer.model.dense_model")
 
 
 def import_quietly(module: str) -> None:

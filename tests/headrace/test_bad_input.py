@@ -393,7 +393,7 @@ def test_a_file_with_one_bad_model_submits_none(cli, table, tmp_path):
 @pytest.mark.parametrize(
     ("options", "part"),
     [('{"dims": 5}', "dims"), ('{"bottom_mlp": 64}', "bottom_mlp"), ('{"tables": {"user": 3}}', "tables['user']"),
-     ('{"batch_row": 5}', "batch_rows"), ("[]", "must be a JSON object"), ("{", "cannot be read")],
+     ('{"batch_row": 5}', "batch_rows"), ('{"network": "nothing:build"}', "must be importable"), ("[]", "must be a JSON object"), ("{", "cannot be read")],
 )  # fmt: skip
 def test_training_options_of_the_wrong_shape(cli, table, tmp_path, options, part):
     models = tmp_path / "models.py"

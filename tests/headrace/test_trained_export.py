@@ -52,15 +52,19 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["binary", pytest.param("classes", marks=pytest.mark.slow), pytest.param("number", marks=pytest.mark.slow)],
+    ("name", "network"),
+    [
+        ("binary", "dlrm"),
+        pytest.param("classes", "tests.trainer.model.networks:busy", marks=pytest.mark.slow),
+        pytest.param("number", "dcn", marks=pytest.mark.slow),
+    ],
 )
-def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name):
+def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name, network):
     from headrace.model_file import chosen_models
     from trainer.serving.trained import load_trained
 
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
-    (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")
+    (tmp_path / "options.json").write_text(json.dumps({**OPTIONS, "network": network}), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", tmp_path / "models.py")
     run = tmp_path / "run"

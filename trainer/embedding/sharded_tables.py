@@ -7,6 +7,7 @@ give the same bits.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,7 +39,7 @@ class _Fetched:
         bags: the batch with positions among the distinct rows of each table in place of ids.
         layout: of tables that have these rows only.
         order: of each owner, the positions of its rows among all of the batch's rows, table after table.
-        counts: of each owner, its rows by table.
+        received: what each host asked this one for: rows of this host's tables, and their numbers by table.
         values: their weights, without slots.
     """
 
@@ -46,7 +47,7 @@ class _Fetched:
     bags: Bags
     layout: TableLayout
     order: tuple[Array, ...]
-    counts: tuple[Array, ...]
+    received: list[tuple[Array, Array]]
     values: TableValues
 
 
@@ -64,7 +65,7 @@ class ShardedTables:
         self._width = sum(feature.width for feature in self.features)
         own = [FeatureSpec(table.name, self._own_part(table)) for table in self.tables]
         self._own = CpuEngine(own, seed=seed, row_stride=exchange.hosts, row_first=exchange.rank)
-        self._fetched: _Fetched | None = None
+        self._fetched: deque[_Fetched] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
         self._counter = BatchCounter(self.features, self._of_features.table)
 
     def _own_part(self, table: TableSpec) -> TableSpec:
@@ -92,7 +93,7 @@ class ShardedTables:
             self._width,
             False,
         )
-        self._fetched = fetched
+        self._fetched.append(fetched)
         return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
@@ -100,14 +101,12 @@ class ShardedTables:
 
         ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events.
         """
-        fetched = self._fetched
-        if fetched is None or fetched.batch is not batch:
-            fetched = self._fetch(batch)
+        fetched = next((one for one in self._fetched if one.batch is batch), None) or self._fetch(batch)
         sums = self._summed(fetched, gradients)
         dims = self._layout.dims
         parts = [[_taken(sums, fetched.layout, order, dims)] for order in fetched.order]
         received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
-        self._own.update_rows(self._asked, received)
+        self._own.update_rows(fetched.received, received)
         self._counter.add(batch.offsets, fetched.layout.vocabulary)
 
     def _fetch(self, batch: IdBatch) -> _Fetched:
@@ -123,14 +122,13 @@ class ShardedTables:
         asked = self._exchange.all_to_all(
             [[flat[places] // self._hosts, held] for places, held in zip(order, counts, strict=True)]
         )
-        #: What each host asked this one for: rows of this host's tables, and their numbers by table.
-        self._asked = [(np.asarray(rows, np.int64), np.asarray(held, np.int64)) for rows, held in asked]
-        answers = self._exchange.all_to_all([[self._own.read_rows(rows, held)] for rows, held in self._asked])
+        received = [(np.asarray(rows, np.int64), np.asarray(held, np.int64)) for rows, held in asked]
+        answers = self._exchange.all_to_all([[self._own.read_rows(rows, held)] for rows, held in received])
         weights = np.empty(int((sizes * self._layout.dims).sum()), np.float32)
         for places, answer in zip(order, answers, strict=True):
             _put(weights, layout, places, self._layout.dims, answer[0])
         values = TableValues(weights, np.zeros(0, np.float32), np.ones(len(flat), np.uint8))
-        return _Fetched(batch, bags, layout, order, counts, values)
+        return _Fetched(batch, bags, layout, order, received, values)
 
     def _distinct(self, batch: IdBatch) -> tuple[list[Array], Bags]:
         """The distinct rows of each table, ascending, and the batch with their positions."""
@@ -170,7 +168,7 @@ class ShardedTables:
             mine = one.rows % self._hosts == self._exchange.rank
             own[name] = TableState(one.rows[mine] // self._hosts, one.weights[mine], one.slots[mine])
         self._own.load_state(own)
-        self._fetched = None
+        self._fetched.clear()
 
     def _global(self, rows: Array) -> Array:
         found: Array = rows * self._hosts + self._exchange.rank

@@ -31,6 +31,7 @@ from trainer.runs.epochs import Epoch
 from trainer.scheduling.orders import StartEpoch
 from trainer.scheduling.work_units import units_of
 from trainer.training.run_state import EpochScores, RunProgress, Weights
+from trainer.training.step_pipeline import StepPipeline, TrainedBatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Carried = tuple[tuple[int, int], ...]
@@ -105,6 +106,7 @@ class Attempt:
         rank, hosts = tools.exchange.rank, tools.exchange.hosts
         own = units_of(rank, hosts, order.first_unit, order.stop_unit)
         self._units = deque([*self._carried, *own])
+        self._steps = StepPipeline(tools.weights, tools.data.config.staleness)
         self._last: tuple[Array, Array] | None = None
 
     def _ends_early(self) -> bool:
@@ -132,14 +134,15 @@ class Attempt:
     def run(self) -> int:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
         pending: list[tuple[int, int]] = []
-        for stop in self._natural_stops():
-            window = self._window() if self._plan.shuffle_events else None
-            segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
-            is_natural = self._train_segment(segment, stop)
-            if not is_natural:
-                pending = segment.assembler.pending()
-                break
-            self._close(stop)
+        with self._steps:
+            for stop in self._natural_stops():
+                window = self._window() if self._plan.shuffle_events else None
+                segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
+                is_natural = self._train_segment(segment, stop)
+                if not is_natural:
+                    pending = segment.assembler.pending()
+                    break
+                self._close(stop)
         stop_unit = self._tools.gate.stop_unit
         rest = [(number, self._carried.get(number, 0)) for number in self._units if number < stop_unit]
         self._state.carried = tuple(sorted([*pending, *rest]))
@@ -159,6 +162,13 @@ class Attempt:
 
     def _train_segment(self, segment: _Segment, stop: int) -> bool:
         """Train the events before the natural end ``stop``; whether all hosts got there."""
+        is_natural = self._train_to(segment, stop)
+        if self._steps.is_ahead:
+            self._advance(segment, None)
+            self._agree(_Status.DONE)  # rank 0 receives the predictions of the last step
+        return is_natural
+
+    def _train_to(self, segment: _Segment, stop: int) -> bool:
         while True:
             status = self._fill(segment, stop)
             found = self._agree(status)
@@ -168,7 +178,9 @@ class Attempt:
                 return False
             if all(one == _Status.DONE for one in found):
                 return True
-            self._step(segment, segment.assembler.take() if status == _Status.BATCH else None)
+            batch = segment.assembler.take() if status == _Status.BATCH else empty_batch(self._layout, self._batch_rows)
+            self._state.epoch_steps += 1
+            self._advance(segment, batch)
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
         """Add units until there is a whole batch, or no more units."""
@@ -228,26 +240,31 @@ class Attempt:
                 shape = (len(labels), -1) if self._plan.head.width > 1 else (len(labels),)
                 self._state.collector.add(labels, logits.reshape(shape))
 
-    def _step(self, segment: _Segment, batch: Batch | None) -> None:
+    def _advance(self, segment: _Segment, batch: Batch | None) -> None:
+        """Train a batch, or finish all steps; count the batch whose step was done."""
         tools, progress = self._tools, self._state.progress
-        batch = batch or empty_batch(self._layout, self._batch_rows)
         try:
-            logits = tools.weights.train(batch)
-            if not np.isfinite(logits).all():
+            trained = self._steps.drain() if batch is None else self._steps.train(batch)
+            if trained is not None and not np.isfinite(trained.logits).all():
                 raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
         except NonFiniteLoss as error:
-            kept = tools.on_bad_batch(batch)
+            kept = tools.on_bad_batch(self._steps.latest)
             place = f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else "")
             raise error.at(place) from error
+        if trained is not None:
+            self._count(segment, trained)
+
+    def _count(self, segment: _Segment, trained: TrainedBatch) -> None:
+        """Add a trained batch to the predictions, the ledger and the progress."""
+        batch, tools, state = trained.batch, self._tools, self._state
         labels = batch.labels[: batch.rows]
-        self._last = labels, np.asarray(logits, np.float32).ravel()
-        if self._state.ledger is not None:
-            self._state.ledger.count(
+        self._last = labels, np.asarray(trained.logits, np.float32).ravel()
+        if state.ledger is not None:
+            state.ledger.count(
                 batch.spans, labels, before=lambda key: tools.data.counts_before(key, segment.unit_of[key])
             )
-        progress.step += 1
-        self._state.epoch_steps += 1
-        self._state.events += batch.rows
+        state.progress.step += 1
+        state.events += batch.rows
         tools.on_step(batch.rows)
 
     def _wait_for_end(self) -> None:

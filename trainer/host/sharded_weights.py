@@ -13,7 +13,14 @@ from trainer.embedding.sharded_tables import ShardedTables
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
 from trainer.reading.batches import Batch
-from trainer.training.run_state import Weights, build_weights, linear_features
+from trainer.training.run_state import (
+    DenseStep,
+    LookedUp,
+    TableGradients,
+    Weights,
+    build_weights,
+    linear_features,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,6 +34,7 @@ class ShardedWeights(Weights):
     def __init__(self, layout: InputLayout, config: TrainConfig, head: Head, exchange: Exchange) -> None:
         # The dense part alone, with its tables elsewhere.
         dense = build_weights(layout, config, head, with_tables=False).dense
+        dense.check_replicable()
         engine = linear = None
         if layout.features and config.deep:
             engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange)
@@ -35,25 +43,25 @@ class ShardedWeights(Weights):
         super().__init__(layout, engine, dense, head, linear)
         self._exchange = exchange
 
-    def train(self, batch: Batch) -> Array:
-        """Train one step of all hosts; return the logits of this host's events before it."""
-        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+    def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
+        """This host's gradients; no weight changes yet."""
         weights = batch.weights
         if not batch.rows:
             # The loss of one event without features, times 0: the random state goes on as on the other hosts.
             weights = weights.copy()
             weights[0] = 1.0
-        logits, gradients, of_linear, of_dense = self.dense.gradients(
-            activations, linear, batch.dense, batch.labels, weights
+        logits, towers, linear, dense = self.dense.gradients(
+            looked_up.towers, looked_up.linear, batch.dense, batch.labels, weights
         )
+        return DenseStep(logits[: batch.rows], TableGradients(towers, linear), dense)
+
+    def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
+        """One update of the dense weights by the gradients of all hosts; a host's events count as much as another's."""
+        assert step.dense is not None
         counts = [int(arrays[0][0]) for arrays in all_gather(self._exchange, [np.array([batch.rows], np.int64)])]
         share = np.float32(batch.rows / max(sum(counts), 1))
-        self.dense.apply(summed(self._exchange, of_dense * share))
-        if self.engine is not None:
-            self.engine.apply_gradients(batch.ids, gradients * share)
-        if self.linear is not None:
-            self.linear.apply_gradients(batch.ids, of_linear * share)
-        return logits[: batch.rows]
+        self.dense.apply(summed(self._exchange, step.dense * share))
+        return TableGradients(step.gradients.towers * share, step.gradients.linear * share)
 
 
 def empty_batch(layout: InputLayout, batch_rows: int) -> Batch:

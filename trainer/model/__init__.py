@@ -1,1 +1,1 @@
-"""The model that is trained: inputs, dense layers, heads, metrics."""
+"""The model that is trained: inputs, networks over activations, the dense train step, heads, metrics."""

@@ -10,7 +10,7 @@ task            labels                     outputs and loss               predic
                                            standardised label
 ==============  =========================  =============================  ==========================================
 
-TensorFlow computes the losses in ``trainer/model/dlrm.py``; this module needs numpy alone.
+TensorFlow computes the losses in ``trainer/model/dense_model.py``; this module needs numpy alone.
 """
 
 from __future__ import annotations

@@ -61,6 +61,15 @@ def normalized_entropy(labels: Array, probabilities: Array) -> float:
     return log_loss(labels, probabilities) / entropy
 
 
+def calibration(labels: Array, probabilities: Array) -> float:
+    """Predicted over observed: the sum of the probabilities divided by the number of positives; 1 is ideal.
+
+    McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013), section 6. NaN without positives.
+    """
+    positives = int(_binary(labels).sum())
+    return float(np.sum(probabilities, dtype=np.float64)) / positives if positives else math.nan
+
+
 def _binary(labels: Array) -> Array:
     values = np.asarray(labels)
     positive: Array = values == 1
@@ -71,17 +80,17 @@ def _binary(labels: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class TaskScores:
-    """The metrics of a set of predictions; None for an undefined one (one class only, no events).
+    """The metrics of a set of predictions; None for an undefined one (one class only, no events)."""
 
-    The last field of each subclass is its normalized loss.
-    """
+    #: The field of the loss divided by that of the best constant prediction.
+    normalized: ClassVar[str] = "normalized_entropy"
 
     events: int
 
     @property
     def normalized_loss(self) -> float | None:
         """The loss divided by that of the best constant prediction; below 1 is better than that constant."""
-        loss: float | None = getattr(self, fields(self)[-1].name)
+        loss: float | None = getattr(self, self.normalized)
         return loss
 
     def to_document(self) -> dict[str, Any]:
@@ -96,19 +105,29 @@ class TaskScores:
 
 @dataclass(frozen=True, slots=True)
 class Scores(TaskScores):
-    """The figures of binary predictions; ``positives``: events whose label is 1."""
+    """The figures of binary predictions.
+
+    Attributes:
+        positives: events whose label is 1.
+        auc: the probability that a positive outranks a negative.
+        log_loss: mean of ``-ln`` of the probability of the label, in nats.
+        normalized_entropy: log loss divided by that of the events' mean rate.
+        calibration: the sum of the probabilities divided by ``positives``; None in checkpoints of earlier releases.
+    """
 
     positives: int
     auc: float | None
     log_loss: float | None
     normalized_entropy: float | None
+    calibration: float | None = None
 
     @classmethod
     def read(cls, field: DocumentField) -> Self:
         """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
         events = field.at("events").count()
         positives = field.at("positives").count(most=events)
-        return cls(events, positives, *(_figure(field, each.name) for each in fields(cls)[2:]))
+        known = [each.name for each in fields(cls)[2:] if each.name != "calibration" or each.name in field.members()]
+        return cls(events, positives, **{name: _figure(field, name) for name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +154,8 @@ class RegressionScores(TaskScores):
         mean_squared_error: mean of its square.
         normalized_error: mean squared error over the labels' variance.
     """
+
+    normalized: ClassVar[str] = "normalized_error"
 
     mean_absolute_error: float | None
     mean_squared_error: float | None
@@ -206,6 +227,7 @@ class Collector(_Predictions):
             auc=_defined(auc(labels, logits)),
             log_loss=_defined(log_loss(labels, probabilities)),
             normalized_entropy=_defined(normalized_entropy(labels, probabilities)),
+            calibration=_defined(calibration(labels, probabilities)),
         )
 
 

@@ -16,6 +16,7 @@ from trainer.errors import BadLabel, ConfigError
 from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures, head_of
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.user_network import with_network_digest
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment, decode, take_events
 from trainer.reading.stream import ReadFragment
@@ -43,11 +44,14 @@ def choose_config(
 ) -> TrainConfig:
     """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    ``before_trial``: called once before models are built to be compared, such as to import TensorFlow. An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
+    ``before_trial``: called before models are built to be compared, such as to import TensorFlow. An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
     errors of reading a fragment.
     """
     asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
+    if plain.has_own_network:
+        before_trial()  # its module imports Keras
+        plain = with_network_digest(plain)
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
         return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)

@@ -23,7 +23,8 @@ from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
-from trainer.model.metrics import AnyScores
+from trainer.model.metrics import AnyCollector, AnyScores
+from trainer.model.user_network import with_network_digest
 from trainer.reading.batches import Batch, make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment, fragment_stream
@@ -32,6 +33,7 @@ from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
 from trainer.training.run_state import EpochScores, build_weights, snapshot
+from trainer.training.step_pipeline import StepPipeline, TrainedBatch
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -137,7 +139,7 @@ def train(
     for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
     checkpoint survives all of them.
     """
-    described(solution, config)  # raises before a folder is made
+    described(solution, with_network_digest(config))  # raises before a folder is made
     if is_gcs(config.run_dir):
         raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
                           value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
@@ -207,7 +209,8 @@ class _Run:
             head=prepared.head,
         )
         finished = True
-        with closing(stream), BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
+        self._steps = StepPipeline(self._weights, self._config.staleness)
+        with closing(stream), self._steps, BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
             for epoch in prepared.remaining:
                 self._epoch(epoch, stream)
                 if stop() and epoch is not prepared.remaining[-1]:
@@ -233,25 +236,32 @@ class _Run:
         events = self._prepared.due
         due = decoded if events is None else events.select(decoded, epoch.pass_number)
         for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
-            logits = self._step(batch, epoch)
-            collector.add(batch.labels[: batch.rows], logits)
-            if self._ledger:
-                self._ledger.count(batch.spans, batch.labels)
-            self._progress.step += 1
-            self._events += batch.rows
-            self._writer.look()
-            self._say("batch")
+            self._count(self._advance(batch, epoch), collector)
+        self._count(self._advance(None, epoch), collector)
         self._commit(epoch, collector.scores())
 
-    def _step(self, batch: Batch, epoch: Epoch) -> Array:
-        """Train a batch; return its logits, which are finite."""
+    def _advance(self, batch: Batch | None, epoch: Epoch) -> TrainedBatch | None:
+        """Train a batch, or finish all steps; return the batch whose step was done. Its logits are finite."""
         try:
-            logits = self._weights.train(batch)
-            if not np.isfinite(logits).all():
+            trained = self._steps.drain() if batch is None else self._steps.train(batch)
+            if trained is not None and not np.isfinite(trained.logits).all():
                 raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
         except NonFiniteLoss as error:
             raise error.at(self._place(epoch)) from error
-        return logits
+        return trained
+
+    def _count(self, trained: TrainedBatch | None, collector: AnyCollector) -> None:
+        """Add a trained batch to the scores, the ledger and the progress."""
+        if trained is None:
+            return
+        batch = trained.batch
+        collector.add(batch.labels[: batch.rows], trained.logits)
+        if self._ledger:
+            self._ledger.count(batch.spans, batch.labels)
+        self._progress.step += 1
+        self._events += batch.rows
+        self._writer.look()
+        self._say("batch")
 
     def _place(self, epoch: Epoch) -> str:
         return f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}"

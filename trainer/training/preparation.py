@@ -27,6 +27,7 @@ from trainer.data.recorded_labels import RecordedLabels
 from trainer.errors import BadLabel, ConfigError, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
+from trainer.model.user_network import with_network_digest
 from trainer.reading.stream import FragmentRef, ReadFragment
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
 from trainer.runs.epochs import Epoch, plan_epochs
@@ -110,6 +111,7 @@ def prepare_run(
     Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
+    config = with_network_digest(config)
     identity, layout = described(solution, config)
     skipped: list[str] = []
 

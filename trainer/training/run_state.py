@@ -29,7 +29,7 @@ from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 
 if TYPE_CHECKING:
-    from trainer.model.dlrm import Dlrm
+    from trainer.model.dense_model import DenseModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -91,6 +91,37 @@ class RunProgress:
         return cls(field.at("step").count(), position.epochs_done, segments, history, planned)
 
 
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """The activations of a batch for the towers and for the linear part, float32 [batch_rows, width]."""
+
+    towers: Array
+    linear: Array
+
+
+@dataclass(frozen=True, slots=True)
+class TableGradients:
+    """The loss's gradients by the activations, of their shapes."""
+
+    towers: Array
+    linear: Array
+
+
+@dataclass(frozen=True, slots=True)
+class DenseStep:
+    """The dense part of a step.
+
+    Attributes:
+        logits: before the step, float32 [batch.rows] or [batch.rows, classes].
+        gradients: those of the tables, by this host's loss.
+        dense: those of the dense weights, float32, flat, where :meth:`Weights.apply_dense` applies them; else None.
+    """
+
+    logits: Array
+    gradients: TableGradients
+    dense: Array | None = None
+
+
 class Weights:
     """The whole model: embedding tables, tables of the linear part, and the dense part."""
 
@@ -98,7 +129,7 @@ class Weights:
         self,
         layout: InputLayout,
         engine: Tables | None,
-        dense: Dlrm,
+        dense: DenseModel,
         head: Head = BINARY,
         linear: Tables | None = None,
     ) -> None:
@@ -110,18 +141,36 @@ class Weights:
 
     def train(self, batch: Batch) -> Array:
         """Train one batch; return the logits before the step, float32 [batch.rows] or [batch.rows, classes]."""
-        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
-        logits, gradients, of_linear = self.dense.step(activations, linear, batch.dense, batch.labels, batch.weights)
+        dense = self.differentiate(batch, self.look_up(batch))
+        self.update_tables(batch, self.apply_dense(batch, dense))
+        return dense.logits
+
+    def look_up(self, batch: Batch) -> LookedUp:
+        """The activations of a batch."""
+        return LookedUp(self._lookup(self.engine, batch), self._lookup(self.linear, batch))
+
+    def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
+        """The dense part of a step. It uses the dense weights alone, so tables may change meanwhile."""
+        logits, towers, linear = self.dense.step(
+            looked_up.towers, looked_up.linear, batch.dense, batch.labels, batch.weights
+        )
+        return DenseStep(logits[: batch.rows], TableGradients(towers, linear))
+
+    def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
+        """Finish a dense step with what it needs of other hosts; return the gradients of the tables."""
+        return step.gradients
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """The updates of the rows of a batch."""
         if self.engine is not None:
-            self.engine.apply_gradients(batch.ids, gradients)
+            self.engine.apply_gradients(batch.ids, gradients.towers)
         if self.linear is not None:
-            self.linear.apply_gradients(batch.ids, of_linear)
-        return logits[: batch.rows]
+            self.linear.apply_gradients(batch.ids, gradients.linear)
 
     def predict(self, batch: Batch) -> Array:
         """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
-        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
-        return self.dense.predict(activations, linear, batch.dense)[: batch.rows]
+        looked_up = self.look_up(batch)
+        return self.dense.predict(looked_up.towers, looked_up.linear, batch.dense)[: batch.rows]
 
     def _lookup(self, engine: Tables | None, batch: Batch) -> Array:
         if engine is None:
@@ -200,7 +249,8 @@ def build_weights(
     layout: InputLayout, config: TrainConfig, head: Head = BINARY, *, with_tables: bool = True
 ) -> Weights:
     """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow."""
-    from trainer.model.dlrm import Dlrm, prepare_tensorflow
+    from trainer.model.dense_model import DenseModel
+    from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
     engine = CpuEngine(layout.features, seed=config.seed) if with_tables and layout.features and config.deep else None
@@ -209,7 +259,7 @@ def build_weights(
         if with_tables and layout.features and config.linear
         else None
     )
-    return Weights(layout, engine, Dlrm(layout, config, head), head, linear)
+    return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:

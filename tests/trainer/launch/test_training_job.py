@@ -61,6 +61,28 @@ def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"network": "tests.trainer.model.networks:busy"},
+        pytest.param(
+            {"network": "dcn", "cross_rank": 3, "cross_structure": "parallel", "dropout": 0.2}, marks=pytest.mark.soak
+        ),
+    ],
+)
+def test_a_job_trains_other_networks_bit_for_bit(warehouse, tmp_path, network):
+    """Hosts import a user's function by its path; its random state and moving means are in the commits."""
+    options = {**OPTIONS, "passes": 1, **network}
+    status = run_job(warehouse, tmp_path / "job", settings(), unit_rows=700, **options)
+    assert status.state is JobState.DONE
+    train_alone(warehouse, tmp_path / "alone", **options)
+    same(tmp_path / "job", tmp_path / "alone")
+    own = network["network"] != "dcn"
+    assert bool(newest(tmp_path / "job").document["identity"]["config"]["network_digest"]) == own
+    assert any(name.startswith("dense/moving/") for name in newest(tmp_path / "job").arrays) == own
+
+
+@pytest.mark.slow
 def test_the_next_epoch_trains_while_parts_are_written(warehouse, tmp_path):
     """Commits that a slow disk writes during the next epoch are those of a job that waits for each of them."""
     folder, disk, options = tmp_path / "slow", tmp_path / "disk", {**OPTIONS, "passes": 1, "keep_checkpoints": 3}

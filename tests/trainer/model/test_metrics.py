@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from trainer.document_field import DocumentField
 from trainer.errors import BadLabel
-from trainer.model.metrics import Collector, auc, log_loss, normalized_entropy, sigmoid
+from trainer.model.metrics import Collector, auc, calibration, log_loss, normalized_entropy, read_scores, sigmoid
 
 events = st.lists(st.tuples(st.integers(0, 1), st.integers(-6, 6)), min_size=1, max_size=60)
 
@@ -54,6 +55,27 @@ def test_knowing_only_the_rate_scores_one():
     assert normalized_entropy(labels, np.full(4, 0.25)) == pytest.approx(1.0)
 
 
+@given(events)
+def test_calibration_is_what_is_predicted_over_what_is_observed(pairs):
+    labels, logits = (np.array(column) for column in zip(*pairs, strict=True))
+    probabilities = sigmoid(logits)
+    found = calibration(labels, probabilities)
+    if not labels.sum():
+        assert math.isnan(found)
+        return
+    assert found == pytest.approx(sum(probabilities.tolist()) / labels.sum(), rel=1e-12)
+    assert calibration(labels, np.full(len(labels), labels.mean())) == pytest.approx(1.0)
+
+
+def test_scores_of_an_earlier_release_have_no_calibration():
+    collector = Collector()
+    collector.add(np.array([0, 1, 1]), np.array([-1.0, 0.5, 2.0]))
+    document = collector.scores().to_document()
+    assert read_scores(DocumentField(document, "scores")) == collector.scores()
+    del document["calibration"]
+    assert read_scores(DocumentField(document, "scores")).calibration is None
+
+
 def test_certainty_that_is_wrong_is_finite():
     assert log_loss(np.array([1, 0]), np.array([0.0, 1.0])) == pytest.approx(-math.log(1e-15), rel=1e-3)
     np.testing.assert_allclose(sigmoid(np.array([-1000.0, 0.0, 1000.0])), [0.0, 0.5, 1.0])
@@ -61,7 +83,7 @@ def test_certainty_that_is_wrong_is_finite():
 
 def test_undefined_figures_are_none_and_bad_labels_refused():
     empty = Collector().scores()
-    assert (empty.events, empty.auc, empty.log_loss, empty.normalized_entropy) == (0, None, None, None)
+    assert (empty.events, empty.auc, empty.log_loss, empty.normalized_entropy, empty.calibration) == (0, *[None] * 4)
     single = Collector()
     single.add(np.array([1.0]), np.array([0.0]))
     assert single.scores().auc is None

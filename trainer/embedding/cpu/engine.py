@@ -6,8 +6,10 @@ order of reads. The system commits memory as rows are touched, so a large vocabu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,6 +40,15 @@ _LONG_BAG = 4
 _TILE_EVENTS = 4096
 #: Activations of this size leave the caches before they are read.
 _STREAMED_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A checked batch; ``are_initial``: whether all its rows have values."""
+
+    batch: IdBatch
+    bags: Bags
+    are_initial: bool = False
 
 
 class CpuEngine:
@@ -79,8 +90,7 @@ class CpuEngine:
             self._values = zero_values(self._layout)
         except (MemoryError, ValueError) as error:
             raise self._does_not_fit(error) from error
-        self._prepared: tuple[IdBatch, Bags] | None = None
-        self._are_initial = False  # whether all rows of the prepared batch are
+        self._prepared: deque[_Prepared] = deque(maxlen=2)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
 
@@ -136,7 +146,8 @@ class CpuEngine:
         self._team.run(
             [partial(combine, *part, tile, bags, features, layout, values, out, self._width, streams) for part in parts]
         )
-        self._are_initial = True
+        for held in self._prepared:
+            held.are_initial |= held.batch is batch
         return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
@@ -233,23 +244,25 @@ class CpuEngine:
             snapshot.close()
 
     def _bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked: worked out once for a lookup and its update."""
-        if self._prepared is not None and self._prepared[0] is batch:
-            return self._prepared[1]
+        """The batch, checked: worked out once for a lookup and its update, between which another batch may be looked up."""
+        for held in self._prepared:
+            if held.batch is batch:
+                return held.bags
         self._check(batch)
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         bags = Bags(batch.ids, batch.offsets, shares)
-        self._prepared, self._are_initial = (batch, bags), False
+        self._prepared.append(_Prepared(batch, bags))
         return bags
 
     def _read_bags(self, batch: IdBatch) -> Bags:
         """The batch, checked, and its rows with their initial values, as after a lookup."""
         bags = self._bags(batch)
-        if not self._are_initial:
-            initialise_missing(bags, self._of_features.table, self._layout, self._values)
-            self._are_initial = True
+        for held in self._prepared:
+            if held.batch is batch and not held.are_initial:
+                initialise_missing(bags, self._of_features.table, self._layout, self._values)
+                held.are_initial = True
         return bags
 
     def _check(self, batch: IdBatch) -> None:

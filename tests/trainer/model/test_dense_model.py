@@ -10,7 +10,7 @@ from transforms.types import Dense, DType
 
 pytest.importorskip("tensorflow")
 
-from trainer.model.dlrm import Dlrm
+from trainer.model.dense_model import DenseModel
 
 NUMBERS = [TypedInput("x", Dense(DType.FLOAT32)), TypedInput("y", Dense(DType.FLOAT32))]
 NO_LINEAR = np.zeros((6, 0), np.float32)
@@ -19,7 +19,7 @@ IDS = [TypedInput(name, Dense(DType.INT64, 10)) for name in ("a", "b", "c")]
 
 def model_of(inputs, **options):
     options = config("run", batch_rows=6, **options)
-    return Dlrm(lay_out(inputs, options), options)
+    return DenseModel(lay_out(inputs, options), options)
 
 
 def batch_for(inputs, width=4, seed=0):
@@ -57,9 +57,42 @@ def mean_loss(model, activations, dense, labels, weights):
     return (losses * weights).sum() / weights.sum()
 
 
+def crossed(first, layers, rank):
+    x = first
+    for layer in layers:
+        if rank:
+            down, up, bias = layer
+            x = first * (x @ down @ up + bias) + x
+        else:
+            kernel, bias = layer
+            x = first * (x @ kernel + bias) + x
+    return x
+
+
+@pytest.mark.parametrize("rank", [0, 3, 100])
+@pytest.mark.parametrize("structure", ["stacked", "parallel"])
+def test_cross_layers_equal_the_paper_written_out_in_numpy(rank, structure):
+    """DCN-v2, equations 1 and 2; a rank that is not below the width is a full matrix."""
+    model = model_of([*IDS, *NUMBERS], network="dcn", cross_layers=2, cross_rank=rank, cross_structure=structure)
+    activations, dense, _ = batch_for([*IDS, *NUMBERS])
+    weights = [array.astype(np.float64) for name, array in model.state().items() if name.startswith("weights/")]
+    low = rank if rank < 14 else 0
+    size = 3 if low else 2
+    layers = [weights[size * k : size * k + size] for k in range(2)]
+    assert layers[0][0].shape == ((14, low) if low else (14, 14))
+    kernel, bias, logit, logit_bias = weights[2 * size :]
+    first = np.concatenate([activations, dense], axis=1).astype(np.float64)
+    across = crossed(first, layers, low)
+    deep = relu_tower(across if structure == "stacked" else first, [(kernel, bias)])
+    last = deep if structure == "stacked" else np.concatenate([across, deep], axis=1)
+    expected = (last @ logit + logit_bias)[:, 0]
+    np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["dlrm", "dcn"])
 @pytest.mark.parametrize("inputs", [[*IDS, *NUMBERS], IDS, IDS[:1], [*IDS[:1], *NUMBERS]])
-def test_activation_gradients_equal_central_differences(inputs):
-    model = model_of(inputs)
+def test_activation_gradients_equal_central_differences(inputs, network):
+    model = model_of(inputs, network=network)
     activations, dense, labels = batch_for(inputs)
     weights = np.array([1, 1, 1, 1, 1, 0], np.float32)
     numeric = np.zeros(activations.shape)
@@ -76,14 +109,16 @@ def test_activation_gradients_equal_central_differences(inputs):
 
 
 @pytest.mark.parametrize("inputs", [[*IDS, *NUMBERS], IDS, IDS[:1], NUMBERS, [*IDS[:1], *NUMBERS]])
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
-def test_steps_lower_the_loss(inputs, optimizer):
-    model = model_of(inputs, dense_optimizer=optimizer, dense_learning_rate=0.05)
+@pytest.mark.parametrize(
+    "options", [{"dense_optimizer": "adam"}, {"dense_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"network": "dcn"},
+                {"network": "dcn", "cross_rank": 2, "cross_structure": "parallel", "dims": {}}])  # fmt: skip
+def test_steps_lower_the_loss(inputs, options):
+    model = model_of(inputs, **options, dense_learning_rate=0.05)
     activations, dense, labels = batch_for(inputs, seed=3)
     ones = np.ones(6, np.float32)
     before = mean_loss(model, activations, dense, labels, ones)
     logits, _, _ = model.step(activations, NO_LINEAR, dense, labels, ones)
-    fresh = model_of(inputs, dense_optimizer=optimizer, dense_learning_rate=0.05)
+    fresh = model_of(inputs, **options, dense_learning_rate=0.05)
     np.testing.assert_array_equal(logits, fresh.predict(activations, NO_LINEAR, dense))  # from before the update
     for _ in range(30):
         model.step(activations, NO_LINEAR, dense, labels, ones)
@@ -100,17 +135,18 @@ def test_an_input_of_another_width_is_projected():
     assert model.state()["weights/000"].shape == (7, 4)
 
 
+@pytest.mark.parametrize("network", ["dlrm", "dcn"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_restored_model_continues_bit_for_bit(dropout):
+def test_a_restored_model_continues_bit_for_bit(dropout, network):
     def run(model, steps):
         for seed in steps:
             activations, dense, labels = batch_for([*IDS, *NUMBERS], seed=seed)
             model.step(activations, NO_LINEAR, dense, labels, np.ones(6, np.float32))
         return model
 
-    straight = run(model_of([*IDS, *NUMBERS], dropout=dropout), range(8)).state()
-    second = model_of([*IDS, *NUMBERS], dropout=dropout, seed=9)
-    second.load_state(run(model_of([*IDS, *NUMBERS], dropout=dropout), range(4)).state())
+    straight = run(model_of([*IDS, *NUMBERS], dropout=dropout, network=network), range(8)).state()
+    second = model_of([*IDS, *NUMBERS], dropout=dropout, network=network, seed=9)
+    second.load_state(run(model_of([*IDS, *NUMBERS], dropout=dropout, network=network), range(4)).state())
     resumed = run(second, range(4, 8)).state()
     assert resumed.keys() == straight.keys()
     assert any(name.startswith("random/") for name in straight) == bool(dropout)
@@ -134,7 +170,8 @@ def test_seeds_decide_the_first_weights():
 def test_weights_of_another_model_are_refused():
     with pytest.raises(TornCheckpoint) as caught:
         model_of(IDS).load_state(model_of([*IDS, *NUMBERS]).state())
-    assert "weights/000" in caught.value.value
+    assert "weights/000: float32 [2, 8]" in caught.value.value
+    assert "weights/000: float32 [3, 8]" in str(caught.value.allowed)
 
 
 def test_the_linear_part_adds_a_weight_for_every_id_and_number():

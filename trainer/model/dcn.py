@@ -1,0 +1,44 @@
+"""DCN-v2 (Wang et al., arXiv:2008.13535) over activations: cross layers, and a deep tower behind or beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from trainer.config import TrainConfig
+from trainer.model.cross import CrossLayers
+from trainer.model.inputs import InputLayout
+from trainer.model.towers import SeededLayers, random_of, trainable_of
+
+
+class Dcn:
+    """A DCN-v2 with ``outputs`` logits; see :class:`~trainer.model.network.Network`.
+
+    Its first vector is all activations, each of its own width, and the dense numbers. *Stacked*: the deep tower maps the
+    result of the cross layers. *Parallel*: it maps the first vector, and the logits see both results.
+    """
+
+    def __init__(self, layout: InputLayout, config: TrainConfig, outputs: int) -> None:
+        made = SeededLayers(config)
+        width = sum(feature.table.dim for feature in layout.features) + layout.dense_width
+        self._is_parallel = config.cross_structure == "parallel"
+        self._cross = CrossLayers(made, config.cross_layers, width, config.cross_rank)
+        self._deep = made.tower(config.top_mlp, width, dropout=config.dropout)
+        self._logit = made.logits(outputs, self._deep.width + (width if self._is_parallel else 0))
+        self.trainable = trainable_of([*self._cross.layers, *self._deep.layers, self._logit])
+        self.random = random_of(self._deep.drops)
+        self.moving: list[Any] = []
+
+    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
+        """[events, outputs]; see :class:`~trainer.model.network.Network`."""
+        first = tf.concat([*vectors, dense], axis=1)
+        crossed = self._cross(first)
+        if not self._is_parallel:
+            return self._logit(self._deep(crossed, training=training))
+        return self._logit(tf.concat([crossed, self._deep(first, training=training)], axis=1))
+
+    def penalties(self) -> Sequence[Any]:
+        """None."""
+        return ()

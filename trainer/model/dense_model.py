@@ -1,0 +1,198 @@
+"""The dense part of a model and its train step, with Keras 3 variables: a network over activations, a linear part, or both.
+
+An optional linear part (Cheng et al., arXiv:1606.07792) adds to the network's logits a weight for every id and every
+number. Embedding tables are outside of this module: activations are its inputs, and their gradients its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer.config import TrainConfig
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.model.dcn import Dcn
+from trainer.model.dense_scaling import Scaling
+from trainer.model.dlrm import Dlrm
+from trainer.model.heads import BINARY, Head
+from trainer.model.inputs import InputLayout
+from trainer.model.keras_network import KerasNetwork
+from trainer.model.network import Network
+from transforms.errors import listed
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class DenseModel:
+    """The network and the linear part over the activations of an embedding engine. All steps have the shape of a full batch.
+
+    Initial weights depend on ``config.seed`` alone.
+    """
+
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> None:
+        self._config = config
+        self._head = head
+        self._dense_width = layout.dense_width
+        self._scaling = Scaling(layout, config.dense_scaling)
+        self._widths = [feature.table.dim for feature in layout.features] if config.deep else []
+        self._linear_width = len(layout.features) * head.width if config.linear else 0
+        self._network = _network_of(layout, config, head.width) if config.deep else None
+        self._linear = self._linear_variables() if config.linear else []
+        self._trainable = [*(self._network.trainable if self._network else ()), *self._linear]
+        self._random = list(self._network.random) if self._network else []
+        self._moving = list(self._network.moving) if self._network else []
+        self._optimizer = _optimizer(config)
+        self._optimizer.build(self._trainable)
+        self._step = tf.function(self._train_step, input_signature=self._signature(5), autograph=False)
+        self._differentiate = tf.function(self._gradients, input_signature=self._signature(5), autograph=False)
+        self._update = tf.function(self._apply_step, autograph=False)
+        self._forward = tf.function(self._predict_step, input_signature=self._signature(3), autograph=False)
+
+    def _linear_variables(self) -> list[Any]:
+        """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
+        bias = keras.Variable(np.full(self._head.width, self._config.initial_bias, np.float32))
+        return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
+
+    def _signature(self, inputs: int) -> list[Any]:
+        rows = self._config.batch_rows
+        shapes = ([rows, sum(self._widths)], [rows, self._linear_width], [rows, self._dense_width], [rows], [rows])
+        return [tf.TensorSpec(shape, tf.float32) for shape in shapes[:inputs]]
+
+    def logits(self, activations: Any, linear: Any, dense: Any, *, training: bool = False) -> Any:
+        """Tensors to logits, [rows] or [rows, classes], for any number of rows."""
+        dense = self._scaling.scaled(dense)
+        logits: Any = 0.0
+        if self._network:
+            vectors = tf.split(activations, self._widths, axis=1) if self._widths else []
+            logits = self._network.logits(vectors, dense, training=training)
+        if self._linear:
+            bias, kernel = self._linear
+            logits += tf.reduce_sum(tf.reshape(linear, [tf.shape(linear)[0], -1, self._head.width]), axis=1)
+            logits += tf.matmul(dense, tf.convert_to_tensor(kernel)) + tf.convert_to_tensor(bias)
+        return logits[:, 0] if self._head.width == 1 else logits
+
+    def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
+        logits, gradients = self._gradients(activations, linear, dense, labels, weights)
+        self._optimizer.apply(gradients[2:], self._trainable)
+        return logits, gradients[0], gradients[1]
+
+    def _apply_step(self, gradients: Any) -> None:
+        self._optimizer.apply(gradients, self._trainable)
+
+    def _gradients(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, list[Any]]:
+        """Logits, and the loss's gradients by the activations and by all dense weights."""
+        with tf.GradientTape() as tape:
+            tape.watch([activations, linear])
+            logits = self.logits(activations, linear, dense, training=True)
+            losses = _losses(self._head, labels, logits)
+            loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+            for penalty in self._network.penalties() if self._network else ():
+                loss += penalty
+        sources = [activations, linear, *self._trainable]
+        return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:
+        return self.logits(activations, linear, dense)
+
+    def step(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array]:
+        """One update of the dense weights by the weighted mean loss of a full-shape batch.
+
+        Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, classes], and the
+        loss's gradients by the activations of the towers' tables and of the linear part's, float32 of their shapes.
+        """
+        labels = self._head.targets(labels)
+        before = self.predict(activations, linear, dense) if self._random or self._moving else None
+        logits, by_activations, by_linear = self._step(activations, linear, dense, labels, weights)
+        return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
+
+    def gradients(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """As :meth:`step` without the update: also the gradients of all dense weights, one after the other, float32, flat."""
+        labels = self._head.targets(labels)
+        before = self.predict(activations, linear, dense) if self._random or self._moving else None
+        logits, found = self._differentiate(activations, linear, dense, labels, weights)
+        flat = np.concatenate([np.zeros(0, np.float32), *(one.numpy().ravel() for one in found[2:])])
+        return (logits.numpy() if before is None else before), found[0].numpy(), found[1].numpy(), flat
+
+    def apply(self, gradients: Array) -> None:
+        """One update of the dense weights, by gradients as :meth:`gradients` returns them."""
+        sizes = [int(np.prod(variable.shape)) for variable in self._trainable]
+        parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
+        self._update(
+            [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
+        )
+
+    def predict(self, activations: Array, linear: Array, dense: Array) -> Array:
+        """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, classes]."""
+        logits: Array = self._forward(activations, linear, dense).numpy()
+        return logits
+
+    def _variables(self) -> dict[str, Any]:
+        """All state of training, named by kind and order: weights, other changing variables, random state,
+        optimizer slots."""
+        kinds = {"weights": self._trainable, "moving": self._moving, "random": self._random,
+                 "optimizer": self._optimizer.variables}  # fmt: skip
+        return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
+
+    def tensors(self) -> list[Any]:
+        """TensorFlow's variables of a prediction, for a SavedModel."""
+        return [variable.value for variable in (*self._trainable, *self._moving, *self._random)]
+
+    def check_replicable(self) -> None:
+        """Raise :class:`ConfigError` for variables that would differ between the hosts of a job."""
+        if self._moving:
+            raise ConfigError("a network of a job with several hosts must have trained variables only", where=f"network {self._config.network}",
+                              value=self._moving[0].path, next_step="train with --hosts 1, or use layers without moving statistics, such as "
+                              "LayerNormalization in place of BatchNormalization")  # fmt: skip
+
+    def state(self) -> dict[str, Array]:
+        """A copy of all state of training, by name: dense weights, random state, optimizer slots."""
+        return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if names, types or shapes differ."""
+        variables = self._variables()
+        ours = {name: (tuple(variable.shape), str(variable.dtype)) for name, variable in variables.items()}
+        theirs = {name: (tuple(array.shape), str(array.dtype)) for name, array in state.items()}
+        differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+        if differing:
+            raise TornCheckpoint(
+                "the dense weights of a checkpoint must have the shapes of the model's, got others",
+                value=listed([f"{name}: {_shape_text(theirs.get(name))}" for name in differing]),
+                allowed=listed([f"{name}: {_shape_text(ours.get(name))}" for name in differing]),
+                next_step="continue with the options and the release of the run, or train in another run directory",
+            )
+        for name, variable in variables.items():
+            variable.assign(state[name])
+
+
+def _network_of(layout: InputLayout, config: TrainConfig, outputs: int) -> Network:
+    """The network of the options, in its initial state."""
+    if config.has_own_network:
+        return KerasNetwork(layout, config, outputs)
+    return Dcn(layout, config, outputs) if config.network == "dcn" else Dlrm(layout, config, outputs)
+
+
+def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
+    return "none" if kind is None else f"{kind[1]} {list(kind[0])}"
+
+
+def _losses(head: Head, labels: Any, logits: Any) -> Any:
+    """The loss of each event, float32 [rows]."""
+    if head.task == "binary":
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    if head.task == "multiclass":
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(labels, tf.int32), logits=logits)
+    return tf.math.squared_difference(labels, logits)
+
+
+def _optimizer(config: TrainConfig) -> Any:
+    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}
+    return kinds[config.dense_optimizer](learning_rate=config.dense_learning_rate)

@@ -1,0 +1,26 @@
+"""The interface between the common train step and a network over activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Network(Protocol):
+    """A network from the activations of embedded inputs and the dense numbers to logits.
+
+    Attributes:
+        trainable: the trained variables, in an order that depends on the options alone.
+        random: the state of random generators.
+        moving: other variables that training changes, such as moving means. They are of one process.
+    """
+
+    trainable: list[Any]
+    random: list[Any]
+    moving: list[Any]
+
+    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
+        """[events, outputs] from one [events, width] for each embedded input, in order, and dense numbers [events, columns]."""
+
+    def penalties(self) -> Sequence[Any]:
+        """Scalars that are added to the mean loss, of the last call of :meth:`logits`."""

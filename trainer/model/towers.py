@@ -1,0 +1,82 @@
+"""Dense layers and towers of them, whose first weights depend on the run's seed and on their place alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from trainer.config import TrainConfig
+
+
+class SeededLayers:
+    """Makes the layers of one network; the n-th layer that is made has the n-th seed."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._config = config
+        self._made = 0
+
+    def next_seed(self) -> int:
+        """31 bits that depend on the run's seed and the layer's place alone."""
+        self._made += 1
+        digest = hashlib.sha256(b"headrace layer/1 %d %d" % (self._config.seed, self._made)).digest()
+        return int.from_bytes(digest[:4], "little") >> 1
+
+    def dense(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
+        """A built dense layer of ``width`` inputs."""
+        initializer = keras.initializers.GlorotUniform(seed=self.next_seed())
+        layer = keras.layers.Dense(units, activation=activation, use_bias=bias, kernel_initializer=initializer)
+        layer.build((None, width))
+        return layer
+
+    def tower(self, sizes: Sequence[int], width: int, *, dropout: float = 0.0) -> Tower:
+        """Layers of ``sizes`` units over ``width`` inputs."""
+        widths = [width, *sizes]
+        layers = [self.dense(after, before, "relu") for before, after in zip(widths, sizes, strict=False)]
+        drops = [keras.layers.Dropout(dropout, seed=self.next_seed()) for _ in sizes] if dropout else []
+        return Tower(layers, drops, widths[-1])
+
+    def logits(self, outputs: int, width: int) -> Any:
+        """The last layer. With a linear part it starts at zero: the first predictions are the rate alone."""
+        seed, linear = self.next_seed(), self._config.linear
+        layer = keras.layers.Dense(
+            outputs,
+            use_bias=not linear,
+            kernel_initializer="zeros" if linear else keras.initializers.GlorotUniform(seed=seed),
+            bias_initializer=keras.initializers.Constant(self._config.initial_bias),
+        )
+        layer.build((None, width))
+        return layer
+
+
+class Tower:
+    """Dense layers one after the other, with dropout between them.
+
+    Attributes:
+        layers: the dense layers.
+        drops: a dropout layer for each, or none.
+        width: the columns of the result.
+    """
+
+    def __init__(self, layers: list[Any], drops: list[Any], width: int) -> None:
+        self.layers, self.drops, self.width = layers, drops, width
+
+    def __call__(self, hidden: Any, *, training: bool = False, first: Any = None) -> Any:
+        """[events, width] from [events, columns]; ``first``: the result of the first layer, if it is computed elsewhere."""
+        for k, layer in enumerate(self.layers):
+            hidden = layer(hidden) if k or first is None else first
+            if self.drops:
+                hidden = self.drops[k](hidden, training=training)
+        return hidden
+
+
+def trainable_of(layers: Sequence[Any]) -> list[Any]:
+    """The trained variables of some layers, in order."""
+    return [variable for layer in layers for variable in layer.trainable_variables]
+
+
+def random_of(layers: Sequence[Any]) -> list[Any]:
+    """The random state of dropout layers, in order."""
+    return [variable for layer in layers for variable in layer.variables]
