@@ -33,3 +33,8 @@ class IdBatch:
     def rows(self) -> int:
         """Events, padding included."""
         return int(self.offsets.shape[1]) - 1
+
+
+def id_dtype(bounds: tuple[int, ...]) -> type[np.int32] | type[np.int64]:
+    """The type of ids below these bounds: the smaller they are, the less memory is moved."""
+    return np.int32 if max(bounds, default=0) <= 2**31 else np.int64

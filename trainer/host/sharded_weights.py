@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.embedding.batches import IdBatch
+from trainer.embedding.batches import IdBatch, id_dtype
 from trainer.embedding.exchange import Exchange, all_gather, summed
 from trainer.embedding.sharded_tables import ShardedTables
 from trainer.model.heads import Head
@@ -67,7 +67,7 @@ class ShardedWeights(Weights):
 def empty_batch(layout: InputLayout, batch_rows: int) -> Batch:
     """A batch without events."""
     ids = IdBatch(
-        np.zeros(0, np.int64),
+        np.zeros(0, id_dtype(layout.bounds)),
         np.zeros((len(layout.embedded), batch_rows + 1), np.int64),
         np.zeros(0, np.float32) if layout.is_weighted else None,
         layout.bounds,

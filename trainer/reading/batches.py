@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batches import IdBatch
+from trainer.embedding.batches import IdBatch, id_dtype
 from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout
 from trainer.reading import kernels
@@ -281,7 +281,7 @@ def _stack(pieces: Sequence[_Piece], shape: _Shape) -> IdBatch:
     columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
     most = kernels.most_ids(ranges, columns, rows)
     offsets = np.empty((shape.inputs, shape.batch_rows + 1), np.int64)
-    ids = np.empty(max(most, 0), np.int64)
+    ids = np.empty(max(most, 0), id_dtype(shape.bounds))
     weights = np.empty(max(most, 0) if shape.is_weighted else 0, np.float32)
     wrong, count, _ = (
         (kernels.BAD_OFFSETS, 0, 0) if most < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
