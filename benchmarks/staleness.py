@@ -1,0 +1,175 @@
+"""Training with a staleness of 1 against 0: samples a second, and quality.
+
+    python -m benchmarks.staleness [--speed] [--quality --data FOLDER] [--seeds N] [--rounds N]
+
+Speed: a model whose dense part takes about as long as its table work, which is measured first, trains the same batches in both ways,
+alternately, each part with one thread. Quality: DLRM trains each log with both, with the same options and seeds; the table gives the
+mean differences of AUC and normalized entropy on the newest partitions, and a paired t-test's p-value. ``--data`` holds the public
+logs. Without an option both parts run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+from scipy.stats import ttest_rel
+
+from benchmarks.support.harness import machine
+from benchmarks.support.quality_logs import QualityLog, public_logs, sample_log
+from benchmarks.support.quality_scene import quality_scene
+from trainer.config import TrainConfig
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.reading.batches import Batch
+from trainer.serving.trained import load_trained
+from trainer.training.choosing import choose_config
+from trainer.training.loop import train
+from trainer.training.run_state import Weights, build_weights
+from trainer.training.step_pipeline import StepPipeline
+from transforms.types import DType, Ragged
+
+TARGET = 1.5
+_FEATURES, _BUCKETS, _DIM, _ROWS, _VALENCY, _BATCHES = 16, 200_000, 32, 1024, 20, 8
+_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    tables_secs: float
+    dense_secs: float
+
+
+def _layout(config: TrainConfig) -> InputLayout:
+    return lay_out([TypedInput(f"f{k}", Ragged(DType.INT64, _BUCKETS)) for k in range(_FEATURES)], config)
+
+
+def _weights(top_mlp: tuple[int, ...]) -> Weights:
+    config = TrainConfig("unused", batch_rows=_ROWS, dim=_DIM, bottom_mlp=(), top_mlp=top_mlp, threads=1)
+    weights = build_weights(_layout(config), config)
+    return Weights(
+        weights.layout, CpuEngine(weights.layout.features, seed=0, threads=1), weights.dense, weights.head, None
+    )
+
+
+def _batches() -> list[Batch]:
+    rng, found = np.random.default_rng(0), []
+    for _ in range(_BATCHES):
+        ids = ((rng.zipf(1.2, _FEATURES * _ROWS * _VALENCY) - 1) % _BUCKETS).astype(np.int32)
+        starts = np.arange(_FEATURES)[:, None] * _ROWS * _VALENCY
+        offsets = starts + np.arange(_ROWS + 1)[None] * _VALENCY
+        bags = IdBatch(ids, offsets.astype(np.int64), None, (_BUCKETS,) * _FEATURES)
+        labels = (rng.random(_ROWS) < 0.3).astype(np.float32)
+        found.append(Batch(_ROWS, bags, np.zeros((_ROWS, 0), np.float32), labels, np.ones(_ROWS, np.float32), ()))
+    return found
+
+
+def _times(weights: Weights, batches: list[Batch]) -> _Times:
+    """The median seconds of the parts of a step."""
+    tables, dense = [], []
+    for batch in batches:
+        weights.train(batch)  # rows are touched for the first time
+    for batch in [*batches, *batches]:
+        marks = [time.perf_counter()]
+        looked_up = weights.look_up(batch)
+        marks.append(time.perf_counter())
+        step = weights.differentiate(batch, looked_up)
+        marks.append(time.perf_counter())
+        weights.update_tables(batch, weights.apply_dense(batch, step))
+        marks.append(time.perf_counter())
+        tables.append(marks[1] - marks[0] + marks[3] - marks[2])
+        dense.append(marks[2] - marks[1])
+    return _Times(statistics.median(tables), statistics.median(dense))
+
+
+def _balanced(batches: list[Batch]) -> tuple[int, ...]:
+    """The hidden widths whose dense part takes about as long as the tables."""
+    for width in range(128, 4096, 64):
+        times = _times(_weights((width, width)), batches)
+        if times.dense_secs >= 0.95 * times.tables_secs:
+            break
+    print(
+        f"  tables {times.tables_secs * 1e3:.1f} ms, dense part {times.dense_secs * 1e3:.1f} ms a step with layers of {width}"
+    )
+    return width, width
+
+
+def _steps_per_sec(weights: Weights, batches: list[Batch], staleness: int) -> float:
+    with StepPipeline(weights, staleness) as steps:
+        began = time.perf_counter()
+        for number in range(_STEPS):
+            steps.train(batches[number % len(batches)])
+        steps.drain()
+    return _STEPS / (time.perf_counter() - began)
+
+
+def measure_speed(rounds: int) -> float:
+    """Print both sides; returns the median ratio of a round."""
+    batches = _batches()
+    top_mlp = _balanced(batches)
+    sides = {staleness: _weights(top_mlp) for staleness in (0, 1)}
+    ratios = []
+    for number in range(rounds + 1):
+        rates = {staleness: _steps_per_sec(weights, batches, staleness) * _ROWS for staleness, weights in sides.items()}
+        if number:  # the first round compiles
+            ratios.append(rates[1] / rates[0])
+            print(f"  round {number}: {rates[0]:,.0f} and {rates[1]:,.0f} samples/s, {ratios[-1]:.2f}x", flush=True)
+    ratio = statistics.median(ratios)
+    print(f"  staleness 1 trains {ratio:.2f}x the samples of staleness 0 (target {TARGET}x)")
+    return ratio
+
+
+def measure_quality(log: QualityLog, seeds: int) -> None:
+    """Train both ways with each seed, and print the differences."""
+    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
+        given = {"network": "dlrm", "deep": True}
+        config = choose_config(scene.older, scene.read(scene.older), given, run_dir=str(Path(folder) / "chosen"))
+        found: dict[int, list[Any]] = {0: [], 1: []}
+        for seed in range(seeds):
+            for staleness, results in found.items():
+                run_dir = str(Path(folder) / f"{staleness}-{seed}")
+                train(
+                    scene.older,
+                    scene.read(scene.older),
+                    replace(config, run_dir=run_dir, seed=seed, staleness=staleness),
+                )
+                results.append(load_trained(run_dir).evaluate(scene.newer, scene.read(scene.newer)))
+        for name in ("auc", "normalized_entropy"):
+            serial, ahead = ([getattr(one, name) for one in found[staleness]] for staleness in (0, 1))
+            difference = statistics.mean(b - a for a, b in zip(serial, ahead, strict=True))
+            p = float(ttest_rel(serial, ahead).pvalue)
+            print(f"  {log.name:10} {name:20} {statistics.mean(serial):.4f} and {statistics.mean(ahead):.4f}, "
+                  f"difference {difference:+.5f}, p = {p:.2f}", flush=True)  # fmt: skip
+
+
+def main() -> int:
+    """Measure and print; the exit status is 1 below the target of speed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--quality", action="store_true")
+    parser.add_argument("--data", type=Path, help="folder of the public logs: globo/, ml1m/")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    both = not (options.speed or options.quality)
+    print(machine())
+    ratio = measure_speed(options.rounds) if options.speed or both else TARGET
+    if options.quality or both:
+        for log in (*(public_logs(options.data) if options.data else ()), sample_log()):
+            measure_quality(log, options.seeds)
+    return 0 if ratio >= TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
