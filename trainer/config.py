@@ -14,8 +14,8 @@ from trainer.errors import ConfigError
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
-COMBINERS = ("sum", "mean")
-EMBEDDING_OPTIMIZERS = ("adagrad", "sgd")
+COMBINERS = ("sum", "mean", "sqrtn")
+EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "adagrad_momentum")
 DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
 NETWORKS = ("dlrm", "dcn")
@@ -54,8 +54,10 @@ class TrainConfig:
         batch_rows: events per optimizer step; the last batch of an epoch may be shorter.
         dim: embedding width of every input, and the width of the model's dot products.
         dims: widths by input name; such an input is projected to ``dim``.
-        combiner, combiners: "sum" or "mean" of a bag's rows, for all inputs and by input name.
+        combiner, combiners: "sum", "mean" or "sqrtn" of a bag's rows, for all inputs and by input name.
         tables: input name to table name, for inputs that share a table; the default is a table per input.
+        embedding_optimizer: with the settings of :mod:`trainer.embedding.optimizers` but for the rate, the accumulators of Adagrad,
+            row-wise Adagrad and FTRL, and a momentum of 0.9.
         embedding_initial_accumulator: initial value of Adagrad's slots, > 0; low, since gradients of a batch's *mean*
             loss are small.
         embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations; small, since

@@ -1,4 +1,4 @@
-"""Embedding tables: their specs, and the engine that holds, looks up and trains them."""
+"""Embedding tables: their specs, and the engines that hold, look up and train them."""
 
 from typing import TYPE_CHECKING
 

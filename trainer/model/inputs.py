@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.config import TrainConfig
-from trainer.embedding.optimizers import SGD, Adagrad, Optimizer
+from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from trainer.embedding.spec import FeatureSpec, Normal, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
 from transforms.errors import nearest
@@ -134,6 +134,17 @@ def _table(item: TypedInput, config: TrainConfig) -> TableSpec:
 
 
 def _optimizer(config: TrainConfig) -> Optimizer:
-    if config.embedding_optimizer == "sgd":
-        return SGD(config.embedding_learning_rate)
-    return Adagrad(config.embedding_learning_rate, config.embedding_initial_accumulator)
+    rate, start = config.embedding_learning_rate, config.embedding_initial_accumulator
+    match config.embedding_optimizer:
+        case "sgd":
+            return SGD(rate)
+        case "row_wise_adagrad":
+            return RowWiseAdagrad(rate, start)
+        case "adam":
+            return Adam(rate)
+        case "ftrl":
+            return FTRL(rate, initial_accumulator=start)
+        case "adagrad_momentum":
+            return AdagradMomentum(rate, momentum=0.9)
+        case _:
+            return Adagrad(rate, start)
