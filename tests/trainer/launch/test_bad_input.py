@@ -257,7 +257,9 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
         client = Client(address, token=token)
         with pytest.raises(HeadraceError) as caught:
             client.call(
-                lambda one, options: list(one.do_action(flight.Action(UNIT, bytes(sent_bytes[RoleKind.READER])), options)),
+                lambda one, options: list(
+                    one.do_action(flight.Action(UNIT, bytes(sent_bytes[RoleKind.READER])), options)
+                ),
                 timeout_secs=PATIENCE_SECS,
             )
         client.close()
