@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.options.quantities import check_grace
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
@@ -298,8 +299,7 @@ def job_settings(options: JobOptions) -> JobSettings:
     """The settings of a job with these options. Raises :class:`InputError` for numbers out of range."""
     from trainer.scheduling.job import JobSettings
 
-    if not 0 <= options.grace_secs < math.inf:
-        raise InputError("a grace period must be a number of seconds", where="--grace-secs", value=options.grace_secs)
+    check_grace("--grace-secs", options.grace_secs)
     initial = _phase(options.hosts, options.readers, options.epoch_secs, "")
     later = _phase(
         options.caught_up_hosts or options.hosts,

@@ -16,6 +16,7 @@ from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.errors import DataNotReady
 from trainer.launch.outcome import read_outcome, remove_outcome
+from trainer.launch.role_signals import LEFT_STATUS
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.holds import ErrorClass, describe_error
 from trainer.scheduling.orders import Commit
@@ -259,7 +260,7 @@ class Supervisor:
         process = child.process
         if process is not None and process.poll() is not None:
             child.process = None
-            if process.returncode:
+            if process.returncode not in (0, LEFT_STATUS):
                 if self.clock() - child.began_secs > _LONG_SECS:
                     child.failures = 0
                 child.failures += 1
