@@ -12,6 +12,8 @@ from transforms.errors import HeadraceError
 
 #: After a failed request, between looks whether the JobSet is there, and between those whether it is still suspended.
 _RETRY_SECS, _CHECK_SECS = 5.0, 30.0
+#: How long a JobSet may take to finish after its job, and between looks.
+_FINISH_SECS, _LOOK_SECS = 30.0, 1.0
 
 
 class ClusterWorkers:
@@ -37,13 +39,26 @@ class ClusterWorkers:
         self._problem = ""
 
     def follow(self, status: JobStatus, *, is_leaving: bool) -> None:
-        """Resume the JobSet when processes are wanted, suspend it when none is."""
-        self._follow(is_leaving or not (status.wanted_hosts or status.wanted_readers))
+        """Resume the JobSet when processes are wanted for a plan, suspend it when none is."""
+        is_wanted = status.planned_units > 0 and status.wanted_hosts + status.wanted_readers > 0
+        self._follow(is_leaving or not is_wanted)
 
     def suspend(self) -> None:
         """Suspend the JobSet, whatever the controller wants."""
         self._next_secs = 0.0
         self._follow(True)
+
+    def end(self) -> None:
+        """Suspend the JobSet unless it finishes by itself: its processes end with their job."""
+        until_secs = self._clock() + _FINISH_SECS
+        while self._suspension is not None and not self._is_suspended and self._clock() < until_secs:
+            try:
+                if self._suspension.is_finished():
+                    return
+            except HeadraceError as error:
+                self._on_message(f"JobSet {self._suspension.place}: {error.what}: {error.value}")
+            time.sleep(_LOOK_SECS)
+        self.suspend()
 
     def are_gone(self, status: JobStatus) -> bool:
         """Whether the job has no member."""
@@ -78,4 +93,4 @@ def suspended_afterwards(workers: ClusterWorkers) -> Iterator[None]:
     except BaseException:
         workers.suspend()
         raise
-    workers.suspend()
+    workers.end()

@@ -105,6 +105,15 @@ class Suspension:
             self._api.patch(one.path, one.document)
         return is_there
 
+    def is_finished(self) -> bool:
+        """Whether the JobSet has completed, has failed or is not there. Raises :class:`ClusterError`."""
+        jobset = self._api.get(self.place.path)
+        conditions = [] if jobset is None else _member(jobset, "status").get("conditions")
+        return jobset is None or any(
+            isinstance(one, Mapping) and one.get("type") in ("Completed", "Failed") and one.get("status") == "True"
+            for one in (conditions if isinstance(conditions, list) else ())
+        )
+
     def _workloads(self, uid: str) -> list[Mapping[str, Any]]:
         selector = quote(f"{_JOB_LABEL}={uid}", safe="")
         path = f"{_workloads_path(self.place)}?labelSelector={selector}"
