@@ -23,6 +23,13 @@ from trainer.flight.addresses import Address
 TOKEN = "token-of-the-service-account"
 
 
+def completed(status: str = "True") -> dict[str, Any]:
+    """The status of a JobSet that has completed, or has not."""
+    condition = {"type": "Completed", "status": status, "reason": "AllJobsCompleted", "message": "jobset completed",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    return {"conditions": [condition]}
+
+
 @dataclass(frozen=True)
 class Request:
     """A request that was answered."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.kubernetes_server import KubernetesServer
+from tests.support.kubernetes_server import KubernetesServer, completed
 from tests.support.processes import PATIENCE_SECS
 
 Document = Mapping[str, Any]
@@ -158,7 +158,7 @@ class Pods:
         targets = jobset["spec"].get("successPolicy", {}).get("targetReplicatedJobs")
         if all(pod.is_complete for pod in mine if not targets or pod.job in targets):
             with self._server.lock:
-                self._server.objects[path]["status"] = {"conditions": [{"type": "Completed", "status": "True"}]}
+                self._server.objects[path]["status"] = completed()
 
     def _terminate(self, pod: Pod) -> None:
         process = pod.process

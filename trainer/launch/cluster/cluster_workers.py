@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from trainer.control.messages import JobStatus
 from trainer.launch.cluster.suspension import Suspension
+from trainer.scheduling.transitions import FINAL
 from transforms.errors import HeadraceError
 
 #: After a failed request, between looks whether the JobSet is there, and between those whether it is still suspended.
@@ -39,7 +40,12 @@ class ClusterWorkers:
         self._problem = ""
 
     def follow(self, status: JobStatus, *, is_leaving: bool) -> None:
-        """Resume the JobSet when processes are wanted for a plan, suspend it when none is."""
+        """Resume the JobSet when processes are wanted for a plan, suspend it when none is.
+
+        After the job they end by themselves, which completes the JobSet: see :meth:`end`.
+        """
+        if status.state in FINAL:
+            return
         is_wanted = status.planned_units > 0 and status.wanted_hosts + status.wanted_readers > 0
         self._follow(is_leaving or not is_wanted)
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.kubernetes_server import KubernetesServer, kubernetes_server, make_service_account
+from tests.support.kubernetes_server import KubernetesServer, completed, kubernetes_server, make_service_account
 from tests.trainer.control.serving import serving
 from trainer.errors import ClusterError, ConfigError
 from trainer.flight.addresses import Address
+from trainer.launch.cluster import cluster_workers
 from trainer.launch.cluster.cluster_workers import ClusterWorkers, suspended_afterwards
 from trainer.launch.cluster.kubernetes_api import KubernetesApi
 from trainer.launch.cluster.suspension import JobSetName, Suspension
+from trainer.scheduling.transitions import JobState
 from transforms.errors import InputError
 
 PLACE = JobSetName("team", "ctr-workers")
@@ -175,10 +177,38 @@ def test_workers_follow_what_the_controller_wants(server: KubernetesServer, tmp_
     assert len(said) == 2
 
 
+def test_a_jobset_whose_job_is_done_completes_by_itself(server: KubernetesServer, tmp_path: Path) -> None:
+    workers = ClusterWorkers(Suspension(api_of(server), PLACE))
+    with serving(tmp_path / "run") as found:
+        status = found.client.status()
+    server.put(PLACE.path, jobset())
+    workers.follow(dataclasses.replace(status, state=JobState.DONE, wanted_hosts=0, wanted_readers=0), is_leaving=False)
+    assert server.requests == []
+    server.put(PLACE.path, {**jobset(), "status": completed()})
+    workers.end()
+    assert server.patches() == []
+
+
+def test_a_jobset_that_does_not_finish_is_suspended(server: KubernetesServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_workers, "_LOOK_SECS", 0.0)
+    clock = Clock()
+    said: list[str] = []
+
+    def tick() -> float:
+        clock.now += 10.0
+        return clock.now
+
+    server.put(PLACE.path, {**jobset(), "status": completed("False")})
+    ClusterWorkers(Suspension(api_of(server), PLACE), said.append, tick).end()
+    assert server.spec(PLACE.path)["suspend"] is True
+    assert said == []
+
+
 @pytest.mark.parametrize(("error", "suspended"), [(None, True), (ClusterError("x"), True), (SystemExit(143), False)])
 def test_workers_are_suspended_after_the_job_but_not_when_its_process_is_terminated(
-    server: KubernetesServer, error: BaseException | None, suspended: bool
+    server: KubernetesServer, error: BaseException | None, suspended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster_workers, "_FINISH_SECS", 0.0)
     server.put(PLACE.path, jobset())
     workers = ClusterWorkers(Suspension(api_of(server), PLACE))
 
