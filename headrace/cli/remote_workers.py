@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.session import cluster_address
 from headrace.cli.options.tokens import read_token_file
+from headrace.launchers.role_commands import SERVICE_ACCOUNT_FOLDER
 from headrace.terminal.output import say
 from headrace.terminal.stopping import SIGTERM_STATUS
 from transforms.errors import InputError
@@ -20,9 +21,6 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from trainer.flight.addresses import Address
     from trainer.launch.cluster.cluster_workers import ClusterWorkers
-
-#: Where a pod has the files of its service account.
-_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def _remote_workers(given: Mapping[str, Any]) -> RemoteWorkers:
                          allowed="such as 10.0.0.2:7410")  # fmt: skip
     suspension = None
     if given["jobset"]:
-        place, account = JobSetName.parse(given["jobset"]), Path(given["service_account"] or _SERVICE_ACCOUNT)
+        place, account = JobSetName.parse(given["jobset"]), Path(given["service_account"] or SERVICE_ACCOUNT_FOLDER)
         suspension = Suspension(KubernetesApi.of_service_account(cluster_address(), account), place)
     return RemoteWorkers(listen, read_token_file(given["token_file"]), ClusterWorkers(suspension, say))
 

@@ -19,6 +19,7 @@ from headrace.launchers.role_commands import (
     OPTIONS_FILE,
     READER_PORT,
     ROLE_FOLDER,
+    SERVICE_ACCOUNT_FOLDER,
     TOKEN_FILE,
     controller_command,
     host_command,
@@ -30,7 +31,6 @@ from transforms.errors import InputError
 
 Object = dict[str, Any]
 
-SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 #: The user of the images of controller and reader.

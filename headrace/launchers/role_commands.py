@@ -13,6 +13,8 @@ TOKEN_FILE = "/etc/headrace/job/token"
 OPTIONS_FILE = "/etc/headrace/options/options.json"
 JOB_FOLDER = "/var/lib/headrace/job"
 ROLE_FOLDER = "/var/lib/headrace/role"
+#: Where a pod has the files of its service account.
+SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: After the grace period a host has so long to end.
 END_SECS = 15
 
