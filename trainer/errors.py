@@ -20,6 +20,7 @@ Busy
 ├── LeaseLost             another controller has the job, or may have it
 └── CommitConflict        another controller published a commit
 StorageError
+├── ClusterError          the API of a Kubernetes cluster does not answer, or refuses a request
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
 ├── EventNotLogged        an event could not be written to the log of a job; nothing was done
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
@@ -107,6 +108,10 @@ class CheckpointNotWritten(StorageError):
 
 class CheckFailed(HeadraceError):
     """A program for TPUs could not be lowered or compiled."""
+
+
+class ClusterError(StorageError):
+    """The API of a Kubernetes cluster does not answer, or refuses a request; it is repeated."""
 
 
 class HostLost(HeadraceError):

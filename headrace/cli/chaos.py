@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
@@ -135,14 +136,14 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
     )
     given = command.make_context("headrace train", list(arguments[1:])).params
     for name in _NO_CHAOS:
-        if given[name]:
+        if given[name] and given[name] != LOCAL:
             raise InputError("chaos must be given a job that trains the data there is, and brings its own notices", where=f"--{name.replace('_', '-')}",
                              next_step="leave this option out")  # fmt: skip
     return given
 
 
 #: Parameters of ``headrace train`` by which a job would wait, or end otherwise than one without faults.
-_NO_CHAOS = ("follow", "wait_for_memos", "least_hosts", "notice_file", "notice_http", "notice_metadata")
+_NO_CHAOS = ("follow", "wait_for_memos", "least_hosts", "notice_file", "notice_http", "notice_metadata", "launcher")
 
 
 def _job_options(given: Mapping[str, Any]) -> JobOptions:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.lazy_group import LazyCommands, Place
+from headrace.cli.options.launchers import LOCAL, check_launcher
 from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.terminal.output import emit, say
@@ -51,6 +52,9 @@ def submit(
         raise InputError("a job must be a training", where="headrace jobs submit", value=command[0], allowed="train",
                          next_step="headrace jobs submit -- train MODEL")  # fmt: skip
     options = _training_options(command[1:])
+    if check_launcher(options) != LOCAL:
+        raise InputError("a job of a fleet must run on this machine", where="--launcher", value=options["launcher"],
+                         next_step="leave --launcher out")  # fmt: skip
     store = _store(fleet, home)
     place = home_location(str(options["home"] or home))
     run_dir = _absolute(run_location(options["run_dir"]), os.getcwd())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.runs import Run, RunVersion, job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
@@ -34,8 +34,7 @@ def preempt(
     from trainer.control.job_files import JobFiles
     from trainer.launch.job_spec import JobSpec
 
-    if not 0 <= grace < math.inf:
-        raise InputError("a grace period must be a number of seconds", where="--grace", value=grace)
+    check_grace("--grace", grace)
     folder = run_folder(run, version, home)
     files = JobFiles(job_folder(folder, home))
     client = ControllerClient.of_run(files, job=JobSpec.read(files).job)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
+from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from trainer.control.job_files import JobFiles
     from trainer.flight.addresses import Address
-    from trainer.launch.reader_process import RoleOptions
+    from trainer.launch.role_options import RoleOptions
     from trainer.reading.unit_reader import ReadBySolution
     from warehouse.errors import MemoDamaged
     from warehouse.solution.parts import SolutionFragment
@@ -32,7 +35,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Run = Annotated[str, typer.Argument(help="The run directory of the job; of a run in a bucket, its job folder.")]
+Run = Annotated[
+    str,
+    typer.Argument(
+        help="The run directory of the job; of a run in a bucket, its job folder; with --token-file, a folder of this process."
+    ),
+]
 Name = Annotated[str, typer.Option(help="The name of the process among those of its kind.")]
 Listen = Annotated[str, typer.Option("--address", help="Where it serves, as host:port; port 0 is any.")]
 Supervised = Annotated[
@@ -46,6 +54,14 @@ Controller = Annotated[
     str,
     typer.Option(
         "--controller", help="The address of the controller. Default: as the job's files say.", show_default=False
+    ),
+]
+TokenFile = Annotated[
+    str,
+    typer.Option(
+        "--token-file",
+        help="The token of a job on other machines: its document comes from --controller.",
+        show_default=False,
     ),
 ]
 SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]
@@ -88,14 +104,27 @@ def _numbers(text: str) -> tuple[int, int, int]:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
-def _role(files: JobFiles, name: str, address: Address, advertised: str, controller: str) -> RoleOptions:
+def _role(files: JobFiles, name: str, address: Address, advertised: str, controller: str, token: str) -> RoleOptions:
     from trainer.flight.addresses import Address
-    from trainer.launch.reader_process import RoleOptions
+    from trainer.launch.role_options import RoleOptions
 
     parse = Address.parse
     return RoleOptions(
-        files, name, address, parse(advertised) if advertised else None, parse(controller) if controller else None
+        files,
+        name,
+        address,
+        parse(advertised) if advertised else None,
+        parse(controller) if controller else None,
+        read_token_file(token) if token else "",
     )
+
+
+def _end(is_over: bool) -> None:
+    """End with the status that has a cluster start the role again, unless its job is over."""
+    from trainer.launch.role_signals import LEFT_STATUS
+
+    if not is_over:
+        raise typer.Exit(LEFT_STATUS)
 
 
 def _slow(file: str) -> Callable[[], None]:
@@ -121,11 +150,11 @@ def reader(
     address: Listen = "127.0.0.1:0",
     advertised: Advertised = "",
     controller: Controller = "",
+    token_file: TokenFile = "",
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
-    """Read work units for the hosts."""
-    from trainer.launch.job_spec import JobSpec
+    """Read work units for the hosts. Status 75: it left a job that goes on."""
     from trainer.launch.reader_process import run_reader
     from trainer.launch.role_signals import on_termination
     from trainer.reading.unit_reader import read_by_solution
@@ -133,10 +162,13 @@ def reader(
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    home = JobSpec.read(files).home
-    read = read_by_solution(Storage(home), partial(_record_damage, home))
-    options = _role(files, name, place, advertised, controller)
-    run_reader(options, _slowed(read, slow_disk) if slow_disk else read, on_signals=on_termination)
+    options = _role(files, name, place, advertised, controller, token_file)
+
+    def open_read(home: str) -> ReadBySolution:
+        read = read_by_solution(Storage(home), partial(_record_damage, home))
+        return _slowed(read, slow_disk) if slow_disk else read
+
+    _end(run_reader(options, open_read, on_signals=on_termination))
 
 
 def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
@@ -157,18 +189,27 @@ def host(
     address: Listen = "127.0.0.1:0",
     advertised: Advertised = "",
     controller: Controller = "",
+    token_file: TokenFile = "",
+    grace_secs: Annotated[float, typer.Option(help="The preemption notice that SIGTERM gives.")] = 30.0,
+    notice_metadata: Annotated[
+        str, typer.Option(help="Take preemption notices of this machine from this metadata server.")
+    ] = "",
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
-    """Train."""
+    """Train. Status 75: it left a job that goes on."""
     from trainer.launch.host_process import run_host
+    from trainer.launch.notices import MetadataNotice
     from trainer.launch.role_signals import on_termination
 
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
-    run_host(
-        _role(files, name, place, advertised, controller),
+    options = _role(files, name, place, advertised, controller, token_file)
+    is_over = run_host(
+        replace(options, grace_secs=check_grace("--grace-secs", grace_secs)),
         prepare=import_tensorflow_quietly,
         on_signals=on_termination,
         before_write=_slow(slow_disk),
+        notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),
     )
+    _end(is_over)

@@ -14,10 +14,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.launching import write_launch
+from headrace.cli.options.launchers import (
+    GKE,
+    LOCAL,
+    TPU_VM,
+    ImagesOf,
+    JobName,
+    JobSet,
+    Launcher,
+    Listen,
+    Namespace,
+    Output,
+    Priority,
+    Project,
+    Queue,
+    ServiceAccount,
+    Spot,
+    TokenFile,
+    TpuTopology,
+    Zone,
+    check_launcher,
+)
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
+from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
@@ -165,6 +188,21 @@ def train(
         ),
     ] = 0,
     poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
+    launcher: Launcher = LOCAL,
+    output: Output = "",
+    job_name: JobName = "",
+    topology: TpuTopology = "",
+    images: ImagesOf = "",
+    spot: Spot = False,
+    namespace: Namespace = "",
+    queue: Queue = "",
+    priority: Priority = "",
+    zone: Zone = "",
+    project: Project = "",
+    listen: Listen = "",
+    token_file: TokenFile = "",
+    jobset: JobSet = "",
+    service_account: ServiceAccount = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -178,12 +216,16 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
+    if check_launcher(given) in (GKE, TPU_VM):
+        return write_launch(train, given, read_options(config))
     job = job_options(given)
     _check_run_dir(run_dir, is_job=job is not None)
     if run_dir or job_dir:
         files = str(job_folder(run_location(run_dir), home, job_dir))
         job = None if job is None else dataclasses.replace(job, folder=files)
-    with open_warehouse(home) as warehouse, ExitStack() as pins:
+    with ExitStack() as pins:
+        remote = pins.enter_context(open_remote_workers(given))
+        warehouse = pins.enter_context(open_warehouse(home))
         read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
         resolve = pin_new(pins, partial(read, first, last))
         solution = resolve()
@@ -198,7 +240,7 @@ def train(
         settings = choose_options(warehouse, solution, options, folder)
         changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
-            report = train_job(warehouse, resolve, settings, changes, job)
+            report = train_job(warehouse, resolve, settings, changes, job, remote)
         else:
             import_tensorflow_quietly()
             report = _train(warehouse, solution, settings, changes)

@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.options.quantities import check_grace
+from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
@@ -82,17 +84,26 @@ Resolve = Callable[[], "ReadSolution"]
 
 
 def train_job(
-    warehouse: Warehouse, resolve: Resolve, config: TrainConfig, changes: ChangePolicy, options: JobOptions
+    warehouse: Warehouse,
+    resolve: Resolve,
+    config: TrainConfig,
+    changes: ChangePolicy,
+    options: JobOptions,
+    remote: RemoteWorkers | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
-    Raises :class:`~trainer.errors.JobHeld` for a job that a person must release.
+    ``remote``: the readers and hosts on other machines; None: processes of this one. Raises
+    :class:`~trainer.errors.JobHeld` for a job that a person must release.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options)
+    job = _Job(warehouse, resolve, config, changes, options, remote)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
+        if status is not None and remote is not None:  # the readers and hosts of this job have ended
+            say("an earlier plan is trained: launch the job again to train what has come since")
+            break
         status = job.run()
         _refuse_held(status, options.folder or config.run_dir)
         job.prepare()  # the newest commit, and what is left
@@ -118,12 +129,19 @@ class _Job:
     """A run that is trained by a job."""
 
     def __init__(
-        self, warehouse: Warehouse, resolve: Resolve, config: TrainConfig, changes: ChangePolicy, options: JobOptions
+        self,
+        warehouse: Warehouse,
+        resolve: Resolve,
+        config: TrainConfig,
+        changes: ChangePolicy,
+        options: JobOptions,
+        remote: RemoteWorkers | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
-        self._changes, self._options = changes, options
+        self._changes, self._options, self._remote = changes, options, remote
+        self._hold = ""
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
@@ -147,13 +165,14 @@ class _Job:
         from trainer.launch.training_job import make_job
         from trainer.scheduling.holds import ErrorClass
 
-        options = self._options
+        options, remote = self._options, self._remote
         job = make_job(
             self._prepared,
             self._files,
             job_settings(options),
             home=self._warehouse.storage.home,
             options=plan_options(options, self._config),
+            token="" if remote is None else remote.token,
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -162,6 +181,7 @@ class _Job:
         prepared, done_before = self._prepared, job.plan.units.rows_before(job.newest.next_unit)
 
         def show(status: JobStatus) -> None:
+            self._show_hold(status)
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -178,18 +198,29 @@ class _Job:
             supervisor = Supervisor(
                 self._files,
                 JobSpec.read(self._files).job,
-                partial(role_command, str(self._files.root)),
+                partial(role_command, str(self._files.root), listen="" if remote is None else str(remote.listen)),
                 show,
                 say,
                 settings,
                 find_more,
+                None if remote is None else remote.workers,
             )
             sources = _notice_sources(self._files, options)
-            with _signals(supervisor), watch_notices(sources, supervisor.give_notice):
+            signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
+            with signals, watch_notices(sources, supervisor.give_notice):
                 status = supervisor.run(job.newest)
         if supervisor.has_notice and status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY:
             return replace(status, hold=None)  # it left while it waited for data: the same command waits on
         return status
+
+    def _show_hold(self, status: JobStatus) -> None:
+        """Say the reason of a hold that this process waits out."""
+        hold = "" if status.hold is None or self._remote is None else status.hold.reason
+        if hold and hold != self._hold:
+            say(
+                f"the job is held: {hold}\n  next:    correct the cause, then: headrace holds release {self._files.root}"
+            )
+        self._hold = hold
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""
@@ -298,8 +329,7 @@ def job_settings(options: JobOptions) -> JobSettings:
     """The settings of a job with these options. Raises :class:`InputError` for numbers out of range."""
     from trainer.scheduling.job import JobSettings
 
-    if not 0 <= options.grace_secs < math.inf:
-        raise InputError("a grace period must be a number of seconds", where="--grace-secs", value=options.grace_secs)
+    check_grace("--grace-secs", options.grace_secs)
     initial = _phase(options.hosts, options.readers, options.epoch_secs, "")
     later = _phase(
         options.caught_up_hosts or options.hosts,
@@ -384,9 +414,9 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     return ", ".join(parts)
 
 
-def role_command(folder: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
-    """The command line of a role's process of the job in ``folder``."""
-    named = () if kind == "controller" else ("--name", name)
+def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:
+    """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller."""
+    named = (("--address", listen) if listen else ()) if kind == "controller" else ("--name", name)
     return [sys.executable, "-m", "headrace", "role", kind, folder, *named, *options]
 
 

@@ -110,6 +110,10 @@ class ControllerClient:
         verify_document(content, digest, str(self._connection().address))
         return content
 
+    def spec(self) -> bytes:
+        """The document of the controller's job, whichever it is."""
+        return self._call("spec", to_bytes({}))
+
     def close(self) -> None:
         """End the connection."""
         with self._lock:

@@ -53,6 +53,7 @@ class ControllerService(ActionService):
             "data": self._data,
             "plan_failed": self._plan_failed,
             "document": self._document,
+            "spec": self._spec,
         }
         super().__init__(address, self._answer_action, token=token, most_bytes=MOST_REQUEST_BYTES)
 
@@ -100,9 +101,12 @@ class ControllerService(ActionService):
 
     def _document(self, content: bytes) -> Iterator[bytes]:
         (digest,) = self._members(content, "sha256")
-        document = self._files.read_document(_plain(digest.text))
-        for start in range(0, max(len(document), 1), _PIECE_BYTES):
-            yield document[start : start + _PIECE_BYTES]
+        yield from _pieces(self._files.read_document(_plain(digest.text)))
+
+    def _spec(self, content: bytes) -> Iterator[bytes]:
+        """The document of the job, for a role that has its token, but not its files."""
+        read_members(content)
+        yield from _pieces(self._files.read_spec())
 
     def _apply(self, event: Event) -> bytes:
         return _result(self._controller.request(event))
@@ -116,6 +120,11 @@ class ControllerService(ActionService):
         if job != self._job:
             raise RunMismatch("a message must be of the controller's job", value=job[:200], allowed=self._job,
                               next_step="give the address of the job's own controller")  # fmt: skip
+
+
+def _pieces(document: bytes) -> Iterator[bytes]:
+    for start in range(0, max(len(document), 1), _PIECE_BYTES):
+        yield document[start : start + _PIECE_BYTES]
 
 
 def _result(answer: Future[bytes], wait_secs: float = 0.0) -> bytes:

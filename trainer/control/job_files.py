@@ -72,6 +72,11 @@ class JobFiles:
         return self.folder / "token"
 
     @property
+    def spec(self) -> Path:
+        """The document of the job, from which its processes start."""
+        return self.folder / "job.json"
+
+    @property
     def documents(self) -> Path:
         """The folder of documents, each named by its SHA-256."""
         return self.folder / "documents"
@@ -86,15 +91,25 @@ class JobFiles:
         """The job's token; a new one if there is none. Only the user may read the file."""
         if token := self.read_token():
             return token
-        self.make()
         token = secrets.token_urlsafe(32)
-        replace_file(self.token, token.encode("ascii"), permissions=0o600)
+        self.put_token(token)
         return token
 
     def read_token(self) -> str:
         """The job's token; empty if it has none."""
         content = _read_small(self.token)
         return "" if content is None else content.decode("utf-8", "replace").strip()
+
+    def put_token(self, token: str) -> None:
+        """Store a token that the job was given."""
+        if token != self.read_token():
+            self.make()
+            replace_file(self.token, token.encode("ascii"), permissions=0o600)
+
+    def read_spec(self) -> bytes:
+        """The bytes of the document of the job. Raises :class:`StorageError`."""
+        with _storage_error(self.spec):
+            return self.spec.read_bytes()
 
     def write_address(self, address: ControllerAddress) -> None:
         """Replace the controller's address, atomically."""

@@ -16,7 +16,7 @@ from trainer.control.job_files import ControllerAddress, JobFiles
 from trainer.control.lease import Lease
 from trainer.control.logged_job import LoggedJob, replay
 from trainer.control.publishing import CommitPublisher
-from trainer.flight.addresses import Address
+from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.client import Unreachable
 from trainer.runs.lock import run_lock
 from trainer.scheduling.events import DataRange
@@ -24,8 +24,6 @@ from trainer.scheduling.job import Job, JobSettings, resume_job
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import FINAL
 from transforms.errors import DataError
-
-LOOPBACK = Address("127.0.0.1", 0)
 
 
 def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, used_attempt: int = 0) -> Job:

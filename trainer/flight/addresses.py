@@ -43,6 +43,10 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+#: Any free port, for processes of this machine.
+LOOPBACK = Address("127.0.0.1", 0)
+
+
 def check_token(address: Address, token: str) -> None:
     """Raise :class:`ConfigError` for a service that other machines reach and that has no token."""
     if not address.is_loopback and not token:

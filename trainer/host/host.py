@@ -96,6 +96,9 @@ class Host:
         address: of that service.
         token: of the job.
         before_write: called before each part is written.
+
+    Attributes:
+        left: the order with which it left; None before it, and after an error.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Host:
         self._asked = self._told_missing = 0
         self._peers: tuple[Peer, ...] = ()
         self._leaves = False
+        self.left: Leave | None = None
         self._snapshot: Snapshot | None = None
         self._writing: tuple[int, Future[None]] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer")
@@ -168,7 +172,7 @@ class Host:
             self._give_up(order.attempt)
         elif isinstance(order, Leave):
             _LOG.info("host %s leaves: %s", self.name, order.reason)
-            self._leaves = True
+            self._leaves, self.left = True, order
             if self._gate is not None:
                 self._gate.give_up()
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from trainer.checkpoints.retention import Retention, newest_part_attempt, remove_leftovers
 from trainer.control.controller import ControllerSettings
 from trainer.control.job_files import JobFiles
-from trainer.control.open_controller import LOOPBACK, open_controller
-from trainer.flight.addresses import Address
+from trainer.control.open_controller import open_controller
+from trainer.flight.addresses import LOOPBACK, Address
 from trainer.launch.checkpoint_publisher import CheckpointPublisher
 from trainer.launch.job_spec import JobSpec
 from trainer.launch.outcome import write_outcome

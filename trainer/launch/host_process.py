@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from trainer.control.controller_client import ControllerClient
@@ -12,8 +12,8 @@ from trainer.control.membership import Membership
 from trainer.host.exchange_service import ExchangeService
 from trainer.host.host import Host
 from trainer.host.mailbox import Mailbox
-from trainer.launch.job_spec import JobSpec
-from trainer.launch.reader_process import RoleOptions
+from trainer.launch.notices import NoticeSource, watch_notices
+from trainer.launch.role_options import RoleOptions
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.packed_units import Delivered
 from trainer.reading.unit_buffer import UnitBuffer
@@ -32,17 +32,18 @@ def run_host(
     prepare: Callable[[], None] = lambda: None,
     on_signals: Callable[[Callable[[], None]], None] = lambda notice: None,
     before_write: Callable[[], None] = lambda: None,
-) -> None:
-    """Train the run's job as the host ``options.name``.
+    notice_sources: Sequence[NoticeSource] = (),
+) -> bool:
+    """Train the run's job as the host ``options.name``. Returns whether the job is over.
 
     Args:
         prepare: called once the host has joined, such as to import TensorFlow.
         on_signals: is given a function that sends a preemption notice for this host.
         before_write: called before each part is written.
+        notice_sources: of preemption notices for this host's machine.
     """
-    files, spec = options.files, JobSpec.read(options.files)
-    token = files.read_token()
-    client = options.connect(spec.job)
+    files, job = options.files, options.find_job()
+    spec, token, client = job.spec, job.token, job.client
     role = Role(RoleKind.HOST, options.name)
 
     def make_buffer(decode: Callable[[UnitRequest, Delivered], DecodedFragment]) -> UnitBuffer:
@@ -72,21 +73,23 @@ def run_host(
             on_error=host.on_error,
         )
         host.connect(membership)
-        on_signals(partial(_give_notice, client, role))
-        with membership:
+        give_notice = partial(_give_notice, client, role)
+        on_signals(partial(give_notice, options.grace_secs))
+        with membership, watch_notices(notice_sources, give_notice):
             prepare()
             host.run()
             membership.check()
             membership.leave()
+    return host.left is not None and host.left.is_over
 
 
-#: The grace period of a SIGTERM, and the wait between attempts to report it.
-_GRACE_SECS, _WAIT_SECS = 30.0, 0.25
+#: The wait between attempts to report a notice.
+_WAIT_SECS = 0.25
 
 
-def _give_notice(client: ControllerClient, role: Role) -> None:
+def _give_notice(client: ControllerClient, role: Role, grace_secs: float) -> None:
     """Report the preemption of this host, while there is time; a controller that is away may come back."""
-    until = time.monotonic() + _GRACE_SECS
+    until = time.monotonic() + grace_secs
     while (rest := until - time.monotonic()) > 0:
         try:
             return client.notice(rest, role)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.control.job_files import JobFiles, replace_file
@@ -46,7 +45,7 @@ class JobSpec:
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""
         files.make()
-        replace_file(_place(files), canonical_json(value_document(self)))
+        replace_file(files.spec, canonical_json(value_document(self)))
 
     def run_dir(self, files: JobFiles) -> str:
         """The run directory, which holds the commits."""
@@ -55,7 +54,7 @@ class JobSpec:
     @classmethod
     def read(cls, files: JobFiles) -> JobSpec:
         """The document of a run. Raises :class:`NotFound` without one, :class:`TornCheckpoint` for a damaged one."""
-        place = _place(files)
+        place = files.spec
         try:
             with open(place, "rb") as file:
                 content = file.read(_MOST_BYTES)
@@ -64,16 +63,16 @@ class JobSpec:
                            next_step="start it: headrace train MODEL --hosts 1 --readers 1") from None  # fmt: skip
         except OSError as error:
             raise StorageError("the document of a job cannot be read", where=str(place), value=error.strerror) from None
-        field = DocumentField(parse_json(content, str(place)), str(place))
-        spec: JobSpec = read_value(cls, field)
+        return cls.parse(content, str(place))
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> JobSpec:
+        """The inverse of :meth:`write`, from the bytes of the document. Raises :class:`TornCheckpoint`."""
+        spec: JobSpec = read_value(cls, DocumentField(parse_json(content, where), where))
         if spec.format != FORMAT:
-            raise TornCheckpoint("the document of a job must have the known format", where=str(place), value=spec.format[:80],
+            raise TornCheckpoint("the document of a job must have the known format", where=where, value=spec.format[:80],
                                  allowed=FORMAT)  # fmt: skip
         return spec
-
-
-def _place(files: JobFiles) -> Path:
-    return files.folder / "job.json"
 
 
 def job_identity(files: JobFiles) -> str:

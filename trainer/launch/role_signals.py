@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+#: The exit status of a role that leaves a job which goes on, so that a cluster starts it again.
+LEFT_STATUS = 75
 _PR_SET_PDEATHSIG = 1
 _LOOK_SECS = 1.0
 

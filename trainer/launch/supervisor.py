@@ -1,21 +1,18 @@
-"""Runs the processes of a job on one machine: starts what the controller wants, restarts what ended, and shows how far it is."""
+"""Runs a job: its controller, the readers and hosts that the controller wants, and a report of how far it is."""
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainer.control.controller_client import ControllerClient, is_away, is_other_service
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.errors import DataNotReady
+from trainer.launch.child_processes import ChildProcesses, Command, RunningProcess
 from trainer.launch.outcome import read_outcome, remove_outcome
+from trainer.launch.workers import LocalWorkers, Workers
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.holds import ErrorClass, describe_error
 from trainer.scheduling.orders import Commit
@@ -23,20 +20,14 @@ from trainer.scheduling.transitions import JobState
 from transforms.errors import DataError, HeadraceError, StorageError
 from warehouse.scheduling.backoff import Backoff
 
-_LOG = logging.getLogger(__name__)
 _BACKOFF = Backoff(first_secs=0.25, most_secs=15.0, jitter=0.0)
-#: A process that ran for so long begins with the first wait again.
-_LONG_SECS = 10.0
 _CONTROLLER = "controller"
 #: A controller that ended so often without an answer does not start: by itself, or killed.
 _MOST_STARTS, _MOST_KILLED_STARTS = 3, 20
-_TAIL_BYTES = 4096
 
 #: Looks for more data of a job that has trained all it knows, or waits for data: its whole range, or None if there is no more.
 #: Raises :class:`DataNotReady`, which holds the job until a later look.
 FindMore = Callable[[JobStatus], DataRange | None]
-#: The command line of a role's process: its kind, its name, and options.
-Command = Callable[[str, str, Sequence[str]], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +52,6 @@ class SupervisorSettings:
 _SETTINGS = SupervisorSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class RunningProcess:
-    """A process of a job and its kind: controller, reader or host."""
-
-    kind: str
-    process: subprocess.Popen[bytes]
-
-
-@dataclass
-class _Child:
-    """A place for a process, and the process in it."""
-
-    kind: str
-    name: str
-    process: subprocess.Popen[bytes] | None = None
-    began_secs: float = 0.0
-    failures: int = 0
-    not_before_secs: float = 0.0
-    was_killed: bool = False
-    is_ending: bool = False
-
-
 @dataclass
 class Supervisor:
     """The processes of one job.
@@ -94,6 +63,7 @@ class Supervisor:
         on_status: called with every new status of the controller.
         on_message: called with a sentence about a process that ended.
         find_more: looks for more data; None for a job that ends when its data is trained.
+        workers: its readers and hosts; None: processes of this machine.
     """
 
     files: JobFiles
@@ -103,15 +73,21 @@ class Supervisor:
     on_message: Callable[[str], None] = lambda message: None
     settings: SupervisorSettings = _SETTINGS
     find_more: FindMore | None = None
+    workers: Workers | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
     _launch_options: tuple[str, ...] = ()
-    _children: dict[tuple[str, str], _Child] = field(default_factory=dict)
     _notice_secs: float | None = None
     _grace_secs: float = 0.0
     _noticed: bool = False
     _stops: int = 0
     _asked_stops: int = 0
+
+    def __post_init__(self) -> None:
+        logs, backoff = self.files.folder / "logs", self.settings.backoff
+        self._processes = ChildProcesses(logs, self.command, backoff, self.on_message, self.clock)
+        self._controller = self._processes.child(_CONTROLLER, _CONTROLLER)
+        self._workers = LocalWorkers(self._processes) if self.workers is None else self.workers
 
     def run(self, newest: Commit | None) -> JobStatus:
         """Run the job until it ends, is held, or has left after :meth:`give_notice`. Returns the last status.
@@ -121,7 +97,7 @@ class Supervisor:
         remove_outcome(self.files)
         if newest is not None:
             self._launch_options = ("--commit", f"{newest.epochs},{newest.attempt},{newest.next_unit}")
-        self._start(self._child(_CONTROLLER, _CONTROLLER), self._launch_options)
+        self._processes.start(self._controller, self._launch_options)
         client = ControllerClient.of_run(self.files, job=self.job, timeout_secs=5.0)
         status: JobStatus | None = None
         try:
@@ -129,7 +105,7 @@ class Supervisor:
                 self._restart_controller()
                 found = self._look(client)
                 if found is not None:
-                    self._child(_CONTROLLER, _CONTROLLER).failures = 0
+                    self._controller.failures = 0
                 if found is not None and found != status:
                     status = found
                     self.on_status(status)
@@ -139,7 +115,7 @@ class Supervisor:
                         self._noticed = True
                     self._tell(client, status)
                     self._look_for_data(client, status)
-                    self._follow(status)
+                    self._workers.follow(status, is_leaving=self._notice_secs is not None)
                 if (outcome := read_outcome(self.files)) is not None:
                     self.on_status(outcome)
                     return outcome
@@ -148,14 +124,11 @@ class Supervisor:
                 time.sleep(self.settings.look_secs)
         finally:
             client.close()
-            self._end_all()
+            self._processes.end_all(self.settings.end_secs)
 
     def running(self) -> dict[str, RunningProcess]:
         """The processes that run now, by name. Any thread may call it."""
-        found = {
-            one.name: RunningProcess(one.kind, one.process) for one in list(self._children.values()) if one.process
-        }
-        return {name: one for name, one in found.items() if one.process.poll() is None}
+        return self._processes.running()
 
     def give_notice(self, grace_secs: float | None = None) -> None:
         """The machine is preempted: the job commits within the grace period, and its processes leave. Any thread may call it."""
@@ -205,14 +178,14 @@ class Supervisor:
             self.on_message(f"the controller did not answer: {error.what}")
 
     def _has_left(self, status: JobStatus) -> bool:
-        """Whether a held job, or one that has left, has no more process but the controller."""
-        others = [one for one in self._children.values() if one.kind != _CONTROLLER and one.process is not None]
-        if status.state is JobState.HELD and not (self.find_more is not None and _waits_for_data(status)):
-            return not others
+        """Whether a job that is held or has left has no more process but the controller."""
+        is_held = status.state is JobState.HELD and not (self.find_more is not None and _waits_for_data(status))
+        if is_held and not self._workers.wait_while_held:
+            return self._workers.are_gone(status)
         if self._notice_secs is None:
             return False
         over = self.clock() - self._notice_secs > self._grace_secs + self.settings.end_secs
-        return over or (self._noticed and not others and status.state not in _WORKING)
+        return over or (self._noticed and self._workers.are_gone(status) and status.state not in _WORKING)
 
     def _look(self, client: ControllerClient) -> JobStatus | None:
         """The status, or None if the controller does not answer now."""
@@ -223,84 +196,14 @@ class Supervisor:
                 return None
             raise
 
-    def _child(self, kind: str, name: str) -> _Child:
-        return self._children.setdefault((kind, name), _Child(kind, name))
-
     def _restart_controller(self) -> None:
-        child = self._child(_CONTROLLER, _CONTROLLER)
-        if self._reap(child) and child.process is None and read_outcome(self.files) is None:
+        child, processes = self._controller, self._processes
+        if processes.reap(child) and child.process is None and read_outcome(self.files) is None:
             if child.failures > (_MOST_KILLED_STARTS if child.was_killed else _MOST_STARTS):
-                raise StorageError("the controller of a job must start", where=str(self._log_path(child)),
-                                   value=self._last_line(child), next_step="see its log")  # fmt: skip
+                raise StorageError("the controller of a job must start", where=str(processes.log_path(child)),
+                                   value=processes.last_line(child), next_step="see its log")  # fmt: skip
             # without a log the controller that ended had not begun the job
-            self._start(child, () if self.files.log.exists() else self._launch_options)
-
-    def _follow(self, status: JobStatus) -> None:
-        """Start and end processes by what the controller wants."""
-        wanted = {("host", f"h{k}") for k in range(status.wanted_hosts)}
-        wanted |= {("reader", f"r{k}") for k in range(status.wanted_readers)}
-        if self._notice_secs is not None:
-            wanted = set()
-        for key in wanted:
-            child = self._child(*key)
-            child.is_ending = False
-            if self._reap(child) and child.process is None:
-                self._start(child, ())
-        for key, child in self._children.items():
-            if key in wanted or child.kind == _CONTROLLER:
-                continue
-            self._reap(child)
-            if child.process is not None and child.kind == "reader" and not child.is_ending:
-                child.is_ending = True
-                child.process.send_signal(signal.SIGTERM)
-
-    def _reap(self, child: _Child) -> bool:
-        """Note the end of a process; whether one may be started now."""
-        process = child.process
-        if process is not None and process.poll() is not None:
-            child.process = None
-            if process.returncode:
-                if self.clock() - child.began_secs > _LONG_SECS:
-                    child.failures = 0
-                child.failures += 1
-                child.was_killed = process.returncode < 0
-                child.not_before_secs = self.clock() + self.settings.backoff.wait_secs(child.failures, 1.0)
-                self.on_message(f"{child.kind} {child.name} ended with status {process.returncode}: {self._last_line(child)}")  # fmt: skip
-        return self.clock() >= child.not_before_secs
-
-    def _start(self, child: _Child, options: Sequence[str]) -> None:
-        path = self._log_path(child)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arguments = [*self.command(child.kind, child.name, options), "--supervisor", str(os.getpid())]
-        with open(path, "ab") as log:
-            child.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        child.began_secs = self.clock()
-
-    def _log_path(self, child: _Child) -> Path:
-        return self.files.folder / "logs" / f"{child.name}.log"
-
-    def _last_line(self, child: _Child) -> str:
-        try:
-            with open(self._log_path(child), "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
-                lines = log.read().decode("utf-8", "replace").split("\n")
-        except OSError:
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-    def _end_all(self) -> None:
-        """End all processes: first those that only need to be asked."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            until = self.clock() + self.settings.end_secs
-            running = [one.process for one in self._children.values() if one.process is not None]
-            for process in running:
-                if process.poll() is None:
-                    process.send_signal(number)
-            for process in running:
-                try:
-                    process.wait(max(0.1, until - self.clock()))
-                except subprocess.TimeoutExpired:
-                    continue
+            processes.start(child, () if self.files.log.exists() else self._launch_options)
 
 
 _WORKING = frozenset({JobState.TRAINING, JobState.ENDING, JobState.DRAINING, JobState.COMMITTING})

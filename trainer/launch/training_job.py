@@ -70,16 +70,26 @@ def make_job(
     *,
     home: str,
     options: PlanOptions = _PLAN_OPTIONS,
+    token: str = "",
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
-    ``home``: the warehouse's home, from which readers read. Raises :class:`~transforms.errors.StorageError`, and
-    :class:`RunMismatch` for the files of a job of another run.
+    Args:
+        prepared: the run.
+        files: of the job.
+        settings: of its state machine.
+        home: the warehouse's home, from which readers read.
+        options: how the run is cut.
+        token: of the job, which its processes on other machines have; empty: one that is made here.
+
+    Raises :class:`~transforms.errors.StorageError`, and :class:`RunMismatch` for the files of a job of another run.
     """
     run_dir = prepared.config.run_dir
     bucket_run = run_dir if is_gcs(run_dir) else ""
     _check_run(files, bucket_run)
     files.make()
+    if token:
+        files.put_token(token)
     files.make_token()
     saved = prepared.saved
     plan = _unfinished_plan(files, saved, bucket_run) or options.plan(prepared, settings.hosts)

@@ -16,7 +16,7 @@ from trainer.scheduling.orders import (
     StartEpoch,
     WritePart,
 )
-from trainer.scheduling.transitions import JobState
+from trainer.scheduling.transitions import FINAL, JobState
 
 _ENDED = {JobState.HELD: "the job is held", JobState.DONE: "the job is done", JobState.STOPPED: "the job was stopped"}
 _ATTEMPT = (JobState.TRAINING, JobState.ENDING, JobState.DRAINING)
@@ -25,7 +25,7 @@ _ATTEMPT = (JobState.TRAINING, JobState.ENDING, JobState.DRAINING)
 def orders_for(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
     """The orders of a process, in the order in which it follows them. It ignores those that it has followed."""
     if job.state in _ENDED:
-        return (Leave(_ENDED[job.state]),)
+        return (Leave(_ENDED[job.state], is_over=job.state in FINAL),)
     member = job.members.get(role)
     if member is None:
         return (Rejoin(job.incarnations.get(role, 0) + 1),)

@@ -69,7 +69,7 @@ ON_A_CLUSTER: Mapping[FleetState, str] = {
     _S.RUNNING: "the Workload is admitted, the JobSet is resumed",
     _S.LEAVING: "the Workload is evicted; its pods have the grace period of their termination",
     _S.STOPPING: "the Workload is deactivated; its pods have the grace period of their termination",
-    _S.HELD: "the Workload is deactivated, the JobSet is suspended",
+    _S.HELD: "the Workload of its readers and hosts is deactivated, their JobSet is suspended; the controller stays",
     _S.DONE: "the JobSet is completed",
     _S.FAILED: "the JobSet has failed",
     _S.STOPPED: "the JobSet is suspended, the Workload is deactivated",

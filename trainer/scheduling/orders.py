@@ -98,9 +98,15 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Order to a role: end with status 0, a reader after its current units. ``reason``: for a person."""
+    """Order to a role: end, a reader after its current units.
+
+    Attributes:
+        reason: for a person.
+        is_over: the job has ended; else it goes on, and a later process of the role may join.
+    """
 
     reason: str
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

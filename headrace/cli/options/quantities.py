@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 
@@ -47,6 +48,13 @@ def span_of(option: str, text: str) -> float:
         raise InputError("a duration must be a number with a unit", where=option, value=text,
                          allowed="such as 90s, 30m, 2h, 1.5d")  # fmt: skip
     return float(found.group(1)) * _SPAN_SECS[found.group(2)]
+
+
+def check_grace(option: str, secs: float) -> float:
+    """A grace period in seconds. Raises :class:`InputError` for a negative number, NaN or infinity."""
+    if not 0 <= secs < math.inf:
+        raise InputError("a grace period must be a number of seconds", where=option, value=secs)
+    return secs
 
 
 def age_of(option: str, text: str, now: float) -> float | None:

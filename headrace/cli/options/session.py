@@ -13,6 +13,7 @@ import typer
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.flight.addresses import Address
     from warehouse.warehouse import Warehouse
 
 HOME_HELP = (
@@ -24,6 +25,22 @@ Home = Annotated[str, typer.Option("--home", help=HOME_HELP, show_default=False)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
 
+def home_text(option: str) -> str:
+    """The home of a command as it is named: the option, else ``$HEADRACE_HOME``, else ``.headrace``."""
+    return option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
+
+
+def cluster_address() -> Address:
+    """The API server of the cluster in which this process is a pod. Raises :class:`InputError` elsewhere."""
+    from trainer.flight.addresses import Address
+
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    if not host or not port.isascii() or not port.isdigit():
+        raise InputError("a process with --jobset must run in a pod", where="$KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT",
+                         value=f"{host}:{port}", next_step="leave --jobset out elsewhere")  # fmt: skip
+    return Address(host, int(port))
+
+
 def home_location(option: str) -> str:
     """The home of a command: the option, else ``$HEADRACE_HOME``, else ``.headrace``.
 
@@ -31,7 +48,7 @@ def home_location(option: str) -> str:
     """
     from warehouse.storage.locations import at_emulator, is_gcs, is_uri
 
-    home = option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
+    home = home_text(option)
     if is_gcs(home):
         return at_emulator(home, os.environ.get("STORAGE_EMULATOR_HOST", ""))
     if is_uri(home):

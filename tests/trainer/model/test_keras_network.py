@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError, RunMismatch
@@ -135,7 +136,7 @@ def test_the_digest_is_of_the_code_and_all_that_it_reaches(tmp_path):
         program = ("from tests.trainer.synthetic import config; from trainer.model.user_network import with_network_digest; "
                    "print(with_network_digest(config('run', network='own_networks:functional')).network_digest)")  # fmt: skip
         path = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
-        ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECS,
                              env={**os.environ, "PYTHONPATH": path})  # fmt: skip
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.strip()

@@ -150,7 +150,7 @@ def test_a_job_from_start_to_done() -> None:
     scene.commit()
     assert scene.state is JobState.DONE
     assert scene.told[0] == WantRoles(0, 0, 0)
-    assert scene.orders(host(0)) == [Leave("the job is done")]
+    assert scene.orders(host(0)) == [Leave("the job is done", is_over=True)]
 
 
 def test_an_attempt_begins_when_enough_roles_are_there() -> None:
@@ -691,7 +691,7 @@ def test_a_stop_commits_first() -> None:
     scene.place(7)
     scene.commit()
     assert (scene.state, scene.job.commit) == (JobState.STOPPED, Commit(1, 1, 7))
-    assert scene.orders(host(0)) == [Leave("the job was stopped")]
+    assert scene.orders(host(0)) == [Leave("the job was stopped", is_over=True)]
 
 
 def test_a_stop_that_fails_still_stops() -> None:

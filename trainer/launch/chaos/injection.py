@@ -23,7 +23,8 @@ from trainer.launch.chaos.accounts import Accounts
 from trainer.launch.chaos.links import Link, Links
 from trainer.launch.chaos.schedule import Fault, FaultKind, Side
 from trainer.launch.chaos.slow_disk import SlowDisk
-from trainer.launch.supervisor import Command, Supervisor
+from trainer.launch.child_processes import Command
+from trainer.launch.supervisor import Supervisor
 
 _LOOK_SECS = 0.05
 _HOST = "127.0.0.1"

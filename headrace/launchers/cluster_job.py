@@ -1,0 +1,127 @@
+"""A training job that other machines run: what its launcher was asked for, checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trainer.topology import Topology
+from transforms.errors import InputError
+from warehouse.storage.locations import is_gcs, parse_gcs
+
+#: Kubernetes allows 63 characters in the longest name that it makes of a job's: ``NAME-workers-reader-0-9999``.
+_MOST_NAME = 40
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
+_REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
+_MOST_READERS = 1000
+#: The priorities of a queued job: the names of its WorkloadPriorityClass without ``headrace-``.
+PRIORITIES = ("low", "normal", "high")
+#: Of the longest configuration, which a ConfigMap takes.
+_MOST_OPTIONS_BYTES = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The container images of the roles.
+
+    Attributes:
+        repository: in which they are, without a scheme.
+        tag: of all of them.
+    """
+
+    repository: str
+    tag: str
+
+    @classmethod
+    def parse(cls, text: str, *, tag: str) -> Images:
+        """The images of ``repository`` or ``repository:tag``; ``tag``: without one. Raises :class:`InputError`."""
+        repository, colon, given = text.rpartition(":")
+        if not colon or "/" in given:  # no colon, or that of a port
+            repository, given = text, tag
+        if not _REPOSITORY.match(repository) or len(repository) > 200 or not _TAG.match(given):
+            raise InputError("images must be named by a repository of containers", where="--images", value=text[:200],
+                             allowed="such as europe-west4-docker.pkg.dev/PROJECT/headrace, perhaps with :TAG")  # fmt: skip
+        return cls(repository, given)
+
+    def of(self, role: str) -> str:
+        """The image of a role."""
+        return f"{self.repository}/headrace-{role}:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """A job of a controller, readers and the hosts of one TPU slice.
+
+    Attributes:
+        name: of the job; its objects, secret and service accounts are named after it.
+        topology: of the slice.
+        readers: the number of reader processes.
+        images: of the roles.
+        run_dir, home: the run directory and the warehouse's home, in buckets.
+        arguments: of ``headrace train``, without those that depend on the machine.
+        options: the training options, a JSON text; empty: chosen from the data.
+        grace_secs: for which a host may commit after a preemption notice.
+        notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
+        spot: use machines that may be preempted.
+    """
+
+    name: str
+    topology: Topology
+    readers: int
+    images: Images
+    run_dir: str
+    home: str
+    arguments: tuple[str, ...]
+    options: str = ""
+    grace_secs: float = 30.0
+    notice_metadata: str = ""
+    spot: bool = False
+
+    def __post_init__(self) -> None:
+        check_name("--job-name", self.name, most=_MOST_NAME)
+        if not 1 <= self.readers <= _MOST_READERS:
+            raise InputError("a job on other machines must have a fixed number of readers", where="--readers",
+                             value=self.readers, allowed=f"1 to {_MOST_READERS:,}")  # fmt: skip
+        for option, value in (("--run-dir", self.run_dir), ("--home", self.home)):
+            if not is_gcs(value) or not value.isprintable():
+                raise InputError("the run and the home of a job on other machines must be in a bucket", where=option,
+                                 value=value or None, allowed="gs://bucket/path")  # fmt: skip
+            parse_gcs(value)
+        if len(self.options.encode()) > _MOST_OPTIONS_BYTES:
+            raise InputError("training options must be short", where="--config", value=f"{len(self.options):,} characters",
+                             allowed=f"{_MOST_OPTIONS_BYTES:,} bytes")  # fmt: skip
+
+    @property
+    def hosts(self) -> int:
+        """The host processes: one on each virtual machine of the slice."""
+        return self.topology.hosts
+
+
+def check_hosts(hosts: int, topology: Topology) -> None:
+    """Raise :class:`InputError` for another number of hosts than the slice has; 0 is none given."""
+    if hosts not in (0, topology.hosts):
+        raise InputError("the number of hosts must be that of the TPU slice", where="--hosts", value=hosts,
+                         allowed=f"{topology.hosts}, of {topology}", next_step="leave --hosts out")  # fmt: skip
+
+
+def check_name(option: str, name: str, *, most: int = 63) -> None:
+    """Raise :class:`InputError` unless a name is a DNS label that begins with a letter."""
+    if not _NAME.match(name) or len(name) > most:
+        raise InputError("a name must be a DNS-1123 label that begins with a letter", where=option, value=name[:100],
+                         allowed=f"up to {most} of a-z, 0-9 and -, such as ctr-daily")  # fmt: skip
+
+
+def check_label(option: str, name: str) -> None:
+    """Raise :class:`InputError` unless a name is a DNS label."""
+    if not _LABEL.match(name):
+        raise InputError("a name must be a DNS-1123 label", where=option, value=name[:100],
+                         allowed="up to 63 of a-z, 0-9 and -")  # fmt: skip
+
+
+def check_priority(priority: str) -> None:
+    """Raise :class:`InputError` for an unknown priority."""
+    if priority and priority not in PRIORITIES:
+        raise InputError("a priority must be a known one", where="--priority", value=priority[:100],
+                         allowed=", ".join(PRIORITIES))  # fmt: skip

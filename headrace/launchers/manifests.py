@@ -1,0 +1,325 @@
+"""The Kubernetes objects of a job: the controller's JobSet, and that of its readers and hosts, which the controller suspends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from headrace.launchers.cluster_job import ClusterJob, check_label, check_priority
+from headrace.launchers.role_commands import (
+    CONTROLLER_PORT,
+    END_SECS,
+    HOST_PORT,
+    JOB_FOLDER,
+    OPTIONS_FILE,
+    READER_PORT,
+    ROLE_FOLDER,
+    SERVICE_ACCOUNT_FOLDER,
+    TOKEN_FILE,
+    controller_command,
+    host_command,
+    reader_command,
+)
+from trainer.launch.cluster.suspension import QUEUE_LABEL
+from trainer.launch.role_signals import LEFT_STATUS
+from transforms.errors import InputError
+
+Object = dict[str, Any]
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+#: The user of the images of controller and reader.
+_USER = 1000
+#: Statuses of roles that are started again without counting as failures: they left, or were terminated.
+_PASSING_STATUSES = [LEFT_STATUS, 128 + 15]
+#: Statuses of a controller that would fail alike again: wrong input, damaged data, an unknown name.
+_LASTING_STATUSES = [2, 3, 4]
+#: Failures of processes before a Job fails, and of a Job before its JobSet does. The controller has limits of its own, and holds.
+_MOST_FAILURES, _MOST_RESTARTS = 100, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a job runs in a cluster.
+
+    Attributes:
+        namespace: of its objects.
+        queue: the LocalQueue of Kueue; empty: no queue.
+        priority: in that queue; empty: the queue's own.
+    """
+
+    namespace: str = "default"
+    queue: str = ""
+    priority: str = ""
+
+    def __post_init__(self) -> None:
+        check_label("--namespace", self.namespace)
+        check_priority(self.priority)
+        if self.queue:
+            check_label("--queue", self.queue)
+        elif self.priority:
+            raise InputError("--priority must go with --queue", where="--priority", value=self.priority,
+                             next_step="give the name of a LocalQueue with --queue")  # fmt: skip
+
+
+def gke_manifests(job: ClusterJob, cluster: Cluster) -> tuple[Object, ...]:
+    """The objects of a job, in the order in which they are created."""
+    job = _literal(job)
+    options = (_options(job, cluster),) if job.options else ()
+    return (
+        _object("v1", "ServiceAccount", job, cluster, "controller"),
+        _object("v1", "ServiceAccount", job, cluster, "workers"),
+        _role(job, cluster),
+        _role_binding(job, cluster),
+        *options,
+        _controller_disk(job, cluster),
+        _controller_jobset(job, cluster),
+        _workers_jobset(job, cluster),
+    )
+
+
+def to_yaml(documents: Sequence[Mapping[str, Any]]) -> str:
+    """The documents as one YAML text, with texts of several lines as blocks."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal values in full."""
+        return True
+
+
+def _write_text(dumper: _Dumper, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _write_text)
+
+
+def _object(version: str, kind: str, job: ClusterJob, cluster: Cluster, suffix: str = "", **members: Any) -> Object:
+    name = f"{job.name}-{suffix}" if suffix else job.name
+    metadata = {"name": name, "namespace": cluster.namespace, "labels": _labels(job)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **members}
+
+
+def _labels(job: ClusterJob) -> Object:
+    return {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": job.name}
+
+
+def _role(job: ClusterJob, cluster: Cluster) -> Object:
+    """What the controller may do: suspend its workers, and no more."""
+    rules: list[Object] = [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [f"{job.name}-workers"],
+         "verbs": ["get", "patch"]},
+    ]  # fmt: skip
+    if cluster.queue:
+        rules.append({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]})
+    return _object("rbac.authorization.k8s.io/v1", "Role", job, cluster, "controller", rules=rules)
+
+
+def _role_binding(job: ClusterJob, cluster: Cluster) -> Object:
+    name, group = f"{job.name}-controller", "rbac.authorization.k8s.io"
+    return _object(
+        f"{group}/v1", "RoleBinding", job, cluster, "controller",
+        roleRef={"apiGroup": group, "kind": "Role", "name": name},
+        subjects=[{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}],
+    )  # fmt: skip
+
+
+def _options(job: ClusterJob, cluster: Cluster) -> Object:
+    return _object(
+        "v1", "ConfigMap", job, cluster, "options", data={PurePosixPath(OPTIONS_FILE).name: job.options}, immutable=True
+    )
+
+
+def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
+    """The disk of the job folder: the log, and with it a hold, outlives the controller's machine."""
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
+    return _object("v1", "PersistentVolumeClaim", job, cluster, "controller", spec=spec)
+
+
+def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
+    command = [
+        *controller_command(job, f"{_IP}:{CONTROLLER_PORT}"),
+        *("--jobset", f"{cluster.namespace}/{job.name}-workers", "--service-account", SERVICE_ACCOUNT_FOLDER),
+    ]
+    volumes: list[Object] = [
+        _token_volume(job),
+        {"name": "job", "persistentVolumeClaim": {"claimName": f"{job.name}-controller"}},
+    ]
+    mounts: list[Object] = [_TOKEN_MOUNT, {"name": "job", "mountPath": str(PurePosixPath(JOB_FOLDER).parent)}]
+    if job.options:
+        volumes.append({"name": "options", "configMap": {"name": f"{job.name}-options"}})
+        mounts.append({"name": "options", "mountPath": _folder(OPTIONS_FILE), "readOnly": True})
+    container = _container(
+        job, "controller", command, mounts, {"cpu": "2", "memory": "8Gi"}, [_IP_VARIABLE, _catalog(job, optional=False)]
+    )
+    pod = {
+        "serviceAccountName": f"{job.name}-controller",
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER},
+        "containers": [container],
+        "volumes": volumes,
+    }
+    lasting = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": _LASTING_STATUSES}}
+    replicated = _replicated_job(job, "controller", 1, pod, [lasting])
+    rule = {"name": "wrongInput", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    spec = {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "failurePolicy": {"maxRestarts": _MOST_RESTARTS, "rules": [rule]},
+        "replicatedJobs": [replicated],
+    }
+    return _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, spec=spec)
+
+
+def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
+    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, "workers")
+    spec: Object = {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": ["host"]},
+        "failurePolicy": {"maxRestarts": _MOST_RESTARTS},
+        "replicatedJobs": [_hosts(job), _readers(job)],
+    }
+    if cluster.queue:
+        found["metadata"]["labels"][QUEUE_LABEL] = cluster.queue
+        if cluster.priority:
+            found["metadata"]["labels"][_PRIORITY_LABEL] = f"headrace-{cluster.priority}"
+    else:
+        spec = {"suspend": True, **spec}  # until the controller wants them
+    return {**found, "spec": spec}
+
+
+def _hosts(job: ClusterJob) -> Object:
+    topology = job.topology
+    selector = {
+        "cloud.google.com/gke-tpu-accelerator": topology.generation.gke_accelerator,
+        "cloud.google.com/gke-tpu-topology": topology.shape_text,
+    }
+    if job.spot:
+        selector["cloud.google.com/gke-spot"] = "true"
+    command = host_command(job, _NAME_OF_HOST, f"{_IP}:{HOST_PORT}", _controller_address(job))
+    chips = {"google.com/tpu": str(topology.chips_per_host)}
+    container = _container(job, "host", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {}, [_IP_VARIABLE, _INDEX_VARIABLE])
+    container["resources"] = {"requests": chips, "limits": chips}
+    pod = {
+        **_worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS),
+        "nodeSelector": selector,
+    }
+    found = _replicated_job(job, "host", job.hosts, pod)
+    slice_of_one_pool = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+    found["template"] = {"metadata": {"annotations": slice_of_one_pool}, **found["template"]}
+    return found
+
+
+def _readers(job: ClusterJob) -> Object:
+    command = reader_command(_NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
+    variables = [_IP_VARIABLE, _INDEX_VARIABLE, _catalog(job, optional=True)]
+    container = _container(
+        job, "reader", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {"cpu": "4", "memory": "8Gi"}, variables
+    )
+    pod = _worker_pod(job, container, 30)
+    pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
+    return _replicated_job(job, "reader", job.readers, pod)
+
+
+def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Object:
+    return {
+        "serviceAccountName": f"{job.name}-workers",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": termination_secs,
+        "containers": [container],
+        "volumes": [_token_volume(job), {"name": "role", "emptyDir": {}}],
+    }
+
+
+def _replicated_job(job: ClusterJob, name: str, pods: int, pod: Object, rules: Sequence[Object] = ()) -> Object:
+    """One Job of the JobSet. A pod that left or was disrupted is replaced, and is no failure."""
+    evicted = [{"type": "DisruptionTarget", "status": "True"}]
+    passing = [
+        {"action": "Ignore", "onPodConditions": evicted},
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": _PASSING_STATUSES}},
+    ]
+    spec = {
+        "parallelism": pods,
+        "completions": pods,
+        "completionMode": "Indexed",
+        "backoffLimit": _MOST_FAILURES,
+        "podFailurePolicy": {"rules": [*passing, *rules]},
+        "template": {
+            "metadata": {"labels": {**_labels(job), "app.kubernetes.io/component": name}},
+            "spec": {"restartPolicy": "Never", **pod},
+        },
+    }
+    return {"name": name, "replicas": 1, "template": {"spec": spec}}
+
+
+def _container(
+    job: ClusterJob,
+    role: str,
+    command: Sequence[str],
+    mounts: Sequence[Object],
+    requests: Mapping[str, str],
+    variables: Sequence[Object],
+) -> Object:
+    return {
+        "name": role,
+        "image": job.images.of(role),
+        "command": [command[0]],
+        "args": list(command[1:]),
+        "env": list(variables),
+        "resources": {"requests": dict(requests)},
+        "volumeMounts": list(mounts),
+    }
+
+
+def _controller_address(job: ClusterJob) -> str:
+    """The controller's pod in the headless service of its JobSet."""
+    return f"{job.name}-controller-0-0.{job.name}:{CONTROLLER_PORT}"
+
+
+def _literal(job: ClusterJob) -> ClusterJob:
+    """The job with texts in which Kubernetes replaces no variable: ``$$(`` is a literal ``$(``."""
+
+    def escaped(text: str) -> str:
+        return text.replace("$(", "$$(")
+
+    return replace(
+        job,
+        run_dir=escaped(job.run_dir),
+        home=escaped(job.home),
+        arguments=tuple(map(escaped, job.arguments)),
+        notice_metadata=escaped(job.notice_metadata),
+    )
+
+
+_IP, _NAME_OF_HOST, _NAME_OF_READER = "$(POD_IP)", "h$(POD_INDEX)", "r$(POD_INDEX)"
+_IP_VARIABLE = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+_INDEX_VARIABLE = {
+    "name": "POD_INDEX",
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{_INDEX}']"}},
+}
+
+
+def _catalog(job: ClusterJob, *, optional: bool) -> Object:
+    reference = {"name": job.name, "key": "catalog-url", "optional": optional}
+    return {"name": "HEADRACE_CATALOG_URL", "valueFrom": {"secretKeyRef": reference}}
+
+
+def _token_volume(job: ClusterJob) -> Object:
+    name = PurePosixPath(TOKEN_FILE).name
+    secret = {"secretName": job.name, "items": [{"key": "token", "path": name}], "defaultMode": 0o440}
+    return {"name": "token", "secret": secret}
+
+
+def _folder(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+_TOKEN_MOUNT = {"name": "token", "mountPath": _folder(TOKEN_FILE), "readOnly": True}
+_ROLE_MOUNT = {"name": "role", "mountPath": ROLE_FOLDER}

@@ -1,0 +1,181 @@
+"""The script that trains a job on one TPU slice of virtual machines, without a cluster."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.launchers.cluster_job import ClusterJob
+from headrace.launchers.role_commands import (
+    CONTROLLER_PORT,
+    END_SECS,
+    FIRST_READER_PORT,
+    HOST_PORT,
+    OPTIONS_FILE,
+    TOKEN_FILE,
+    controller_command,
+    host_command,
+    reader_command,
+)
+from trainer.topology import GENERATIONS
+from transforms.errors import InputError
+
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}-[a-z]{1,2}[0-9]?[a-z]?\Z", re.ASCII)
+_PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\Z", re.ASCII)
+#: Texts of commands that the shell of a machine replaces.
+_IP, _CONTROLLER, _INDEX, _READER, _READER_PORT = "@ip@", "@controller@", "@index@", "@reader@", "@port@"
+_SHELL = {_IP: "$ip", _CONTROLLER: "$controller", _INDEX: "$index", _READER: "$reader", _READER_PORT: "$port"}
+
+
+@dataclass(frozen=True, slots=True)
+class TpuVm:
+    """Where a slice is made.
+
+    Attributes:
+        zone: of the slice.
+        project: of it; empty: that of gcloud's configuration.
+    """
+
+    zone: str
+    project: str = ""
+
+    def __post_init__(self) -> None:
+        if not _ZONE.match(self.zone):
+            raise InputError("a zone must be one of the cloud", where="--zone", value=self.zone[:100] or None,
+                             allowed="such as us-east5-a")  # fmt: skip
+        if self.project and not _PROJECT.match(self.project):
+            raise InputError("a project must be named by its id", where="--project", value=self.project[:100],
+                             allowed="6 to 30 of a-z, 0-9 and -")  # fmt: skip
+
+
+def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
+    """A Bash script that makes the slice, starts the roles on it, and waits. Raises :class:`InputError`.
+
+    The controller runs on the first machine, a host on each, and the readers are spread over all of them.
+    """
+    topology = job.topology
+    if not topology.vm_type:
+        with_api = ", ".join(one.name for one in GENERATIONS if one.vm_type)
+        raise InputError("a slice without a cluster must be of a generation that the TPU API has", where="--topology",
+                         value=str(topology), allowed=with_api, next_step="use --launcher gke")  # fmt: skip
+    project = [f"--project={place.project}"] if place.project else []
+    slice_ = shlex.join([job.name, f"--zone={place.zone}", *project])
+    made_as = [f"--type={topology.generation.vm_type}", f"--topology={topology.shape_text}",
+               f"--version={topology.generation.vm_runtime}", "--scopes=cloud-platform", *(["--spot"] if job.spot else [])]  # fmt: skip
+    return _SCRIPT.format(
+        name=job.name,
+        topology=topology,
+        vm_type=topology.vm_type,
+        hosts=job.hosts,
+        chips=topology.chips_per_host,
+        run_dir=job.run_dir,
+        slice=slice_,
+        made_as=shlex.join(made_as),
+        options=job.options or "{}\n",
+        registry=shlex.quote(job.images.repository.split("/")[0]),
+        controller=_docker("controller", job, _controller(job)),
+        host=_docker("host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")),
+        reader=_docker("reader", job, _reader()),
+        readers=job.readers,
+        first_port=FIRST_READER_PORT,
+    )  # fmt: skip
+
+
+def _controller(job: ClusterJob) -> list[str]:
+    return controller_command(job, f"{_IP}:{CONTROLLER_PORT}")
+
+
+def _reader() -> list[str]:
+    return reader_command(f"r{_READER}", f"{_IP}:{_READER_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
+
+
+def _docker(role: str, job: ClusterJob, command: Sequence[str]) -> str:
+    """The command that starts a role's container, one option a line."""
+    name = f"headrace-reader-{_READER}" if role == "reader" else f"headrace-{role}"
+    own = {
+        "controller": ["--env-file", f"{_HOME}/catalog.env", "--volume", "headrace-controller:/var/lib/headrace"],
+        "reader": ["--env-file", f"{_HOME}/catalog.env"],
+        "host": ["--privileged", "--stop-timeout", str(round(job.grace_secs) + END_SECS)],
+    }[role]
+    mounts = ["--volume", f"{_HOME}/token:{TOKEN_FILE}:ro", "--volume", f"{_HOME}/options.json:{OPTIONS_FILE}:ro"]
+    options = ["--name", name, "--restart", "on-failure", "--net", "host", "--user", "root", *own, *mounts]
+    words = list(map(_quoted, ["sudo", "docker", "run", "--detach", *options, job.images.of(role), *command[1:]]))
+    return "".join(f" \\\n    {one}" if one.startswith("--") else f" {one}" for one in words).lstrip()
+
+
+#: The folder of a machine with the files of the job.
+_HOME = "@home@"
+_SHELL[_HOME] = "$HOME/headrace-job"
+
+
+def _quoted(text: str) -> str:
+    """A word of a shell, in which our places stand for its variables."""
+    if not any(place in text for place in _SHELL):
+        return shlex.quote(text)
+    for place, variable in _SHELL.items():
+        text = text.replace(place, variable)
+    return f'"{text}"'
+
+
+_SCRIPT = """\
+#!/usr/bin/env bash
+# Trains the job {name} on a TPU slice {topology} ({vm_type}: {hosts} machines of {chips} chips), and deletes the slice after it.
+# Written by `headrace train --launcher tpu-vm`. The same script goes on from the last commit in {run_dir}.
+# It needs gcloud, openssl, and the catalog's URL in $HEADRACE_CATALOG_URL.
+set -euo pipefail
+: "${{HEADRACE_CATALOG_URL:?must be the URL of the catalog, which the first machine of the slice reaches}}"
+slice=({slice})
+
+state="$(gcloud compute tpus tpu-vm describe "${{slice[@]}}" --format='value(state)' 2>/dev/null || true)"
+if [ "$state" = PREEMPTED ] || [ "$state" = TERMINATED ]; then
+  gcloud compute tpus tpu-vm delete "${{slice[@]}}" --quiet
+  state=""
+fi
+if [ -z "$state" ]; then
+  gcloud compute tpus tpu-vm create "${{slice[@]}}" {made_as}
+fi
+controller="$(gcloud compute tpus tpu-vm describe "${{slice[@]}}" --format='value(networkEndpoints[0].ipAddress)')"
+
+# The files of the job, for each machine.
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+mkdir -m 700 "$folder/headrace-job"
+openssl rand -hex 32 >"$folder/headrace-job/token"
+printf 'HEADRACE_CATALOG_URL=%s\\n' "$HEADRACE_CATALOG_URL" >"$folder/headrace-job/catalog.env"
+cat >"$folder/headrace-job/options.json" <<'END_OF_OPTIONS'
+{options}END_OF_OPTIONS
+cat >"$folder/headrace-job/machine.sh" <<'END_OF_MACHINE'
+set -euo pipefail
+controller="$1"
+ip="$(hostname -I | cut -d ' ' -f 1)"
+index="$(curl --silent --fail --header 'Metadata-Flavor: Google' \\
+  http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number)"
+sudo gcloud auth configure-docker --quiet {registry}
+old="$(sudo docker ps --all --quiet --filter name=headrace-)"
+if [ -n "$old" ]; then
+  xargs sudo docker rm --force <<<"$old"
+fi
+if [ "$index" = 0 ]; then
+  {controller}
+fi
+for ((reader = index; reader < {readers}; reader += {hosts})); do
+  port=$(({first_port} + reader / {hosts}))
+  {reader}
+done
+{host}
+END_OF_MACHINE
+gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=all --command='rm -rf headrace-job'
+gcloud compute tpus tpu-vm scp --recurse "$folder/headrace-job" "${{slice[0]}}:" "${{slice[@]:1}}" --worker=all
+gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=all --command="bash headrace-job/machine.sh $controller"
+
+# The controller ends with the job.
+gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=0 --command='sudo docker logs --follow headrace-controller' || true
+status="$(gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=0 --command='sudo docker wait headrace-controller')"
+if [ "$status" != 0 ]; then
+  echo "The job ended with status $status. The slice is still there: gcloud compute tpus tpu-vm delete ${{slice[*]}}" >&2
+  exit "$status"
+fi
+gcloud compute tpus tpu-vm delete "${{slice[@]}}" --quiet
+"""

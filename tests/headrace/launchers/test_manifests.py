@@ -1,0 +1,326 @@
+"""The manifests that ``headrace train --launcher gke`` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headrace.cli.main import run
+from tests.support.kubernetes_schemas import check_object
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "gke"
+BASE = ["train", "ctr", "--version", "3", "--launcher", "gke", "--job-name", "ctr", "--topology", "v5p:4x4x4", "--readers", "8",
+        "--images", "europe-west4-docker.pkg.dev/project/headrace:1.2.3", "--home", "gs://bucket/home", "--run-dir", "gs://bucket/runs/ctr"]  # fmt: skip
+QUEUE = ["--namespace", "team", "--queue", "tpus", "--priority", "high"]
+
+
+def rendered(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert run([*BASE, *options]) == 0, capsys.readouterr().err
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def check_golden(name: str, text: str) -> None:
+    place = GOLDENS / name
+    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
+        place.write_text(text, encoding="utf-8")
+    assert text == place.read_text(encoding="utf-8")
+
+
+def jobset(documents: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(one for one in documents if one["kind"] == "JobSet" and one["metadata"]["name"] == name)
+
+
+def pod(documents: list[dict[str, Any]], job: str) -> dict[str, Any]:
+    found = [
+        one for document in documents if document["kind"] == "JobSet" for one in document["spec"]["replicatedJobs"]
+    ]
+    return next(one["template"]["spec"]["template"]["spec"] for one in found if one["name"] == job)
+
+
+def arguments(documents: list[dict[str, Any]], job: str) -> list[str]:
+    return list(pod(documents, job)["containers"][0]["args"])
+
+
+def option(found: list[str], name: str) -> str:
+    return found[found.index(name) + 1]
+
+
+def test_the_manifests_of_a_job_without_a_queue(tmp_path: Path) -> None:
+    options = tmp_path / "options.json"
+    options.write_text('{"batch_rows": 4096, "note": "two\\nlines"}')
+    target = tmp_path / "job.yaml"
+    assert run([*BASE, "--config", str(options), "--epoch-secs", "600", "--follow", "--output", str(target)]) == 0
+    check_golden("launch_gke.yaml", target.read_text())
+
+
+def test_the_manifests_of_a_queued_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run([*BASE, *QUEUE, "--spot", "--grace-secs", "25", "--notice-metadata", "http://metadata.google.internal"])
+        == 0
+    )
+    check_golden("launch_gke_queued.yaml", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("options", [[], QUEUE, ["--queue", "tpus"], ["--spot"], ["--topology", "v6e:2x4"]])
+def test_each_object_is_valid_by_the_schema_of_its_kind(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *options)
+    assert [one["kind"] for one in documents] == [
+        "ServiceAccount", "ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "JobSet", "JobSet",
+    ]  # fmt: skip
+    for one in documents:
+        check_object(one)
+
+
+def test_a_wrong_object_is_not_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    """The schemas refuse what a cluster would drop or refuse."""
+    for change in ({"suspended": True}, {"suspend": "yes"}, {"failurePolicy": {"restarts": 3}}):
+        found = jobset(rendered(capsys), "ctr-workers")
+        found["spec"].update(change)
+        with pytest.raises(AssertionError):
+            check_object(found)
+
+
+@pytest.mark.parametrize(
+    ("topology", "hosts", "chips", "accelerator", "shape"),
+    [
+        ("v4:2x2x4", 4, "4", "tpu-v4-podslice", "2x2x4"),
+        ("v5e:2x4", 1, "8", "tpu-v5-lite-podslice", "2x4"),
+        ("v5e:4x4", 4, "4", "tpu-v5-lite-podslice", "4x4"),
+        ("v5p:4x4x4", 16, "4", "tpu-v5p-slice", "4x4x4"),
+        ("v6e:1x1", 1, "1", "tpu-v6e-slice", "1x1"),
+        ("tpu7x:2x2x1", 1, "4", "tpu7x", "2x2x1"),
+    ],
+)
+def test_the_hosts_are_the_machines_of_the_slice(
+    topology: str, hosts: int, chips: str, accelerator: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = rendered(capsys, "--topology", topology, "--hosts", str(hosts))
+    host = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (host["parallelism"], host["completions"]) == (hosts, hosts)
+    found = pod(documents, "host")
+    assert found["containers"][0]["resources"]["limits"] == {"google.com/tpu": chips}
+    assert found["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": accelerator, "cloud.google.com/gke-tpu-topology": shape,
+    }  # fmt: skip
+    assert option(arguments(documents, "controller"), "--hosts") == str(hosts)
+
+
+def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller's name is that of its pod in the service of its JobSet; each role serves at its pod's address."""
+    documents = rendered(capsys)
+    controller = jobset(documents, "ctr")["spec"]
+    assert controller["network"]["enableDNSHostnames"] is True
+    assert "subdomain" not in controller["network"], "the JobSet's name is the service's"
+    for role in ("host", "reader"):
+        found = arguments(documents, role)
+        assert option(found, "--controller") == "ctr-controller-0-0.ctr:7410"
+        assert option(found, "--address").startswith("$(POD_IP):")
+        names = [one["name"] for one in pod(documents, role)["containers"][0]["env"]]
+        assert {"POD_IP", "POD_INDEX"} <= set(names)
+        assert option(found, "--name") == f"{role[0]}$(POD_INDEX)"
+    found = arguments(documents, "controller")
+    assert option(found, "--listen") == "$(POD_IP):7410"
+    assert option(found, "--jobset") == "default/ctr-workers"
+
+
+def test_the_controller_alone_may_change_its_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *QUEUE)
+    role = next(one for one in documents if one["kind"] == "Role")
+    assert role["rules"] == [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": ["ctr-workers"], "verbs": ["get", "patch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},
+    ]  # fmt: skip
+    binding = next(one for one in documents if one["kind"] == "RoleBinding")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "ctr-controller", "namespace": "team"}]
+    assert pod(documents, "controller")["serviceAccountName"] == "ctr-controller"
+    for one in ("host", "reader"):
+        assert pod(documents, one)["automountServiceAccountToken"] is False
+        assert pod(documents, one)["serviceAccountName"] == "ctr-workers"
+
+
+def test_workers_are_suspended_until_the_controller_or_the_queue_resumes_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain, queued = (jobset(rendered(capsys, *options), "ctr-workers") for options in ([], QUEUE))
+    assert plain["spec"]["suspend"] is True
+    assert "suspend" not in queued["spec"], "Kueue suspends what has its label"
+    assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "tpus"
+    assert queued["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "headrace-high"
+    labels = jobset(rendered(capsys, *QUEUE), "ctr")["metadata"]["labels"]
+    assert not any("kueue" in one for one in labels), "the controller waits in no queue"
+
+
+def test_hosts_may_commit_after_a_notice(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, "--grace-secs", "120.5")
+    assert pod(documents, "host")["terminationGracePeriodSeconds"] == 136
+    assert option(arguments(documents, "host"), "--grace-secs") == "120.5"
+    rules = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"][
+        "rules"
+    ]
+    assert [one["action"] for one in rules] == ["Ignore", "Ignore"]
+    assert rules[1]["onExitCodes"]["values"] == [75, 143]
+
+
+def test_the_controller_gets_the_arguments_of_the_training(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--start", "2026-01-01", "--end", "2026-02-01", "--test-end", "2026-02-03", "--baseline", "price", "--baseline", "age",
+             "--train-changed-labels", "--epoch-events", "1000", "--least-hosts", "8", "--shuffle-events", "4096"]  # fmt: skip
+    found = arguments(rendered(capsys, *given), "controller")
+    assert found[: found.index("--home")] == [
+        "train", "ctr", "--version", "3", "--start", "2026-01-01", "--end", "2026-02-01", "--test-end", "2026-02-03",
+        "--baseline", "price", "--baseline", "age", "--train-changed-labels", "--epoch-events", "1000", "--least-hosts", "8",
+        "--shuffle-events", "4096",
+    ]  # fmt: skip
+    assert "--config" not in found
+
+
+def test_kubernetes_replaces_no_variable_in_a_given_text(capsys: pytest.CaptureFixture[str]) -> None:
+    found = arguments(rendered(capsys, "--run-dir", "gs://bucket/$(POD_IP)/x"), "controller")
+    assert option(found, "--run-dir") == "gs://bucket/$$(POD_IP)/x"
+
+
+def test_training_options_are_a_config_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"batch_rows": 4096, "name": "ünï: 'x' - # $(POD_IP)", "lines": "a\nb"}
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(given))
+    documents = rendered(capsys, "--config", str(path))
+    (found,) = (one for one in documents if one["kind"] == "ConfigMap")
+    assert json.loads(found["data"]["options.json"]) == given
+    assert option(arguments(documents, "controller"), "--config") == "/etc/headrace/options/options.json"
+
+
+def test_no_secret_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys)
+    assert not any(one["kind"] == "Secret" for one in documents)
+    assert pod(documents, "reader")["volumes"][0]["secret"]["secretName"] == "ctr"
+
+
+WRONG = [
+    (["--launcher", "moon"], "a launcher must be a known one", "local, gke, tpu-vm, remote"),
+    (["--topology", "v5p:4x4"], "one of its TPU generation", "2x2x1"),
+    (["--topology", "v9:4x4"], "a TPU generation and the shape", "v4, v5e, v5p, v6e, tpu7x"),
+    (["--topology", ""], "a TPU generation and the shape", "v5p:4x4x4"),
+    (["--hosts", "15"], "must be that of the TPU slice", "16, of v5p:4x4x4"),
+    (["--run-dir", "runs/ctr"], "must be in a bucket", "--run-dir"),
+    (["--run-dir", ""], "must be in a bucket", "--run-dir"),
+    (["--home", "folder"], "must be in a bucket", "--home"),
+    (["--home", "gs://bucket/a\nb"], "must be in a bucket", "--home"),
+    (["--run-dir", "gs:///path"], "must", "gs://"),
+    (["--job-name", "Ctr"], "DNS-1123 label", "a-z, 0-9 and -"),
+    (["--job-name", "1ctr"], "begins with a letter", "ctr-daily"),
+    (["--job-name", "c" * 41], "DNS-1123 label", "up to 40"),
+    (["--namespace", "a_b"], "DNS-1123 label", "--namespace"),
+    (["--queue", "a b"], "DNS-1123 label", "--queue"),
+    (["--queue", "tpus", "--priority", "urgent"], "a priority must be a known one", "low, normal, high"),
+    (["--priority", "high"], "--priority must go with --queue", "LocalQueue"),
+    (["--readers", "0"], "a fixed number of readers", "1 to 1,000"),
+    (["--readers", "1001"], "a fixed number of readers", "1 to 1,000"),
+    (["--images", "https://example.com/x"], "images must be named", "--images"),
+    (["--images", ""], "images must be named", "--images"),
+    (["--version", "0"], "must name the version of its model", "headrace model ls"),
+    (["--zone", "us-east5-a"], "an option must be one of the launcher", "with --launcher tpu-vm"),
+    (["--listen", "0.0.0.0:1"], "an option must be one of the launcher", "with --launcher remote"),
+    (["--job-dir", "folder"], "must not be of one machine", "--job-dir"),
+    (["--notice-file", "file"], "must not be of one machine", "--notice-file"),
+    (["--follow", "--caught-up-hosts", "2"], "must stay", "--caught-up-hosts"),
+    (["--epoch-secs", "-1"], "must have at least one host", "--epoch-secs"),
+    (["--grace-secs", "nan"], "a grace period must be a number of seconds", "--grace-secs"),
+    (["--least-hosts", "17"], "at most that of the job", "up to 16"),
+    (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),
+    (["--config", "missing.json"], "the training options cannot be read", "missing.json"),
+]
+
+
+@pytest.mark.parametrize(("options", "rule", "more"), WRONG, ids=[" ".join(one[0])[:30] for one in WRONG])
+def test_a_wrong_option_is_one_error(
+    options: list[str], rule: str, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run([*BASE, *options]) in (2, 6)
+    captured = capsys.readouterr()
+    said = " ".join(captured.err.split())
+    assert captured.out == ""
+    assert said.count("error:") == 1
+    assert rule in said
+    assert more in said
+    assert list(tmp_path.iterdir()) == []
+
+
+REMOTE = ["train", "ctr", "--launcher", "remote", "--hosts", "1", "--readers", "1", "--run-dir", "gs://b/r", "--job-dir", "job",
+          "--listen", "127.0.0.1:7410", "--token-file", "token", "--home", "home"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (["--listen", ""], "must have the address of its controller"),
+        (["--listen", "127.0.0.1:0"], "must be fixed"),
+        (["--token-file", ""], "must have a token"),
+        (["--run-dir", "folder"], "--job-dir must go with a run directory in a bucket"),
+        (["--readers", "0"], "numbers of hosts and readers"),
+        (["--jobset", "ctr"], "must be named by its namespace and its name"),
+        (["--jobset", "team/ctr"], "must run in a pod"),
+    ],
+)
+def test_a_wrong_option_of_a_controller_is_one_error(
+    options: list[str], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOST", "PORT"):
+        monkeypatch.delenv(f"KUBERNETES_SERVICE_{name}", raising=False)
+    Path("token").write_text("0123456789abcdef\n")
+    assert run([*REMOTE, *options]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("error:") == 1
+    assert rule in said
+    assert not Path("home").exists()
+
+
+def test_the_queue_of_the_example_is_valid_and_has_the_priorities() -> None:
+    from headrace.launchers.cluster_job import PRIORITIES
+
+    documents = list(yaml.safe_load_all((EXAMPLES / "queue.yaml").read_text()))
+    for one in documents:
+        check_object(one)
+    names = {one["metadata"]["name"] for one in documents if one["kind"] == "WorkloadPriorityClass"}
+    assert names == {f"headrace-{one}" for one in PRIORITIES}
+
+
+def test_the_pages_name_every_object(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (EXAMPLES.parents[1] / "docs" / "tpu.md").read_text()
+    for one in rendered(capsys):
+        assert one["kind"] in page
+    assert re.search(r"parameter servers", page)
+
+
+def test_every_option_of_a_launcher_is_one_of_the_command() -> None:
+    import inspect
+
+    from headrace.cli.launching import _NOT_PASSED, _OF_ONE_MACHINE
+    from headrace.cli.options.launchers import OF_LAUNCHERS
+    from headrace.cli.train import train
+
+    assert {*OF_LAUNCHERS, *_NOT_PASSED, *_OF_ONE_MACHINE} <= set(inspect.signature(train).parameters)
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        (["jobs", "submit", "--home", "home", "--"], "a job of a fleet must run on this machine"),
+        (["chaos", "--"], "chaos must be given a job that trains the data there is"),
+    ],
+)
+def test_a_launcher_is_for_the_command_itself(
+    command: list[str], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, *BASE]) == 2
+    assert rule in " ".join(capsys.readouterr().err.split())

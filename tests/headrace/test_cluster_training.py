@@ -1,0 +1,169 @@
+"""Training jobs of the pods that rendered manifests describe: real processes that share a bucket and a secret, and no folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.gcs_server import GcsServer
+from tests.support.kubernetes_server import kubernetes_server
+from tests.support.pods import Pods
+from tests.support.processes import PATIENCE_SECS
+from tests.trainer.launch.test_training_job import same
+from tests.warehouse.scenes import FREE_READS, model, work, write_log
+from trainer.checkpoints.checkpoint import epochs_committed
+from trainer.control.controller_client import ControllerClient
+from trainer.control.job_files import JobFiles
+from trainer.control.messages import JobStatus
+from trainer.launch.job_spec import JobSpec
+from trainer.scheduling.transitions import JobState
+from transforms.errors import HeadraceError
+from warehouse import Storage, Warehouse, register_table, submit_model
+from warehouse.config import WarehouseConfig
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.slow
+OPTIONS = {"batch_rows": 64, "dim": 4, "bottom_mlp": [8], "top_mlp": [8], "deep": True, "linear": False, "passes": 2,
+           "embedding_learning_rate": 0.05, "dense_learning_rate": 0.003, "partitions_per_epoch": 4,
+           "deterministic": True}  # fmt: skip
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class Site:
+    """A warehouse in a bucket, and the commands on it."""
+
+    def __init__(self, folder: Path, server: GcsServer, *, hours: int = 16, rows: int = 100) -> None:
+        self.folder, self._server, self.bucket = folder, server, server.bucket()
+        self.home, self.run = self.place("home"), self.place("runs/ctr-v1")
+        self.catalog = f"sqlite:///{folder}/catalog.db"
+        log = write_log(folder / "log", hours=hours, rows=rows)
+        storage = Storage(self.home)
+        for path in log.rglob("*.parquet"):
+            storage.write_atomic(f"gs://{self.bucket}/log/{path.relative_to(log)}", path.read_bytes())
+        with self.open() as warehouse:
+            register_table(warehouse, "log", f"gs://{self.bucket}/log")
+            submit_model(warehouse, model(inputs=5))
+
+    def place(self, path: str) -> str:
+        return self._server.home(self.bucket, path)
+
+    def open(self) -> Warehouse:
+        return Warehouse.open(WarehouseConfig(home=self.home, catalog_url=self.catalog, rates=FREE_READS))
+
+    def memoize(self) -> None:
+        with self.open() as warehouse:
+            work(warehouse)
+
+    def train(self, *arguments: str, options: dict[str, Any] = OPTIONS) -> str:
+        """The output of ``headrace train``."""
+        config = self.folder / "options.json"
+        config.write_text(json.dumps(options))
+        command = [
+            sys.executable,
+            "-m",
+            "headrace",
+            "train",
+            "ctr",
+            "--home",
+            self.home,
+            "--config",
+            str(config),
+            *arguments,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS,
+                              env={**os.environ, "HEADRACE_CATALOG_URL": self.catalog})  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def manifests(self, *arguments: str, **given: Any) -> list[dict[str, Any]]:
+        """Those of a job of two hosts and a reader."""
+        text = self.train("--version", "1", "--run-dir", self.run, "--launcher", "gke", "--job-name", "ctr", "--topology", "v5p:2x2x2",
+                          "--images", "example.com/headrace", "--readers", "1", *arguments, **given)  # fmt: skip
+        return list(yaml.safe_load_all(text))
+
+    @property
+    def secrets(self) -> dict[str, dict[str, str]]:
+        return {"ctr": {"token": TOKEN, "catalog-url": self.catalog}}
+
+
+def controller_status(pods: Pods) -> JobStatus | None:
+    """The status of the job, by the files of its controller; None while it does not answer."""
+    files = JobFiles(pods.path_in(pods.pod("controller"), "/var/lib/headrace/job"))
+    try:
+        client = ControllerClient.of_run(files, job=JobSpec.read(files).job, timeout_secs=5.0)
+        try:
+            return client.status()
+        finally:
+            client.close()
+    except HeadraceError:
+        return None
+
+
+def in_state(pods: Pods, state: JobState) -> bool:
+    found = controller_status(pods)
+    return found is not None and found.state is state
+
+
+def test_pods_on_machines_of_their_own_train_the_bits_of_one_machine(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """The workers start when the memos are there; a host, then the controller, is evicted and comes back."""
+    site = Site(tmp_path, gcs_server)
+    documents = site.manifests("--wait-for-memos", "--poll-secs", "0.3", "--epoch-secs", "0.01", "--grace-secs", "20")
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
+    ):
+        pods.wait_until(lambda: in_state(pods, JobState.HELD), "the job waits for its memos")
+        site.memoize()
+        pods.wait_until(lambda: epochs_committed(site.run) >= 2, "two epochs are committed")
+        pods.signal("host", signal.SIGTERM, 1)
+        pods.wait_until(lambda: pods.pod("host", 1).starts == 2, "the host is back")
+        committed = epochs_committed(site.run)
+        pods.wait_until(lambda: epochs_committed(site.run) > committed, "the job goes on")
+        pods.signal("controller", signal.SIGTERM)
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
+        pods.wait_until(lambda: all(pods.pod("host", k).is_complete for k in (0, 1)), "the hosts have ended")
+        assert pods.pod("host", 1).statuses[0] == 75, pods.story()
+        assert pods.pod("controller").statuses == [143, 0], pods.story()
+        suspended = [one.body["spec"]["suspend"] for one in server.patches()]
+        assert suspended == [False], "they start with the memos, and a controller that comes back leaves them alone"
+        assert pods.pod("reader").starts == 1
+    site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
+    same(site.run, tmp_path / "local")
+
+
+def test_a_hold_suspends_all_but_the_controller_until_it_is_released(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """Training diverges; released, it diverges again; Ctrl-C then stops the job."""
+    site = Site(tmp_path, gcs_server, hours=2, rows=700)
+    site.memoize()
+    documents = site.manifests(options={**OPTIONS, "embedding_learning_rate": 1e30, "dense_learning_rate": 1e30})
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
+    ):
+
+        def suspensions() -> list[bool]:
+            return [one.body["spec"]["suspend"] for one in server.patches()]
+
+        def are_gone() -> bool:
+            return all(one.process is None for one in pods.pods if one.jobset == "ctr-workers")
+
+        pods.wait_until(lambda: suspensions() == [False, True], "the hold suspends the workers")
+        pods.wait_until(are_gone, "the workers have ended")
+        assert in_state(pods, JobState.HELD)
+        folder = str(pods.path_in(pods.pod("controller"), "/var/lib/headrace/job"))
+        command = [sys.executable, "-m", "headrace", "holds", "release", folder]
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECS)
+        pods.wait_until(lambda: suspensions() == [False, True, False, True], "it is held again")
+        pods.signal("controller", signal.SIGINT)
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job has stopped")
+        assert pods.pod("controller").starts == 1
+        assert "headrace holds release" in (pods.folder / "ctr-controller-0-0.log").read_text()
+        assert all(0 not in one.statuses for one in pods.pods if one.jobset == "ctr-workers"), "no worker is complete"
