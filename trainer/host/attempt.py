@@ -225,12 +225,14 @@ class Attempt:
     def _collect(self, parts: list[tuple[Array, Array]]) -> None:
         for labels, logits in parts:
             if len(labels):
-                shape = (len(labels), -1) if self._plan.head.width > 1 else (len(labels),)
-                self._state.collector.add(labels, logits.reshape(shape))
+                head = self._plan.head
+                known = labels.reshape(head.label_shape(-1))
+                shape = (len(known), -1) if head.width > 1 else (len(known),)
+                self._state.collector.add(known, logits.reshape(shape))
 
     def _step(self, segment: _Segment, batch: Batch | None) -> None:
         tools, progress = self._tools, self._state.progress
-        batch = batch or empty_batch(self._layout, self._batch_rows)
+        batch = batch or empty_batch(self._layout, self._batch_rows, self._plan.head)
         logits = tools.weights.train(batch)
         if not np.isfinite(logits).all():
             kept = tools.on_bad_batch(batch)
@@ -240,10 +242,12 @@ class Attempt:
                 next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
             )
         labels = batch.labels[: batch.rows]
-        self._last = labels, np.asarray(logits, np.float32).ravel()
+        self._last = labels.ravel(), np.asarray(logits, np.float32).ravel()
         if self._state.ledger is not None:
             self._state.ledger.count(
-                batch.spans, labels, before=lambda key: tools.data.counts_before(key, segment.unit_of[key])
+                batch.spans,
+                self._plan.head.codes(labels),
+                before=lambda key: tools.data.counts_before(key, segment.unit_of[key]),
             )
         progress.step += 1
         self._state.epoch_steps += 1

@@ -44,6 +44,7 @@ class DataFacts:
         positives: events of the sample with label 1; None unless the label is binary.
         scaling: the scales of the dense inputs, from the sample.
         embedded: whether any input is embedded.
+        rates: of each binary label of several, the events of the sample with label 1, and with a label.
     """
 
     events: int
@@ -51,6 +52,7 @@ class DataFacts:
     positives: int | None
     scaling: Mapping[str, tuple[DenseScale, ...]]
     embedded: bool
+    rates: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ def chosen_by_rule(facts: DataFacts, given: Options) -> Choices:
     if facts.positives is not None:
         rate = (facts.positives + 0.5) / (facts.sampled + 1)
         choose("initial_bias", round(math.log(rate / (1 - rate)), 6), f"the log odds of the label's mean, {rate:.4g}")
+    if facts.rates:
+        means = {name: (positives + 0.5) / (events + 1) for name, (positives, events) in facts.rates.items()}
+        choose("initial_biases", {name: round(math.log(mean / (1 - mean)), 6) for name, mean in means.items()},
+               "the log odds of each label's mean, " + ", ".join(f"{name} {mean:.4g}" for name, mean in means.items()))  # fmt: skip
     if facts.scaling:
         logs = sum(kind == "log" for scales in facts.scaling.values() for kind, _, _ in scales)
         numbers = sum(map(len, facts.scaling.values()))
