@@ -30,6 +30,8 @@ _CHECKPOINTS_A_PASS = 20
 _LEAST_EPOCH = 10_000
 _TRIAL_EVENTS = 100_000
 _MOST_PASSES = 4
+#: The network is chosen only if none of these options is given, since they are about a certain one.
+_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure")
 #: The least events of the rarer label in the validated part; metrics of fewer are noise.
 _LEAST_EVIDENCE = 3
 
@@ -129,16 +131,22 @@ def most_passes(facts: DataFacts) -> int:
 def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
     """The candidates of a trial, from the gentlest to the boldest; options in ``given`` are the same in all of them."""
     drafts = (
-        ("a cautious linear model", False, 0.01, 0.01, 0.001),
-        ("a linear model", False, 0.05, 0.01, 0.003),
-        ("linear part and towers", True, 0.05, 0.01, 0.003),
-        ("linear part and bold towers", True, 0.1, 0.03, 0.003),
+        ("a cautious linear model", False, "dlrm", 0.01, 0.01, 0.001),
+        ("a linear model", False, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and cross layers", True, "dcn", 0.02, 0.01, 0.003),
+        ("linear part and towers", True, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and quick towers", True, "dlrm", 0.02, 0.01, 0.01),
+        ("linear part and bold towers", True, "dlrm", 0.1, 0.03, 0.003),
     )
+    is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}
-    for name, deep, linear_rate, embedding_rate, dense_rate in drafts:
+    for name, deep, network, linear_rate, embedding_rate, dense_rate in drafts:
+        if network == "dcn" and not is_free and given.get("network") != "dcn":
+            continue
         options = {
             "deep": deep,
             "linear": True,
+            "network": network,
             "linear_learning_rate": linear_rate,
             "embedding_learning_rate": embedding_rate,
             "dense_learning_rate": dense_rate,
@@ -154,7 +162,7 @@ def _matters(option: str, options: Options) -> bool:
     """Whether an option has an effect, given the others."""
     if option == "linear_learning_rate":
         return bool(options["linear"])
-    if option == "embedding_learning_rate":
+    if option in ("embedding_learning_rate", "network"):
         return bool(options["deep"])
     return True
 
