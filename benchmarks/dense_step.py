@@ -27,6 +27,7 @@ import tensorflow as tf
 from benchmarks.support.harness import machine
 from trainer.config import TrainConfig
 from trainer.model.dlrm import Dlrm
+from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.interaction import SelfInteraction
 from transforms.types import Dense, DType
@@ -82,7 +83,7 @@ def make_step(shape: Shape, interaction: type[SelfInteraction], *, jit: bool) ->
     items = [TypedInput(f"id_{k}", Dense(DType.INT64, 100)) for k in range(shape.inputs)]
     items += [TypedInput(f"number_{k}", Dense(DType.FLOAT32)) for k in range(_NUMBERS)]
     config = TrainConfig("run", dim=shape.dim, batch_rows=shape.batch_rows, top_mlp=shape.top_mlp)
-    network = Dlrm(lay_out(items, config), config, 1)
+    network = Dlrm(lay_out(items, config), config, BINARY)
     network._interaction = interaction(shape.inputs + 1)
     optimizer = keras.optimizers.Adam()
     optimizer.build(network.trainable)

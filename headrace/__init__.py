@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from transforms.expressions.expression import timestamp as timestamp
     from transforms.expressions.expression import vector as vector
     from transforms.expressions.expression import weighted as weighted
+    from transforms.expressions.model import Label as Label
     from transforms.expressions.model import Model as Model
     from transforms.functions import op as op
     from transforms.time_range import between as between

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    Array = np.ndarray[Any, np.dtype[Any]]
 
-def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]:
+
+def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], Array | dict[str, Array]]:
     """The function that predicts with the model in ``run_dir`` at this checkpoint, which must be the newest.
 
     Raises :class:`InputError` for another newest checkpoint, and what loading a trained model raises.

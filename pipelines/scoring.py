@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -42,8 +42,9 @@ from warehouse.storage.durable_files import sync_path
 from warehouse.storage.storage import Storage
 from warehouse.tables.table import content_of
 
-#: A function from a table with a column for each input to scores: [rows], or [rows, classes].
-Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]
+_Array = np.ndarray[Any, np.dtype[Any]]
+#: A function from a table with a column for each input to scores: [rows], or [rows, classes]; of several labels by name.
+Score = Callable[[pa.Table], _Array | Mapping[str, _Array]]
 
 PREDICTION = "prediction"
 _STATE = "_scores"
@@ -190,7 +191,15 @@ class _Job:
         read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.columns)
         with _ONE_AT_A_TIME:
             scores = score(read)
-        return read.select(list(self.config.columns)).append_column(PREDICTION, _column(scores))
+        table = read.select(list(self.config.columns))
+        named = (
+            {f"{PREDICTION}_{name}": one for name, one in scores.items()}
+            if isinstance(scores, Mapping)
+            else {PREDICTION: scores}
+        )
+        for name, one in named.items():
+            table = table.append_column(name, _column(one))
+        return table
 
 
 def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:

@@ -77,6 +77,9 @@ class TrainConfig:
         linear_initial_accumulator: initial value of Adagrad's slots of the linear part, in squared gradients of *one*
             event.
         initial_bias: the initial logit of an event without any known input.
+        initial_biases: the same by label, of a model of several labels.
+        task_weights: by label, the weight of its loss; 1 by default.
+        task_mlp: hidden sizes of a tower of each label of several, between the shared towers and its logits.
         dense_scaling: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the
             model's input is (f(x) - mean) / deviation, clipped to [-8, 8]. Other inputs are not scaled.
         events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:
@@ -120,6 +123,9 @@ class TrainConfig:
     linear_learning_rate: float = 0.1
     linear_initial_accumulator: float = 1.0
     initial_bias: float = 0.0
+    initial_biases: Mapping[str, float] = field(default_factory=_no_overrides)
+    task_weights: Mapping[str, float] = field(default_factory=_no_overrides)
+    task_mlp: tuple[int, ...] = ()
     dense_scaling: Mapping[str, tuple[DenseScale, ...]] = field(default_factory=_no_overrides)
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
@@ -130,11 +136,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if callable(self.network):
             object.__setattr__(self, "network", _path_of(self.network))
-        for name in ("dims", "combiners", "tables", "dense_scaling", "chosen"):
+        for name in ("dims", "combiners", "tables", "dense_scaling", "initial_biases", "task_weights", "chosen"):
             if not isinstance(getattr(self, name), Mapping):
-                _refuse(name, getattr(self, name), "an object by input name")
+                _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
-        for name in ("bottom_mlp", "top_mlp"):
+        for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -157,7 +163,7 @@ class TrainConfig:
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
             _check_count(f"dims[{name!r}]", width)
-        for name in ("bottom_mlp", "top_mlp"):
+        for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             for width in getattr(self, name):
                 _check_count(name, width)
 
@@ -199,8 +205,13 @@ class TrainConfig:
                 _refuse(name, value, "a finite number > 0")
         if not _is_real(self.dropout) or not 0 <= self.dropout < 1:
             _refuse("dropout", self.dropout, "a number in [0, 1)")
-        if not _is_real(self.initial_bias) or not abs(self.initial_bias) <= _MOST_BIAS:
-            _refuse("initial_bias", self.initial_bias, f"a number in [-{_MOST_BIAS}, {_MOST_BIAS}]")
+        biases = {f"initial_biases[{name!r}]": bias for name, bias in self.initial_biases.items()}
+        for name, bias in {"initial_bias": self.initial_bias, **biases}.items():
+            if not _is_real(bias) or not abs(bias) <= _MOST_BIAS:
+                _refuse(name, bias, f"a number in [-{_MOST_BIAS}, {_MOST_BIAS}]")
+        for name, weight in self.task_weights.items():
+            if not _is_real(weight) or not 0 <= weight < math.inf:
+                _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
         """The options that affect weights, as a JSON object."""

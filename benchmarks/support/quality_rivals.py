@@ -26,7 +26,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _VALIDATED_SHARE = 0.25
 _INVERSE_PENALTIES = (0.03, 0.1, 0.3, 1.0)
-_MOST_TREES = 400
+_MOST_TREES = 300
 _TREE_RATES = (0.05, 0.1)
 _FOLDS = 5
 _PRIOR_EVENTS = 20.0
@@ -36,8 +36,10 @@ _MOST_CATEGORIES = 255
 def logistic_regression(trained: Events, tested: Events) -> Callable[[int], Array]:
     """Fit; the result gives the tested events' probabilities, which depend on no seed."""
     ours, theirs = _split(trained)
-    losses = {c: log_loss(theirs.labels, _fit_linear(ours, theirs, c)) for c in _INVERSE_PENALTIES}
-    found = _fit_linear(trained, tested, min(losses, key=losses.__getitem__))
+    columns, validated = _linear_columns(ours, theirs)
+    losses = {c: log_loss(theirs.labels, _fit_linear(columns, ours.labels, validated, c)) for c in _INVERSE_PENALTIES}
+    columns, test_columns = _linear_columns(trained, tested)
+    found = _fit_linear(columns, trained.labels, test_columns, min(losses, key=losses.__getitem__))
     return lambda seed: found
 
 
@@ -61,16 +63,20 @@ def _split(trained: Events) -> tuple[Events, Events]:
     return trained.take(0, at), trained.take(at, trained.rows)
 
 
-def _fit_linear(trained: Events, tested: Events, inverse_penalty: float) -> Array:
+def _linear_columns(trained: Events, tested: Events) -> tuple[Any, Any]:
     columns, test_columns = trained.one_hot(), tested.one_hot()
     if trained.dense.shape[1]:
         scaler = StandardScaler().fit(trained.dense)
         columns = sp.hstack([columns, sp.csr_matrix(scaler.transform(trained.dense))]).tocsr()
         test_columns = sp.hstack([test_columns, sp.csr_matrix(scaler.transform(tested.dense))]).tocsr()
+    return columns, test_columns
+
+
+def _fit_linear(columns: Any, labels: Array, tested: Any, inverse_penalty: float) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the limit of iterations
-        fitted = LogisticRegression(C=inverse_penalty, max_iter=200).fit(columns, trained.labels)
-    return np.asarray(fitted.predict_proba(test_columns)[:, 1])
+        fitted = LogisticRegression(C=inverse_penalty, max_iter=200).fit(columns, labels)
+    return np.asarray(fitted.predict_proba(tested)[:, 1])
 
 
 def _trees(rate: float, count: int, seed: int, categories: list[bool]) -> Any:

@@ -51,6 +51,7 @@ class Check:
         table_rows: events in the table.
         rows: events in the sample.
         partitions: partitions in the sample.
+        labels: the label, or each of several.
     """
 
     table: str
@@ -59,7 +60,7 @@ class Check:
     rows: int
     partitions: int
     inputs: tuple[CheckedInput, ...]
-    label: CheckedInput
+    labels: tuple[CheckedInput, ...]
 
 
 def check_inputs(
@@ -87,9 +88,10 @@ def check_inputs(
                          next_step="headrace table add, or append")  # fmt: skip
     artifacts = ArtifactSource(warehouse.storage.home)
     ready, refused = _sorted_out(components, table, artifacts, dict(refused or {}))
-    label_error = _label_error(table, target)
+    label_errors = {name: _label_error(table, one) for name, one in target.each}
     needed = {column.name for root in ready.values() for column in raw_columns(root)}
-    columns = sorted(needed.union(() if label_error else target.columns)) or [table.columns[0].name]
+    known = {column for name, one in target.each if not label_errors[name] for column in one.columns}
+    columns = sorted(needed | known) or [table.columns[0].name]
     sample, partitions = sample_rows(warehouse, fragments, columns, rows)
     inputs = _tried(components, ready, refused, sample, artifacts)
     return Check(
@@ -99,7 +101,7 @@ def check_inputs(
         rows=sample.num_rows,
         partitions=partitions,
         inputs=inputs,
-        label=_checked_label(target, label_error, sample),
+        labels=tuple(_checked_label(name, one, label_errors[name], sample) for name, one in target.each),
     )
 
 
@@ -206,10 +208,11 @@ def _label_error(table: Table, target: Target) -> str:
     return ""
 
 
-def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput:
+def _checked_label(name: str, target: Target, error: str, sample: pa.Table) -> CheckedInput:
+    named = f"{name}: {target.label}" if name else target.label
     kind: ColumnType = Dense(DType.FLOAT64) if target.component is None else target.component.type
     if error:
-        return CheckedInput(target.label, kind, None, error=error)
+        return CheckedInput(named, kind, None, error=error)
     if target.component is None:
         column = one_array(sample.column(target.label))
         kind = plain_type(column.type)
@@ -217,10 +220,10 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
         result = compile_plan({LABEL: target.component}).run(sample)
         if LABEL in result.failures:
             failure = result.failures[LABEL]
-            return CheckedInput(target.label, kind, None, error=f"operator {failure.operator}: {failure.error}")
+            return CheckedInput(named, kind, None, error=f"operator {failure.operator}: {failure.error}")
         column = result.columns[LABEL]
     found = statistics_of(column, kind)
-    return CheckedInput(target.label, kind, found, (*surprises_of_label(found), *_wrong_labels(column, target)))
+    return CheckedInput(named, kind, found, (*surprises_of_label(found), *_wrong_labels(column, target)))
 
 
 def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:

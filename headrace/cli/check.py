@@ -83,7 +83,7 @@ def _checked(name: str, found: Check) -> CheckedModel:
         table_rows=found.table_rows,
         rows=found.rows,
         partitions=found.partitions,
-        label=_row(found.label),
+        label=_row(found.labels[0]) if len(found.labels) == 1 else tuple(map(_row, found.labels)),
         inputs=tuple(map(_row, found.inputs)),
     )
 

@@ -59,7 +59,7 @@ def explain(
         nearest=tuple(map(_nearest_row, nearest)),
         summarised=not partitions,
         label=found.label,
-        label_is_computed=found.target.component is not None,
+        label_is_computed=found.target.is_computed,
     )
     emit(screen, as_json=as_json)
 

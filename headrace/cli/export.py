@@ -148,9 +148,17 @@ def _scorer(run: Trained | None) -> Scorer | None:
 def _run_document(run: Trained | None) -> dict[str, Any]:
     if run is None:
         return {}
-    head = run.weights.head
-    output = {"tensor": "prediction", "task": head.task, "shape": ["rows"] if head.width == 1 else ["rows", head.width]}
-    return {"outputs": [output], "checkpoint": Path(run.checkpoint).name}
+    from trainer.serving.tensorflow_model import prediction_name
+
+    outputs = [
+        {
+            "tensor": prediction_name(name),
+            "task": one.task,
+            "shape": ["rows"] if one.width == 1 else ["rows", one.width],
+        }
+        for name, one in run.weights.head.each
+    ]
+    return {"outputs": outputs, "checkpoint": Path(run.checkpoint).name}
 
 
 def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservable, ...], skip: bool) -> None:

@@ -39,7 +39,7 @@ class CheckedRow:
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A model's inputs over a sample of its table."""
+    """A model's inputs over a sample of its table; ``label``: a list if there are several."""
 
     model: str
     table: str
@@ -47,7 +47,7 @@ class CheckedModel:
     table_rows: int
     rows: int
     partitions: int
-    label: CheckedRow
+    label: CheckedRow | tuple[CheckedRow, ...]
     inputs: tuple[CheckedRow, ...]
 
 
@@ -67,9 +67,10 @@ class CheckScreen:
 def _parts(model: CheckedModel) -> tuple[RenderableType, ...]:
     head = (f"model {model.model}: {many(model.rows, 'event')} of {many(model.partitions, 'partition')}, sampled from "
             f"{count_text(model.table_rows)} of table {model.table} version {model.table_version}")  # fmt: skip
-    every = [*model.inputs, model.label]
+    labels = model.label if isinstance(model.label, tuple) else (model.label,)
+    every = [*model.inputs, *labels]
     columns = ("input", "type", "empty>", "distinct>", "least / middle / most>", "examples*")
-    table = grid(columns, [_row(row, "label " if row is model.label else "") for row in every])
+    table = grid(columns, [*(_row(row, "") for row in model.inputs), *(_row(row, "label ") for row in labels)])
     errors = [(row.input, f"error: {row.error}") for row in every if row.error]
     warnings = [(row.input, warning.text) for row in every for warning in row.warnings]
     counted = [many(len(said), what) for said, what in ((errors, "error"), (warnings, "warning")) if said]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,14 @@ def _figures(scores: AnyScores) -> dict[str, float | None]:
     return {_HEADINGS[name]: value for name, value in fields_of(scores).items() if name in _HEADINGS}
 
 
+def _tasks(scores: AnyScores) -> Mapping[str, AnyScores]:
+    """The figures of each of several labels; none of one label."""
+    return getattr(scores, "tasks", {})
+
+
 def _score_fields(scores: AnyScores) -> dict[str, Any]:
+    if tasks := _tasks(scores):
+        return {"events": scores.events, "tasks": {name: _score_fields(one) for name, one in tasks.items()}}
     return fields_of(scores, "positives")
 
 
@@ -126,14 +134,8 @@ class TrainedScreen:
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
-        rows = (
-            (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
-            for e in self.epochs
-        )
-        figures = _figures(self.epochs[0].metrics) if self.epochs else {}
         table = grid(
-            ("epoch>", "from", "to", "events>", *(f"{name}>" for name in figures)),
-            rows,
+            *_epoch_table(self.epochs),
             title=f"{self.model} version {self.version}; each batch is scored before the model learns from it",
         )
         how = {"load": "memoized", "compute": "computed on the fly", "raw": "raw"}
@@ -152,10 +154,8 @@ class TrainedScreen:
             pairs.append(("left", "the same command trains the rest"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
-            named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in _figures(self.test).items())
-            quality = ", ".join(named)
             if self.test.events:
-                pairs.append(("test", f"{_events(self.test.events)}: {quality}"))
+                pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]
             if self.test_unlabelled:
                 pairs.append(
                     (
@@ -205,6 +205,33 @@ class TrainedScreen:
         times = {1: "once", 2: "twice"}.get(self.passes, f"{self.passes} times")
         how = f"exactly {times}" if self.exact else f"{self.fewest_times} to {self.most_times} times"
         return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
+
+
+def _epoch_table(epochs: Sequence[EpochRow]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows; of several labels a row for each."""
+    tasks = _tasks(epochs[0].metrics) if epochs else {}
+    figures = _figures(next(iter(tasks.values()), epochs[0].metrics)) if epochs else {}
+    is_uniform = len({tuple(_figures(one)) for one in tasks.values()}) <= 1
+    quality = [f"{name}>" for name in figures] if is_uniform else ["quality"]
+    rows = []
+    for e in epochs:
+        for name, one in (_tasks(e.metrics) or {"": e.metrics}).items():
+            values = _quality(one) if is_uniform else (_sentence(one),)
+            cells = (str(e.epoch + 1), e.first_partition, e.last_partition, *([name] if tasks else []))
+            rows.append((*cells, count_text(one.events), *values))
+    return ("epoch>", "from", "to", *(["label"] if tasks else []), "events>", *quality), rows
+
+
+def _sentence(scores: AnyScores) -> str:
+    return ", ".join(f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in _figures(scores).items())
+
+
+def _test_lines(scores: AnyScores) -> list[str]:
+    """The figures of the test, a line for each of several labels."""
+    tasks = _tasks(scores)
+    if not tasks:
+        return [f"{_events(scores.events)}: {_sentence(scores)}"]
+    return [f"{name}, {_events(one.events)}: {_sentence(one)}" for name, one in tasks.items()]
 
 
 def _events(count: int) -> str:

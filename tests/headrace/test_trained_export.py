@@ -35,6 +35,7 @@ def model(name, **kinds):
 
 binary = model("binary", label="clicked")
 classes = model("classes", label=hr.int64("position") % 3, task="multiclass", classes=3)
+several = model("several", label={"click": "clicked", "place": hr.Label(hr.int64("position") % 3, "multiclass", 3)})
 number = model("number", label=hr.int64("position") * 1.0, task="regression")
 other = hr.Model("other", client="search", table="log", label="clicked")
 other.input("user", hr.int64("user_id").hash_buckets(500))
@@ -57,6 +58,7 @@ OPTIONS = {
         ("binary", "dlrm"),
         pytest.param("classes", "tests.trainer.model.networks:busy", marks=pytest.mark.slow),
         pytest.param("number", "dcn", marks=pytest.mark.slow),
+        pytest.param("several", "dlrm", marks=pytest.mark.slow),
     ],
 )
 def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name, network):
@@ -88,12 +90,20 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, s
         **{key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()}
     )
 
-    assert set(answer) == {"prediction"}
-    got = answer["prediction"].numpy()
-    assert got.shape == wanted.shape
-    assert np.ptp(wanted) > 0
-    np.testing.assert_allclose(got, wanted[order], rtol=1e-6, atol=1e-6)
-    assert document["outputs"][0]["task"] == {"binary": "binary", "classes": "multiclass", "number": "regression"}[name]
+    named = {f"prediction_{key}": one for key, one in wanted.items()} if name == "several" else {"prediction": wanted}
+    assert set(answer) == set(named) == {one["tensor"] for one in document["outputs"]}
+    for key, expected in named.items():
+        got = answer[key].numpy()
+        assert got.shape == expected.shape
+        assert np.ptp(expected) > 0
+        np.testing.assert_allclose(got, expected[order], rtol=1e-6, atol=1e-6)
+    tasks = {
+        "binary": ["binary"],
+        "classes": ["multiclass"],
+        "number": ["regression"],
+        "several": ["binary", "multiclass"],
+    }
+    assert [one["task"] for one in document["outputs"]] == tasks[name]
     if name == "binary":
         refused = cli("model", "export", "other", "--output", tmp_path / "other", "--trained", run, status=2)
         assert "trained on the inputs of this version" in refused.err

@@ -202,7 +202,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         first_partition=trained[0] if trained else "",
         last_partition=trained[-1] if trained else "",
         job=commit.job,
-        scores={} if not history else {key: one.value for key, one in history[-1].at("scores").members().items()},
+        scores={} if not history else _scores(history[-1].at("scores")),
         tables=_tables(commit),
         arrays=_arrays(files, commit),
         ledger=_totals(counts_of(files, commit)),
@@ -210,6 +210,14 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         parts=_parts(commit),
         options={key: option.value for key, option in identity.at("config").members().items()},
     )
+
+
+def _scores(field: DocumentField) -> dict[str, Any]:
+    """The scores at ``field`` by name, of several labels with the label's name before each."""
+    found = {key: one.value for key, one in field.members().items() if key != "tasks"}
+    for name, task in field.at("tasks").members().items() if "tasks" in field.members() else ():
+        found |= {f"{name} {key}": one.value for key, one in task.members().items()}
+    return found
 
 
 def _tables(commit: StoredCommit) -> tuple[TableSummary, ...]:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.errors import BadFeature, BadLabel
-from trainer.model.heads import Head, LabelFigures, head_of
-from trainer.reading.columns import ROW_COLUMN, stored_labels
+from trainer.model.heads import Head, LabelFigures
+from trainer.model.task_heads import AnyHead, heads_of
+from trainer.reading.columns import ROW_COLUMN, has_label, stored_labels
 from trainer.reading.stream import FragmentRef, ReadFragment
 from warehouse.solution.solution import ReadSolution
 
@@ -27,8 +28,8 @@ class FragmentLabels:
     """The labels of one fragment's stored events.
 
     Attributes:
-        values: float32 [rows], 0 without a label.
-        labelled: whether the event has a label, bool [rows].
+        values: float32 [rows], 0 without a label; of several labels the :meth:`codes <trainer.model.task_heads.TaskHeads.codes>`.
+        labelled: whether the event has a label, or any of several, bool [rows].
         live: whether the event is not deleted, bool [rows].
     """
 
@@ -72,7 +73,7 @@ def scan_labels(
     every: Iterable[FragmentRef],
     needed: Iterable[FragmentRef],
     read: ReadFragment,
-    head: Head,
+    head: AnyHead,
     *,
     on_labels: OnLabels | None = None,
 ) -> TrainableEvents:
@@ -82,16 +83,22 @@ def scan_labels(
     Raises :class:`BadLabel` with the first bad label and their number.
     """
     found = TrainableEvents({ref.key: ref.fragment.rows for ref in every})
-    bad = _BadLabels(head)
-    sums = _Sums(head)
+    tasks = [(_BadLabels(name, one), _Sums(one)) for name, one in head.each]
+    events = 0
     for ref in needed:
-        values, labels = _labels_of(read(ref.fragment), ref)
+        columns, labels = _labels_of(read(ref.fragment), ref, head)
         found.note(ref.key, labels)
-        sums.add(values[labels.labelled & labels.live & ~bad.look(ref, values, labels)])
+        events += int((labels.labelled & labels.live).sum())
+        for (bad, sums), (values, present) in zip(tasks, columns, strict=True):
+            known = present & labels.live
+            sums.add(values[known & ~bad.look(ref, values, known)])
         if on_labels is not None:
             on_labels(ref.key, labels)
-    bad.refuse(sums.events)
-    found.figures = sums.figures(sum(found.unlabelled.values()))
+    for bad, sums in tasks:
+        bad.refuse(sums.events)
+    unlabelled = sum(found.unlabelled.values())
+    each = tuple(sums.figures(unlabelled) for _, sums in tasks)
+    found.figures = each[0] if isinstance(head, Head) else LabelFigures(events, unlabelled, tasks=each)
     return found
 
 
@@ -102,13 +109,13 @@ def check_labels(solution: ReadSolution, read: ReadFragment) -> LabelFigures:
         for part in solution.partitions
         for position, fragment in enumerate(part.fragments)
     ]
-    return scan_labels(refs, refs, read, head_of(solution.target)).figures
+    return scan_labels(refs, refs, read, heads_of(solution.target)).figures
 
 
-def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels]:
-    """Labels as float64 and as :class:`FragmentLabels`, by stored event."""
+def _labels_of(table: pa.Table, ref: FragmentRef, head: AnyHead) -> tuple[list[tuple[Array, Array]], FragmentLabels]:
+    """Each label as float64 with whether it is there, and all as :class:`FragmentLabels`, by stored event."""
     values, present = stored_labels(table, ref.key)
-    labelled = np.ones(len(values), bool) if present is None else present
+    labelled = np.ones(values.shape, bool) if present is None else present
     rows = ref.fragment.rows
     if LIVE_COLUMN in table.column_names:
         live = np.asarray(table.column(LIVE_COLUMN).to_numpy(), bool)
@@ -120,7 +127,12 @@ def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels
         raise BadFeature("a fragment must have the rows that the read solution states",
                          where=f"fragment {ref.key}", value=len(values), allowed=str(rows))  # fmt: skip
     with np.errstate(over="ignore"):
-        return values, FragmentLabels(values.astype(np.float32), labelled, live)
+        known = values.astype(np.float32)
+    if isinstance(head, Head):
+        return [(values, labelled)], FragmentLabels(known, labelled, live)
+    codes = head.codes(np.where(labelled, known, np.float32("nan")))
+    columns = [(values[:, t], labelled[:, t]) for t in range(len(head.each))]
+    return columns, FragmentLabels(codes, has_label(labelled), live)
 
 
 def _placed(table: pa.Table, ref: FragmentRef, values: Array, labelled: Array) -> tuple[Array, Array, Array]:
@@ -130,22 +142,23 @@ def _placed(table: pa.Table, ref: FragmentRef, values: Array, labelled: Array) -
                          next_step="read_fragment(..., rows=True)")  # fmt: skip
     places = table.column(ROW_COLUMN).to_numpy()
     rows = ref.fragment.rows
-    at_place, has_label, live = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows, bool)
-    at_place[places], has_label[places], live[places] = values, labelled, True
-    return at_place, has_label, live
+    shape, live = (rows, *values.shape[1:]), np.zeros(rows, bool)
+    at_place, is_there = np.zeros(shape), np.zeros(shape, bool)
+    at_place[places], is_there[places], live[places] = values, labelled, True
+    return at_place, is_there, live
 
 
 class _BadLabels:
     """Labels that the task does not accept: the first one, and their number."""
 
-    def __init__(self, head: Head) -> None:
-        self._head = head
+    def __init__(self, name: str, head: Head) -> None:
+        self._name, self._head = name, head
         self._first: tuple[str, float | int] | None = None
         self._events = self._fragments = 0
 
-    def look(self, ref: FragmentRef, values: Array, labels: FragmentLabels) -> Array:
-        """The bad labels of one fragment, bool [rows]."""
-        bad: Array = self._head.bad_labels(values) & labels.labelled & labels.live
+    def look(self, ref: FragmentRef, values: Array, known: Array) -> Array:
+        """The bad labels of one fragment among those that are ``known``, bool [rows]."""
+        bad: Array = self._head.bad_labels(values) & known
         if not bad.any():
             return bad
         row = int(np.flatnonzero(bad)[0])
@@ -164,7 +177,7 @@ class _BadLabels:
         raise BadLabel(f"a {self._head.task} label must be {self._head.allowed}, got others in {self._events:,} "
                        f"{'event' if self._events == 1 else 'events'} of {self._fragments:,} "
                        f"{'fragment' if self._fragments == 1 else 'fragments'}, and {events:,} that fit",
-                       where=f"{place}, is the first", value=value,
+                       where=f"{f'label {self._name}, ' if self._name else ''}{place}, is the first", value=value,
                        allowed=f"{self._head.allowed}; null where it has not come yet", next_step=self._head.remedy)  # fmt: skip
 
 

@@ -178,7 +178,11 @@ class Attempt:
                 return False
             if all(one == _Status.DONE for one in found):
                 return True
-            batch = segment.assembler.take() if status == _Status.BATCH else empty_batch(self._layout, self._batch_rows)
+            batch = (
+                segment.assembler.take()
+                if status == _Status.BATCH
+                else empty_batch(self._layout, self._batch_rows, self._plan.head)
+            )
             self._state.epoch_steps += 1
             self._advance(segment, batch)
 
@@ -237,8 +241,10 @@ class Attempt:
     def _collect(self, parts: list[tuple[Array, Array]]) -> None:
         for labels, logits in parts:
             if len(labels):
-                shape = (len(labels), -1) if self._plan.head.width > 1 else (len(labels),)
-                self._state.collector.add(labels, logits.reshape(shape))
+                head = self._plan.head
+                known = labels.reshape(head.label_shape(-1))
+                shape = (len(known), -1) if head.width > 1 else (len(known),)
+                self._state.collector.add(known, logits.reshape(shape))
 
     def _advance(self, segment: _Segment, batch: Batch | None) -> None:
         """Train a batch, or finish all steps; count the batch whose step was done."""
@@ -258,10 +264,12 @@ class Attempt:
         """Add a trained batch to the predictions, the ledger and the progress."""
         batch, tools, state = trained.batch, self._tools, self._state
         labels = batch.labels[: batch.rows]
-        self._last = labels, np.asarray(trained.logits, np.float32).ravel()
+        self._last = labels.ravel(), np.asarray(trained.logits, np.float32).ravel()
         if state.ledger is not None:
             state.ledger.count(
-                batch.spans, labels, before=lambda key: tools.data.counts_before(key, segment.unit_of[key])
+                batch.spans,
+                self._plan.head.codes(labels),
+                before=lambda key: tools.data.counts_before(key, segment.unit_of[key]),
             )
         state.progress.step += 1
         state.events += batch.rows

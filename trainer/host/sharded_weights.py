@@ -10,8 +10,9 @@ from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
 from trainer.embedding.exchange import Exchange, all_gather, summed
 from trainer.embedding.sharded_tables import ShardedTables
-from trainer.model.heads import Head
+from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.training.run_state import (
     DenseStep,
@@ -31,7 +32,7 @@ class ShardedWeights(Weights):
     All hosts make the same calls in the same order; a host without events trains an :func:`empty_batch`.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: Head, exchange: Exchange) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, exchange: Exchange) -> None:
         # The dense part alone, with its tables elsewhere.
         dense = build_weights(layout, config, head, with_tables=False).dense
         dense.check_replicable()
@@ -64,7 +65,7 @@ class ShardedWeights(Weights):
         return TableGradients(step.gradients.towers * share, step.gradients.linear * share)
 
 
-def empty_batch(layout: InputLayout, batch_rows: int) -> Batch:
+def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:
     """A batch without events."""
     ids = IdBatch(
         np.zeros(0, id_dtype(layout.bounds)),
@@ -73,4 +74,6 @@ def empty_batch(layout: InputLayout, batch_rows: int) -> Batch:
         layout.bounds,
     )
     dense = np.zeros((batch_rows, layout.dense_width), np.float32)
-    return Batch(0, ids, dense, np.zeros(batch_rows, np.float32), np.zeros(batch_rows, np.float32), ())
+    return Batch(
+        0, ids, dense, np.zeros(head.label_shape(batch_rows), np.float32), np.zeros(batch_rows, np.float32), ()
+    )

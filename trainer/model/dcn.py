@@ -10,25 +10,26 @@ import tensorflow as tf
 from trainer.config import TrainConfig
 from trainer.model.cross import CrossLayers
 from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
 from trainer.model.towers import SeededLayers, random_of, trainable_of
 
 
 class Dcn:
-    """A DCN-v2 with ``outputs`` logits; see :class:`~trainer.model.network.Network`.
+    """A DCN-v2 with the logits of a head; see :class:`~trainer.model.network.Network`.
 
     Its first vector is all activations, each of its own width, and the dense numbers. *Stacked*: the deep tower maps the
     result of the cross layers. *Parallel*: it maps the first vector, and the logits see both results.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, outputs: int) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         made = SeededLayers(config)
         width = sum(feature.table.dim for feature in layout.features) + layout.dense_width
         self._is_parallel = config.cross_structure == "parallel"
         self._cross = CrossLayers(made, config.cross_layers, width, config.cross_rank)
         self._deep = made.tower(config.top_mlp, width, dropout=config.dropout)
-        self._logit = made.logits(outputs, self._deep.width + (width if self._is_parallel else 0))
-        self.trainable = trainable_of([*self._cross.layers, *self._deep.layers, self._logit])
-        self.random = random_of(self._deep.drops)
+        self._last = made.logits(head, self._deep.width + (width if self._is_parallel else 0))
+        self.trainable = trainable_of([*self._cross.layers, *self._deep.layers, *self._last.layers])
+        self.random = random_of([*self._deep.drops, *self._last.drops])
         self.moving: list[Any] = []
 
     def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
@@ -36,8 +37,8 @@ class Dcn:
         first = tf.concat([*vectors, dense], axis=1)
         crossed = self._cross(first)
         if not self._is_parallel:
-            return self._logit(self._deep(crossed, training=training))
-        return self._logit(tf.concat([crossed, self._deep(first, training=training)], axis=1))
+            return self._last(self._deep(crossed, training=training), training=training)
+        return self._last(tf.concat([crossed, self._deep(first, training=training)], axis=1), training=training)
 
     def penalties(self) -> Sequence[Any]:
         """None."""

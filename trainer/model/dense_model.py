@@ -18,10 +18,12 @@ from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dlrm import Dlrm
-from trainer.model.heads import BINARY, Head
+from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
+from trainer.model.losses import event_losses
 from trainer.model.network import Network
+from trainer.model.task_heads import AnyHead, initial_logits
 from transforms.errors import listed
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,14 +35,14 @@ class DenseModel:
     Initial weights depend on ``config.seed`` alone.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY) -> None:
         self._config = config
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
         self._widths = [feature.table.dim for feature in layout.features] if config.deep else []
         self._linear_width = len(layout.features) * head.width if config.linear else 0
-        self._network = _network_of(layout, config, head.width) if config.deep else None
+        self._network = _network_of(layout, config, head) if config.deep else None
         self._linear = self._linear_variables() if config.linear else []
         self._trainable = [*(self._network.trainable if self._network else ()), *self._linear]
         self._random = list(self._network.random) if self._network else []
@@ -54,16 +56,17 @@ class DenseModel:
 
     def _linear_variables(self) -> list[Any]:
         """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
-        bias = keras.Variable(np.full(self._head.width, self._config.initial_bias, np.float32))
+        bias = keras.Variable(np.array(initial_logits(self._config, self._head), np.float32))
         return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
 
     def _signature(self, inputs: int) -> list[Any]:
         rows = self._config.batch_rows
-        shapes = ([rows, sum(self._widths)], [rows, self._linear_width], [rows, self._dense_width], [rows], [rows])
+        labels = list(self._head.label_shape(rows))
+        shapes = ([rows, sum(self._widths)], [rows, self._linear_width], [rows, self._dense_width], labels, [rows])
         return [tf.TensorSpec(shape, tf.float32) for shape in shapes[:inputs]]
 
     def logits(self, activations: Any, linear: Any, dense: Any, *, training: bool = False) -> Any:
-        """Tensors to logits, [rows] or [rows, classes], for any number of rows."""
+        """Tensors to logits, [rows] or [rows, outputs], for any number of rows."""
         dense = self._scaling.scaled(dense)
         logits: Any = 0.0
         if self._network:
@@ -88,7 +91,7 @@ class DenseModel:
         with tf.GradientTape() as tape:
             tape.watch([activations, linear])
             logits = self.logits(activations, linear, dense, training=True)
-            losses = _losses(self._head, labels, logits)
+            losses = event_losses(self._head, labels, logits, self._config.task_weights)
             loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
             for penalty in self._network.penalties() if self._network else ():
                 loss += penalty
@@ -103,7 +106,7 @@ class DenseModel:
     ) -> tuple[Array, Array, Array]:
         """One update of the dense weights by the weighted mean loss of a full-shape batch.
 
-        Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, classes], and the
+        Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, outputs], and the
         loss's gradients by the activations of the towers' tables and of the linear part's, float32 of their shapes.
         """
         labels = self._head.targets(labels)
@@ -130,7 +133,7 @@ class DenseModel:
         )
 
     def predict(self, activations: Array, linear: Array, dense: Array) -> Array:
-        """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, classes]."""
+        """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, outputs]."""
         logits: Array = self._forward(activations, linear, dense).numpy()
         return logits
 
@@ -173,24 +176,15 @@ class DenseModel:
             variable.assign(state[name])
 
 
-def _network_of(layout: InputLayout, config: TrainConfig, outputs: int) -> Network:
+def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> Network:
     """The network of the options, in its initial state."""
     if config.has_own_network:
-        return KerasNetwork(layout, config, outputs)
-    return Dcn(layout, config, outputs) if config.network == "dcn" else Dlrm(layout, config, outputs)
+        return KerasNetwork(layout, config, head)
+    return Dcn(layout, config, head) if config.network == "dcn" else Dlrm(layout, config, head)
 
 
 def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
     return "none" if kind is None else f"{kind[1]} {list(kind[0])}"
-
-
-def _losses(head: Head, labels: Any, logits: Any) -> Any:
-    """The loss of each event, float32 [rows]."""
-    if head.task == "binary":
-        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
-    if head.task == "multiclass":
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(labels, tf.int32), logits=logits)
-    return tf.math.squared_difference(labels, logits)
 
 
 def _optimizer(config: TrainConfig) -> Any:

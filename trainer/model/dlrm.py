@@ -10,15 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer.config import TrainConfig
+from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
+from trainer.model.task_heads import AnyHead
 from trainer.model.towers import SeededLayers, random_of, trainable_of
 
 
 class Dlrm:
-    """A DLRM with ``outputs`` logits; see :class:`~trainer.model.network.Network`."""
+    """A DLRM with the logits of a head; see :class:`~trainer.model.network.Network`."""
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, outputs: int) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
+        if config.task_mlp and not config.top_mlp:
+            raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
+                              next_step="give top_mlp a width")  # fmt: skip
         made = SeededLayers(config)
         widths = [feature.table.dim for feature in layout.features]
         self._projections = {
@@ -29,10 +34,10 @@ class Dlrm:
         # A single vector has no pairs and is the top tower's only input.
         width = (self._interaction.pairs + (config.dim if layout.dense else 0)) or config.dim
         self._top = made.tower(config.top_mlp, width, dropout=config.dropout)
-        self._logit = made.logits(outputs, self._top.width)
+        self._last = made.logits(head, self._top.width)
         bottom = self._bottom.layers if self._bottom else []
-        self.trainable = trainable_of([*self._projections.values(), *bottom, *self._top.layers, self._logit])
-        self.random = random_of(self._top.drops)
+        self.trainable = trainable_of([*self._projections.values(), *bottom, *self._top.layers, *self._last.layers])
+        self.random = random_of([*self._top.drops, *self._last.drops])
         self.moving: list[Any] = []
 
     def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
@@ -42,10 +47,12 @@ class Dlrm:
         if numbers is not None:
             vectors = [*vectors, numbers]
         if not self._interaction.pairs:
-            return self._logit(self._top(vectors[0], training=training))
-        first, *_ = [*self._top.layers, self._logit]
+            return self._last(self._top(vectors[0], training=training), training=training)
+        first, *_ = [*self._top.layers, *self._last.layers]
         hidden = self._interaction.apply(first, vectors, numbers)
-        return self._logit(self._top(None, first=hidden, training=training)) if self._top.layers else hidden
+        if not self._top.layers:
+            return hidden
+        return self._last(self._top(None, first=hidden, training=training), training=training)
 
     def penalties(self) -> Sequence[Any]:
         """None."""

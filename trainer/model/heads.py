@@ -10,7 +10,7 @@ task            labels                     outputs and loss               predic
                                            standardised label
 ==============  =========================  =============================  ==========================================
 
-TensorFlow computes the losses in ``trainer/model/dense_model.py``; this module needs numpy alone.
+A model of several labels has a head of each (:class:`~trainer.model.task_heads.TaskHeads`). TensorFlow computes the losses in ``trainer/model/dense_model.py``; this module needs numpy alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-from trainer.model.metrics import AnyCollector, ClassCollector, Collector, RegressionCollector, sigmoid, softmax
+from trainer.model.metrics import ClassCollector, Collector, RegressionCollector, TaskCollector, sigmoid, softmax
 from transforms.analysis.target import MOST_CLASSES, TASKS, Target, Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -49,6 +49,19 @@ class Head:
     def width(self) -> int:
         """Outputs of the last layer."""
         return self.classes if self.task == "multiclass" else 1
+
+    @property
+    def each(self) -> tuple[tuple[str, Head], ...]:
+        """The head of every label by name; "" is the name of the only one."""
+        return (("", self),)
+
+    def label_shape(self, rows: int) -> tuple[int, ...]:
+        """The shape of the labels of some events."""
+        return (rows,)
+
+    def codes(self, labels: Array) -> Array:
+        """What the ledger and the label record hold of labels: the labels, float32 [rows]."""
+        return labels
 
     @property
     def allowed(self) -> str:
@@ -94,7 +107,7 @@ class Head:
             return softmax(logits)
         return np.asarray(np.asarray(logits, np.float64) * self.scale + self.center)
 
-    def collector(self) -> AnyCollector:
+    def collector(self) -> TaskCollector:
         """A collector of labels and logits for this task's metrics."""
         if self.task == "binary":
             return Collector()
@@ -123,7 +136,7 @@ BINARY = Head()
 
 def head_of(target: Target) -> Head:
     """The head of a model's target."""
-    return Head(target.kind, target.classes or 2)
+    return Head(target.task or "binary", target.classes or 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +149,7 @@ class LabelFigures:
         mean: mean of the labels; the rate of a binary label. 0 for no events.
         deviation: their standard deviation.
         counts: events of each class, of a binary or multi-class label; empty for a regression.
+        tasks: the statistics of each of several labels, in order, whose ``mean`` and so on are of no one.
     """
 
     events: int = 0
@@ -143,3 +157,4 @@ class LabelFigures:
     mean: float = 0.0
     deviation: float = 0.0
     counts: tuple[int, ...] = ()
+    tasks: tuple[LabelFigures, ...] = ()

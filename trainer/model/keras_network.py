@@ -30,6 +30,7 @@ import tensorflow as tf
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.user_network import network_function
 
 
@@ -41,13 +42,16 @@ class ActivationShapes:
         widths: the columns of the activations of each embedded input, in the order of the model's inputs.
         dense_width: the columns of the dense numbers, after their scaling; 0 without any.
         outputs: the logits of an event.
-        initial_bias: the logit of an event without any known input, for the last layer; 0 beside a linear part, which has it.
+        initial_logits: the logits of an event without any known input, for the bias of the last layer; 0 beside a linear part,
+            which has them.
+        tasks: the outputs of each of several labels by name, one after the other; empty for one label.
     """
 
     widths: Mapping[str, int]
     dense_width: int
     outputs: int
-    initial_bias: float
+    initial_logits: tuple[float, ...]
+    tasks: Mapping[str, int]
 
 
 class KerasNetwork:
@@ -57,11 +61,17 @@ class KerasNetwork:
     :func:`~trainer.model.user_network.network_function`.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, outputs: int) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         self._names = [feature.name for feature in layout.features]
         self._place = f"network {config.network}"
         widths = {feature.name: feature.table.dim for feature in layout.features}
-        shapes = ActivationShapes(widths, layout.dense_width, outputs, 0.0 if config.linear else config.initial_bias)
+        shapes = ActivationShapes(
+            widths,
+            layout.dense_width,
+            head.width,
+            (0.0,) * head.width if config.linear else initial_logits(config, head),
+            {name: one.width for name, one in head.each if name},
+        )
         function = network_function(config)
         with _drawn_from(config.seed):
             self._model = self._built(function, shapes)

@@ -162,11 +162,36 @@ class RegressionScores(TaskScores):
     normalized_error: float | None
 
 
-AnyScores = Scores | ClassScores | RegressionScores
+@dataclass(frozen=True, slots=True)
+class TasksScores:
+    """The figures of several labels.
+
+    Attributes:
+        events: events with any label.
+        tasks: the figures of each label, over the events that have it, by name.
+    """
+
+    events: int
+    tasks: Mapping[str, Scores | ClassScores | RegressionScores]
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :func:`read_scores`."""
+        return {"events": self.events, "tasks": {name: one.to_document() for name, one in self.tasks.items()}}
+
+
+AnyScores = Scores | ClassScores | RegressionScores | TasksScores
 
 
 def read_scores(field: DocumentField) -> AnyScores:
     """The figures at ``field``, of the task whose names it has."""
+    names = field.members()
+    if "tasks" in names:
+        tasks = {name: _read_task(one) for name, one in field.at("tasks").members().items()}
+        return TasksScores(field.at("events").count(), tasks)
+    return _read_task(field)
+
+
+def _read_task(field: DocumentField) -> Scores | ClassScores | RegressionScores:
     names = field.members()
     if "accuracy" in names:
         return ClassScores.read(field)
@@ -282,7 +307,53 @@ class RegressionCollector(_Predictions):
         return RegressionScores(len(labels), float(np.abs(errors).mean()), squared, normalized)
 
 
-AnyCollector = Collector | ClassCollector | RegressionCollector
+TaskCollector = Collector | ClassCollector | RegressionCollector
+
+
+class TasksCollector:
+    """Collects the predictions of several labels; an event counts for the labels that it has.
+
+    Args:
+        tasks: the collector and the logits of each label, by name.
+    """
+
+    def __init__(self, tasks: Mapping[str, tuple[TaskCollector, slice]]) -> None:
+        self._tasks = dict(tasks)
+        self._events = 0
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Add one batch: labels [rows, tasks], NaN where there is none, and logits [rows, outputs]."""
+        self._events += len(labels)
+        for t, (collector, columns) in enumerate(self._tasks.values()):
+            known = ~np.isnan(labels[:, t])
+            own = logits[known, columns]
+            collector.add(labels[known, t], own if isinstance(collector, ClassCollector) else own[:, 0])
+
+    def arrays(self) -> dict[str, Array]:
+        """All that was collected, by task and name: equal contents give equal bytes."""
+        found = {
+            f"{name}/{key}": array for name, (one, _) in self._tasks.items() for key, array in one.arrays().items()
+        }
+        return {"events": np.array([self._events], np.int64), **found}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the :meth:`arrays` of a collector. Raises :class:`TornCheckpoint` if they do not fit."""
+        events = arrays.get("events", np.zeros(0))
+        names = {name.rpartition("/")[0] for name in arrays if name != "events"}
+        if events.shape != (1,) or events.dtype != np.int64 or names != self._tasks.keys():
+            raise TornCheckpoint("saved predictions must be those of the model's tasks", value=sorted(arrays),
+                                 allowed=", ".join(self._tasks))  # fmt: skip
+        self._events = int(events[0])
+        for name, (collector, _) in self._tasks.items():
+            own = {key.rpartition("/")[2]: array for key, array in arrays.items() if key.rpartition("/")[0] == name}
+            collector.load(own)
+
+    def scores(self) -> TasksScores:
+        """The figures over everything taken so far."""
+        return TasksScores(self._events, {name: one.scores() for name, (one, _) in self._tasks.items()})
+
+
+AnyCollector = TaskCollector | TasksCollector
 
 
 def softmax(logits: Array) -> Array:

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from trainer.config import TrainConfig
+from trainer.model.task_heads import AnyHead, initial_logits
 
 
 class SeededLayers:
@@ -38,14 +41,26 @@ class SeededLayers:
         drops = [keras.layers.Dropout(dropout, seed=self.next_seed()) for _ in sizes] if dropout else []
         return Tower(layers, drops, widths[-1])
 
-    def logits(self, outputs: int, width: int) -> Any:
-        """The last layer. With a linear part it starts at zero: the first predictions are the rate alone."""
+    def logits(self, head: AnyHead, width: int) -> LastLayers:
+        """The last layers over ``width`` shared columns: one layer, or with ``task_mlp`` a tower and a layer for each label."""
+        biases = initial_logits(self._config, head)
+        if not self._config.task_mlp:
+            return LastLayers([], [self._last_layer(biases, width)])
+        towers = [self.tower(self._config.task_mlp, width, dropout=self._config.dropout) for _ in head.each]
+        at, layers = 0, []
+        for tower, (_, one) in zip(towers, head.each, strict=True):
+            layers.append(self._last_layer(biases[at : at + one.width], tower.width))
+            at += one.width
+        return LastLayers(towers, layers)
+
+    def _last_layer(self, biases: Sequence[float], width: int) -> Any:
+        """A layer of logits. With a linear part it starts at zero: the first predictions are the rate alone."""
         seed, linear = self.next_seed(), self._config.linear
         layer = keras.layers.Dense(
-            outputs,
+            len(biases),
             use_bias=not linear,
             kernel_initializer="zeros" if linear else keras.initializers.GlorotUniform(seed=seed),
-            bias_initializer=keras.initializers.Constant(self._config.initial_bias),
+            bias_initializer=keras.initializers.Constant(np.array(biases, np.float32)),
         )
         layer.build((None, width))
         return layer
@@ -70,6 +85,35 @@ class Tower:
             if self.drops:
                 hidden = self.drops[k](hidden, training=training)
         return hidden
+
+
+class LastLayers:
+    """From shared columns to the logits of all labels.
+
+    Attributes:
+        towers: one for each label, or none.
+        logits: the layer of all logits, or one after each tower.
+    """
+
+    def __init__(self, towers: list[Tower], logits: list[Any]) -> None:
+        self.towers, self.logits = towers, logits
+
+    def __call__(self, hidden: Any, *, training: bool = False) -> Any:
+        """[events, outputs] from [events, columns]."""
+        if not self.towers:
+            return self.logits[0](hidden)
+        pairs = zip(self.towers, self.logits, strict=True)
+        return tf.concat([layer(tower(hidden, training=training)) for tower, layer in pairs], axis=1)
+
+    @property
+    def layers(self) -> list[Any]:
+        """All dense layers."""
+        return [*(layer for tower in self.towers for layer in tower.layers), *self.logits]
+
+    @property
+    def drops(self) -> list[Any]:
+        """All dropout layers."""
+        return [layer for tower in self.towers for layer in tower.drops]
 
 
 def trainable_of(layers: Sequence[Any]) -> list[Any]:

@@ -38,7 +38,8 @@ class Span:
 class Batch:
     """The events of one optimizer step, padded to a fixed shape: ``rows`` events, then empty bags and zeros of weight 0.
 
-    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
+    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels``: float32 [batch_rows], or of several
+    labels [batch_rows, tasks] with NaN where an event has none; ``weights``: float32 [batch_rows].
     """
 
     rows: int
@@ -246,7 +247,7 @@ class _Shape:
 def _assemble(pieces: Sequence[_Piece], shape: _Shape) -> Batch:
     batch_rows, rows = shape.batch_rows, sum(stop - start for _, start, stop in pieces)
     dense = np.zeros((batch_rows, shape.dense_width), np.float32)
-    labels = np.zeros(batch_rows, np.float32)
+    labels = np.zeros((batch_rows, *pieces[0][0].labels.shape[1:]) if pieces else batch_rows, np.float32)
     at = 0
     for fragment, start, stop in pieces:
         numbers = fragment.dense[start:stop]

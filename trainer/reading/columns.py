@@ -17,6 +17,7 @@ import pyarrow as pa
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout, TypedInput, width_of
+from trainer.model.task_heads import AnyHead
 from trainer.reading import kernels
 from transforms.columns.arrays import one_array
 from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
@@ -82,7 +83,7 @@ class DecodedFragment:
     Attributes:
         ids: the embedded inputs of all rows of the fragment.
         dense: float32 [rows, width of the dense inputs].
-        labels: float32 [rows].
+        labels: float32 [rows], or of several labels [rows, tasks] with NaN where an event has no label of a task.
         first: the row in ``ids`` of event 0.
         taken: the row in ``ids`` of each event, int64; None if event i is row ``first + i``.
         positions: the stored event of each row, int64, ascending; None if row i is event i.
@@ -107,8 +108,8 @@ class StoredColumns:
     Attributes:
         ids: the embedded inputs of the fragment.
         dense: float32 [rows, width of the dense inputs].
-        labels: float64 [rows], 0 if missing.
-        present: bool [rows], whether a label is not null; None if all are.
+        labels: float64 [rows], or [rows, tasks] of several labels; 0 if missing.
+        present: bool of its shape, whether a label is not null; None if all are.
         positions: the stored event of each row, int64, ascending; None if row i is event i.
         first: the row in ``ids`` of the first row.
     """
@@ -145,7 +146,7 @@ class StoredColumns:
 
 
 def decode(
-    table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True, head: Head = BINARY
+    table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True, head: AnyHead = BINARY
 ) -> DecodedFragment:
     """A fragment's columns as arrays; ``key`` names the fragment in errors. Without ``labelled``, labels are zeros.
 
@@ -172,8 +173,8 @@ def read_columns(table: pa.Table, layout: InputLayout, key: str, *, labelled: bo
     return StoredColumns(key, table.num_rows, ids, dense, labels, present, _positions(table))
 
 
-def with_labels(stored: StoredColumns, head: Head = BINARY) -> DecodedFragment:
-    """The events of stored columns that have a label.
+def with_labels(stored: StoredColumns, head: AnyHead = BINARY) -> DecodedFragment:
+    """The events of stored columns that have a label, of several labels any.
 
     Raises :class:`BadLabel` naming the fragment and the event for a label that ``head`` does not accept.
     """
@@ -183,8 +184,13 @@ def with_labels(stored: StoredColumns, head: Head = BINARY) -> DecodedFragment:
     )
     if stored.present is None:
         return whole
-    kept = take_events(whole, np.flatnonzero(stored.present))
+    kept = take_events(whole, np.flatnonzero(has_label(stored.present)))
     return replace(kept, unlabelled=whole.rows - kept.rows)
+
+
+def has_label(present: Array) -> Array:
+    """Whether each event has any label, bool [rows], from [rows] or [rows, tasks]."""
+    return present if present.ndim == 1 else np.asarray(present.any(axis=1))
 
 
 def _positions(table: pa.Table) -> Array | None:
@@ -394,7 +400,18 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
     return values
 
 
-def _checked_labels(values: Array, present: Array | None, positions: Array | None, key: str, head: Head) -> Array:
+def _checked_labels(values: Array, present: Array | None, positions: Array | None, key: str, head: AnyHead) -> Array:
+    if values.ndim == 1 and isinstance(head, Head):
+        return _checked_column(values, present, positions, key, head)
+    columns = []
+    for t, (name, one) in enumerate(head.each):
+        known = None if present is None else present[:, t]
+        column = _checked_column(values[:, t], known, positions, f"{key}, label {name}", one)
+        columns.append(column if known is None else np.where(known, column, np.float32("nan")))
+    return np.stack(columns, axis=1)
+
+
+def _checked_column(values: Array, present: Array | None, positions: Array | None, key: str, head: Head) -> Array:
     bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
@@ -407,10 +424,28 @@ def _checked_labels(values: Array, present: Array | None, positions: Array | Non
 
 
 def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
-    """Labels as float64, 0 for null, and whether each is not null."""
+    """Labels as float64, 0 for null, and whether each is not null; [rows, tasks] for a struct of several labels."""
     if LABEL_COLUMN not in table.column_names:
         raise BadFeature("a fragment must have a label", where=_where(key), allowed=", ".join(table.column_names))
     stored = table.column(LABEL_COLUMN)
+    if pa.types.is_struct(stored.type):
+        return _several_labels(one_array(stored), key)
+    return _one_label(stored, key)
+
+
+def _several_labels(stored: pa.StructArray, key: str) -> tuple[Array, Array | None]:
+    found = [
+        _one_label(column, f"{key}, label {field.name}")
+        for column, field in zip(stored.flatten(), stored.type, strict=True)
+    ]
+    values = np.stack([values for values, _ in found], axis=1)
+    if all(present is None for _, present in found):
+        return values, None
+    masks = [np.ones(len(stored), bool) if one is None else one for _, one in found]
+    return values, np.stack(masks, axis=1)
+
+
+def _one_label(stored: pa.Array | pa.ChunkedArray, key: str) -> tuple[Array, Array | None]:
     if pa.types.is_boolean(stored.type):
         column = from_arrow(stored, Dense(DType.BOOL))
     elif pa.types.is_integer(stored.type) or pa.types.is_floating(stored.type):

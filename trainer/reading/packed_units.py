@@ -22,8 +22,9 @@ import numpy as np
 
 from trainer.errors import BadFeature
 from trainer.flight.error_documents import BadAnswer
-from trainer.model.heads import BINARY, Head
+from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout, TypedInput
+from trainer.model.task_heads import AnyHead
 from trainer.reading import kernels, packing
 from trainer.reading.columns import DecodedFragment, IdColumns, StoredColumns, refuse_ids, with_labels
 from trainer.reading.unit_requests import UnitRequest
@@ -60,8 +61,8 @@ Delivered: TypeAlias = StoredColumns | PackedUnit
 class UnitDecoder:
     """Decodes units, whichever way they were delivered, with the same result; any number of threads may call it."""
 
-    def __init__(self, layout: InputLayout, head: Head = BINARY) -> None:
-        self._layout, self._head = UnitLayout.of(layout), head
+    def __init__(self, layout: InputLayout, head: AnyHead = BINARY) -> None:
+        self._layout, self._head = UnitLayout.of(layout, head), head
 
     def __call__(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a unit that have a label.
@@ -81,21 +82,25 @@ class UnitLayout:
         dense_width: the numbers of an event.
         digest: the SHA-256 of the names and types of all inputs, int64 [4]; a unit of other inputs is not understood.
         types: what :mod:`trainer.reading.packing` must know of each embedded input, int64 [inputs, 4].
+        tasks: the number of labels of an event; 0: one label, in arrays of one dimension.
     """
 
     inputs: tuple[TypedInput, ...]
     dense_width: int
     digest: Array
     types: Array
+    tasks: int = 0
 
     @classmethod
-    def of(cls, layout: InputLayout) -> UnitLayout:
+    def of(cls, layout: InputLayout, head: AnyHead = BINARY) -> UnitLayout:
         """The units of a layout."""
         text = "\n".join(f"{item.name}\t{item.type}" for item in (*layout.embedded, *layout.dense))
+        tasks = [name for name, _ in head.each if name]
+        text += "".join(f"\nlabel {name}" for name in tasks)
         digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int64)
         types = [[item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
                  for item in layout.embedded]  # fmt: skip
-        return cls(layout.embedded, layout.dense_width, digest, np.array(types, np.int64).reshape(-1, 4))
+        return cls(layout.embedded, layout.dense_width, digest, np.array(types, np.int64).reshape(-1, 4), len(tasks))
 
 
 def _size_of(column_type: ColumnType) -> int:
@@ -125,9 +130,9 @@ def pack_unit(stored: StoredColumns, layout: UnitLayout) -> Array:
     out[: 8 * _HEADER].view(np.int64)[:] = header
     out[8 * _HEADER : sections.begin].view(np.int64)[:] = described.reshape(-1)
     sections.dense(out)[:] = stored.dense.T
-    sections.labels(out)[:] = stored.labels
+    sections.labels(out)[:] = stored.labels.reshape(-1)
     if stored.present is not None:
-        sections.present(out)[:] = np.packbits(stored.present, bitorder="little")
+        sections.present(out)[:] = np.packbits(stored.present.reshape(-1), bitorder="little")
     if positions is not None and not follow:
         sections.events(out)[:] = positions - begin
     return out
@@ -137,7 +142,9 @@ def _label_bytes(labels: Array) -> int:
     with np.errstate(invalid="ignore"):
         small = labels.astype(np.uint8)
     # Compared as bits, since -0.0 is not 0.0.
-    return 1 if np.array_equal(small.astype(np.float64).view(np.int64), labels.view(np.int64)) else 8
+    return (
+        1 if np.array_equal(small.astype(np.float64).view(np.int64), np.ascontiguousarray(labels).view(np.int64)) else 8
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +160,7 @@ class _Sections:
 
     rows: int
     width: int
+    labels_per_event: int
     label_bytes: int
     places: Array
     begin: int
@@ -167,25 +175,26 @@ class _Sections:
         places = np.empty((len(described), 4), np.int64)
         at = packing.place(described, layout.types, rows, begin, places)
         starts = []
-        bits = (rows + 7) // 8
-        for size in (4 * rows * layout.dense_width, rows * label_bytes, has_nulls * bits, has_events * 4 * rows):
+        labels = rows * max(layout.tasks, 1)
+        bits = (labels + 7) // 8
+        for size in (4 * rows * layout.dense_width, labels * label_bytes, has_nulls * bits, has_events * 4 * rows):
             starts.append(at)
             at += (size + 7) // 8 * 8
-        return cls(rows, layout.dense_width, label_bytes, places, begin, tuple(starts), at)
+        return cls(rows, layout.dense_width, max(layout.tasks, 1), label_bytes, places, begin, tuple(starts), at)
 
     def dense(self, content: Array) -> Array:
         """Float32 [width, rows]."""
         return self._at(content, 0, 4 * self.width * self.rows).view(np.float32).reshape(self.width, self.rows)
 
     def labels(self, content: Array) -> Array:
-        """Uint8 or float64 [rows]."""
-        return self._at(content, 1, self.label_bytes * self.rows).view(
+        """Uint8 or float64 [rows x labels of an event]."""
+        return self._at(content, 1, self.label_bytes * self.rows * self.labels_per_event).view(
             np.uint8 if self.label_bytes == 1 else np.float64
         )
 
     def present(self, content: Array) -> Array:
         """The bits of labels that are not null."""
-        return self._at(content, 2, (self.rows + 7) // 8)
+        return self._at(content, 2, (self.rows * self.labels_per_event + 7) // 8)
 
     def events(self, content: Array) -> Array:
         """Uint32 [rows], counted from the first event."""
@@ -221,11 +230,16 @@ def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> S
     end = request.first_row + request.rows
     inside = not rows or (request.first_row <= positions[0] and positions[-1] < end)
     _require(bool(inside), request, "have events that were asked for", first_event)
-    present = None
+    present: Array | None = None
     if header[7]:
-        present = np.unpackbits(sections.present(content), count=rows, bitorder="little").view(bool)
+        present = np.unpackbits(
+            sections.present(content), count=rows * sections.labels_per_event, bitorder="little"
+        ).view(bool)
     labels = sections.labels(content).astype(np.float64)
     labels = labels if present is None else np.where(present, labels, 0.0)
+    if layout.tasks:
+        labels = labels.reshape(rows, layout.tasks)
+        present = None if present is None else present.reshape(rows, layout.tasks)
     ids = IdColumns(layout.inputs, table, content)
     return StoredColumns(request.fragment, rows, ids, dense.T, labels, present, positions)
 

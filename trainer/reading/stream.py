@@ -11,8 +11,9 @@ from itertools import islice
 import pyarrow as pa
 
 from trainer.errors import BadFeature
-from trainer.model.heads import BINARY, Head
+from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
 from trainer.reading.columns import ROW_COLUMN, DecodedFragment, decode
 from warehouse.solution.parts import SolutionFragment
 
@@ -35,7 +36,7 @@ class FragmentRef:
 
 
 def fragment_stream(
-    fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int, head: Head = BINARY
+    fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int, head: AnyHead = BINARY
 ) -> Iterator[DecodedFragment]:
     """Decode the fragments in order; a thread reads up to ``ahead`` of them in advance.
 
@@ -59,7 +60,7 @@ def fragment_stream(
                 future.cancel()
 
 
-def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: Head) -> DecodedFragment:
+def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: AnyHead) -> DecodedFragment:
     table = read(ref.fragment)
     if table.num_rows != ref.fragment.live_rows:
         raise BadFeature("a fragment must have the rows that the read solution states", where=f"fragment {ref.key}",

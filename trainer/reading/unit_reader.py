@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout, TypedInput
+from trainer.model.task_heads import heads_of
 from trainer.reading.columns import ROW_COLUMN, StoredColumns, read_columns
 from trainer.reading.packed_units import UnitLayout, pack_unit
 from trainer.reading.unit_requests import UnitRequest
@@ -130,7 +131,9 @@ class UnitReader:
                 embedded = tuple(item for item in inputs if item.type.buckets is not None)
                 dense = tuple(item for item in inputs if item.type.buckets is None)
                 layout = InputLayout(embedded, dense, ())
-                self._solutions[digest] = _Known(solution, fragments, layout, UnitLayout.of(layout))
+                self._solutions[digest] = _Known(
+                    solution, fragments, layout, UnitLayout.of(layout, heads_of(solution.target))
+                )
                 while len(self._solutions) > _KEPT_SOLUTIONS:
                     self._solutions.popitem(last=False)
             self._solutions.move_to_end(digest)

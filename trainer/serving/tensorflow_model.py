@@ -26,6 +26,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The output's name: probabilities of 1, [rows, classes] probabilities, or numbers, by the model's task.
 PREDICTION = "prediction"
+
+
+def prediction_name(label: str) -> str:
+    """The output's name of a label; "" is the only one."""
+    return f"{PREDICTION}_{label}" if label else PREDICTION
+
+
 _ROWS_AT_A_TIME = 65_536
 #: The most bytes of an exported model's tables.
 _MOST_BYTES = 8 << 30
@@ -46,12 +53,18 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         self.layers = weights.dense.tensors()
 
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
-        """The prediction, float64, of the model's inputs as tensors."""
+        """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
         rows = rows_of(next(iter(inputs.values())))
         deep, linear = (self._activations(inputs, tables, rows) for tables in (self.deep_tables, self.linear_tables))
-        return {
-            PREDICTION: _prediction(self._head, self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows)))
-        }
+        logits = self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows))
+        if isinstance(self._head, Head):
+            return {PREDICTION: _prediction(self._head, logits)}
+        found = {}
+        for name, one in self._head.each:
+            columns = self._head.columns[name]
+            own = logits[:, columns] if one.width > 1 else logits[:, columns.start]
+            found[prediction_name(name)] = _prediction(one, own)
+        return found
 
     def _activations(self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], rows: Any) -> Any:
         if not tables:

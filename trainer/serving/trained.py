@@ -36,10 +36,11 @@ class Trained:
     checkpoint: str
     weights: Weights
 
-    def predict(self, table: pa.Table) -> Array:
+    def predict(self, table: pa.Table) -> Array | dict[str, Array]:
         """Predict a table with one column per input, laid out as in training; no label needed.
 
-        float64: [rows] probabilities of 1; [rows, classes] probabilities; or [rows] numbers, by the model's task.
+        float64: [rows] probabilities of 1; [rows, classes] probabilities; or [rows] numbers, by the model's task; of
+        several labels the predictions of each by name.
 
         Raises :class:`BadFeature` naming the input and the row.
         """

@@ -30,6 +30,8 @@ _CHECKPOINTS_A_PASS = 20
 _LEAST_EPOCH = 10_000
 _TRIAL_EVENTS = 100_000
 _MOST_PASSES = 4
+#: The network is chosen only if none of these options is given, since they are about a certain one.
+_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure")
 #: The least events of the rarer label in the validated part; metrics of fewer are noise.
 _LEAST_EVIDENCE = 3
 
@@ -44,6 +46,7 @@ class DataFacts:
         positives: events of the sample with label 1; None unless the label is binary.
         scaling: the scales of the dense inputs, from the sample.
         embedded: whether any input is embedded.
+        rates: of each binary label of several, the events of the sample with label 1, and with a label.
     """
 
     events: int
@@ -51,6 +54,7 @@ class DataFacts:
     positives: int | None
     scaling: Mapping[str, tuple[DenseScale, ...]]
     embedded: bool
+    rates: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,10 @@ def chosen_by_rule(facts: DataFacts, given: Options) -> Choices:
     if facts.positives is not None:
         rate = (facts.positives + 0.5) / (facts.sampled + 1)
         choose("initial_bias", round(math.log(rate / (1 - rate)), 6), f"the log odds of the label's mean, {rate:.4g}")
+    if facts.rates:
+        means = {name: (positives + 0.5) / (events + 1) for name, (positives, events) in facts.rates.items()}
+        choose("initial_biases", {name: round(math.log(mean / (1 - mean)), 6) for name, mean in means.items()},
+               "the log odds of each label's mean, " + ", ".join(f"{name} {mean:.4g}" for name, mean in means.items()))  # fmt: skip
     if facts.scaling:
         logs = sum(kind == "log" for scales in facts.scaling.values() for kind, _, _ in scales)
         numbers = sum(map(len, facts.scaling.values()))
@@ -123,16 +131,22 @@ def most_passes(facts: DataFacts) -> int:
 def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
     """The candidates of a trial, from the gentlest to the boldest; options in ``given`` are the same in all of them."""
     drafts = (
-        ("a cautious linear model", False, 0.01, 0.01, 0.001),
-        ("a linear model", False, 0.05, 0.01, 0.003),
-        ("linear part and towers", True, 0.05, 0.01, 0.003),
-        ("linear part and bold towers", True, 0.1, 0.03, 0.003),
+        ("a cautious linear model", False, "dlrm", 0.01, 0.01, 0.001),
+        ("a linear model", False, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and cross layers", True, "dcn", 0.02, 0.01, 0.003),
+        ("linear part and towers", True, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and quick towers", True, "dlrm", 0.02, 0.01, 0.01),
+        ("linear part and bold towers", True, "dlrm", 0.1, 0.03, 0.003),
     )
+    is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}
-    for name, deep, linear_rate, embedding_rate, dense_rate in drafts:
+    for name, deep, network, linear_rate, embedding_rate, dense_rate in drafts:
+        if network == "dcn" and not is_free and given.get("network") != "dcn":
+            continue
         options = {
             "deep": deep,
             "linear": True,
+            "network": network,
             "linear_learning_rate": linear_rate,
             "embedding_learning_rate": embedding_rate,
             "dense_learning_rate": dense_rate,
@@ -148,7 +162,7 @@ def _matters(option: str, options: Options) -> bool:
     """Whether an option has an effect, given the others."""
     if option == "linear_learning_rate":
         return bool(options["linear"])
-    if option == "embedding_learning_rate":
+    if option in ("embedding_learning_rate", "network"):
         return bool(options["deep"])
     return True
 

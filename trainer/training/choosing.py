@@ -14,8 +14,9 @@ import numpy as np
 from trainer.config import TrainConfig
 from trainer.errors import BadLabel, ConfigError
 from trainer.model.dense_scaling import scaling_of
-from trainer.model.heads import Head, LabelFigures, head_of
+from trainer.model.heads import Head, LabelFigures
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_network import with_network_digest
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment, decode, take_events
@@ -56,7 +57,8 @@ def choose_config(
     if saved is not None:
         return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
     layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)
-    head = head_of(solution.target)
+    head = heads_of(solution.target)
+    check_task_options(plain, head)
     try:
         sample = _sample(solution, read, layout, head)
     except BadLabel:
@@ -64,7 +66,7 @@ def choose_config(
     facts = _facts(solution, sample, layout, head)
     if not facts.sampled:
         return plain
-    head = head.fitted(_figures(sample))
+    head = head.fitted(_figures(head, sample))
     by_rule = rules.chosen_by_rule(facts, asked)
     by_trial = _by_trial(facts, sample, asked, by_rule, plain, layout, head, tell or _ignore, before_trial)
     reasons = {**by_rule.reasons, **by_trial.reasons}
@@ -75,7 +77,7 @@ def _ignore(message: str) -> None:
     """The default for messages."""
 
 
-def _sample(solution: ReadSolution, read: ReadFragment, layout: InputLayout, head: Head) -> list[DecodedFragment]:
+def _sample(solution: ReadSolution, read: ReadFragment, layout: InputLayout, head: AnyHead) -> list[DecodedFragment]:
     """The newest events of the range, in time order, up to the sample's size."""
     refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
     newest: list[DecodedFragment] = []
@@ -91,16 +93,30 @@ def _sample(solution: ReadSolution, read: ReadFragment, layout: InputLayout, hea
     return newest[::-1]
 
 
-def _facts(solution: ReadSolution, sample: Sequence[DecodedFragment], layout: InputLayout, head: Head) -> DataFacts:
-    labels = np.concatenate([np.zeros(0, np.float32), *(part.labels for part in sample)])
+def _facts(solution: ReadSolution, sample: Sequence[DecodedFragment], layout: InputLayout, head: AnyHead) -> DataFacts:
+    labels = np.concatenate([np.zeros(head.label_shape(0), np.float32), *(part.labels for part in sample)])
     dense = np.concatenate([np.zeros((0, layout.dense_width), np.float32), *(part.dense for part in sample)])
-    positives = int((labels == 1).sum()) if head.task == "binary" else None
+    positives, rates = None, {}
+    if isinstance(head, Head):
+        positives = int((labels == 1).sum()) if head.task == "binary" else None
+    else:
+        columns = {name: labels[:, t] for t, (name, one) in enumerate(head.each) if one.task == "binary"}
+        rates = {name: (int((own == 1).sum()), int((~np.isnan(own)).sum())) for name, own in columns.items()}
     scaling = scaling_of(layout, dense) if len(labels) else {}
-    return DataFacts(solution.rows, len(labels), positives, scaling, bool(layout.embedded))
+    return DataFacts(solution.rows, len(labels), positives, scaling, bool(layout.embedded), rates)
 
 
-def _figures(sample: Sequence[DecodedFragment]) -> LabelFigures:
+def _figures(head: AnyHead, sample: Sequence[DecodedFragment]) -> LabelFigures:
     labels = np.concatenate([part.labels for part in sample]).astype(np.float64)
+    if isinstance(head, Head):
+        return _figures_of(labels)
+    each = (labels[~np.isnan(labels[:, t]), t] for t in range(len(head.each)))
+    return LabelFigures(events=len(labels), tasks=tuple(map(_figures_of, each)))
+
+
+def _figures_of(labels: Array) -> LabelFigures:
+    if not len(labels):
+        return LabelFigures()
     return LabelFigures(events=len(labels), mean=float(labels.mean()), deviation=float(labels.std()))
 
 
@@ -111,7 +127,7 @@ def _by_trial(
     by_rule: Choices,
     plain: TrainConfig,
     layout: InputLayout,
-    head: Head,
+    head: AnyHead,
     tell: Tell,
     before_trial: Callable[[], None],
 ) -> Choices:
@@ -126,7 +142,10 @@ def _by_trial(
         return rules.untried(candidates[0], given)
     passes = given.get("passes") or rules.most_passes(facts)
     labels = np.concatenate([part.labels for part in newer])
-    base_losses = event_losses(head, labels, constant_logits(head, [part.labels for part in older], len(labels)))
+    weights = plain.task_weights
+    base_losses = event_losses(
+        head, labels, constant_logits(head, [part.labels for part in older], len(labels)), weights
+    )
     trials = []
     before_trial()
     for candidate in candidates:
@@ -140,7 +159,7 @@ def _try(
     candidate: Candidate,
     config: TrainConfig,
     layout: InputLayout,
-    head: Head,
+    head: AnyHead,
     older: Sequence[DecodedFragment],
     newer: Sequence[DecodedFragment],
 ) -> Trial:
@@ -153,7 +172,7 @@ def _try(
         for batch in make_batches(older, layout, batch_rows=config.batch_rows):
             weights.train(batch)
         logits = [weights.predict(batch) for batch in make_batches(newer, layout, batch_rows=config.batch_rows)]
-        losses = event_losses(head, labels, np.concatenate(logits))
+        losses = event_losses(head, labels, np.concatenate(logits), config.task_weights)
         losses = np.where(np.isfinite(losses), losses, 1e6)
         if best is not None and losses.mean() >= best.losses.mean():
             break
@@ -176,21 +195,43 @@ def split_events(sample: Sequence[DecodedFragment], first: int) -> tuple[list[De
     return older, newer
 
 
-def constant_logits(head: Head, labels: Sequence[Array], rows: int) -> Array:
-    """Logits that predict the mean of ``labels`` for each of ``rows`` events."""
+def constant_logits(head: AnyHead, labels: Sequence[Array], rows: int) -> Array:
+    """Logits that predict the mean of ``labels`` for each of ``rows`` events, of each task if there are several."""
     known = np.concatenate(labels).astype(np.float64)
+    if isinstance(head, Head):
+        return _constant_of(head, known, rows)
+    columns = [(one, known[:, t]) for t, (_, one) in enumerate(head.each)]
+    parts = [_constant_of(one, values[~np.isnan(values)], rows).reshape(rows, -1) for one, values in columns]
+    return np.concatenate(parts, axis=1)
+
+
+def _constant_of(head: Head, known: Array, rows: int) -> Array:
     if head.task == "multiclass":
         counts = np.bincount(known.astype(np.int64), minlength=head.classes) + 0.5
         return np.tile(np.log(counts / counts.sum()), (rows, 1))
     if head.task == "binary":
         rate = (known.sum() + 0.5) / (len(known) + 1)
         return np.full(rows, np.log(rate / (1 - rate)))
-    return np.full(rows, (known.mean() - head.center) / head.scale)
+    return np.full(rows, (known.mean() - head.center) / head.scale if len(known) else 0.0)
 
 
-def event_losses(head: Head, labels: Array, logits: Array) -> Array:
-    """The loss of every event, float64: nats, or for a regression squared deviations."""
+def event_losses(head: AnyHead, labels: Array, logits: Array, weights: Mapping[str, float] | None = None) -> Array:
+    """The loss of every event, float64: nats, or for a regression squared deviations.
+
+    Of several labels it is the sum of the losses of those that the event has, times the ``weights`` by name.
+    """
     logits = np.asarray(logits, np.float64)
+    if isinstance(head, Head):
+        return _losses_of(head, labels, logits)
+    total = np.zeros(len(labels))
+    for t, (name, one) in enumerate(head.each):
+        known = ~np.isnan(labels[:, t])
+        own = head.logits_of(name, logits)
+        total[known] += (weights or {}).get(name, 1.0) * _losses_of(one, labels[known, t], own[known])
+    return total
+
+
+def _losses_of(head: Head, labels: Array, logits: Array) -> Array:
     if head.task == "multiclass":
         shifted = logits - logits.max(axis=1, keepdims=True)
         chosen = shifted[np.arange(len(labels)), labels.astype(np.int64)]

@@ -24,7 +24,7 @@ from trainer.data.label_record import LabelRecord
 from trainer.data.late_data import visits_of
 from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
-from trainer.model.heads import Head
+from trainer.model.task_heads import AnyHead, read_head
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch, Segments
 from trainer.runs.identity import RunIdentity, in_time_order
@@ -72,7 +72,7 @@ class JobPlan:
     solution: str
     config: Mapping[str, Any]
     identity: RunIdentity
-    head: Head
+    head: AnyHead
     units: UnitPlan
     fragment_rows: Array
     due_below: Array
@@ -150,7 +150,7 @@ class JobPlan:
             solution=field.at("solution").text(),
             config={name: option.value for name, option in field.at("config").members().items()},
             identity=RunIdentity.read(field.at("identity")),
-            head=Head.read(field.at("head")),
+            head=read_head(field.at("head")),
             units=units,
             fragment_rows=fragment_rows,
             due_below=extra["due_below"].astype(np.int16),

@@ -257,7 +257,7 @@ class _Run:
         batch = trained.batch
         collector.add(batch.labels[: batch.rows], trained.logits)
         if self._ledger:
-            self._ledger.count(batch.spans, batch.labels)
+            self._ledger.count(batch.spans, self._weights.head.codes(batch.labels[: batch.rows]))
         self._progress.step += 1
         self._events += batch.rows
         self._writer.look()

@@ -25,8 +25,8 @@ from trainer.data.late_data import (
 from trainer.data.ledger import Ledger, LedgerSummary
 from trainer.data.recorded_labels import RecordedLabels
 from trainer.errors import BadLabel, ConfigError, RunMismatch
-from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
+from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_network import with_network_digest
 from trainer.reading.stream import FragmentRef, ReadFragment
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
@@ -60,7 +60,7 @@ class PreparedRun:
     config: TrainConfig
     identity: RunIdentity
     layout: InputLayout
-    head: Head
+    head: AnyHead
     fragments: dict[str, tuple[FragmentRef, ...]]
     progress: RunProgress
     ledger: Ledger | None
@@ -91,6 +91,7 @@ def described(solution: ReadSolution, config: TrainConfig) -> tuple[RunIdentity,
     """The identity and the inputs of a run. Raises :class:`ConfigError` or :class:`UntrainableInput`."""
     identity = identity_of(solution, config)
     layout = lay_out(identity.typed_inputs, config)
+    check_task_options(config, heads_of(solution.target))
     if not solution.partitions:
         raise ConfigError("the read solution must have a partition to train on", where=solution.table,
                           next_step="choose a time range that holds data")  # fmt: skip
@@ -195,9 +196,9 @@ class _Preparation:
             self.ledger.load(saved.counts, changes.now)
         return changes
 
-    def scan(self, read_labels: ReadFragment) -> Head:
+    def scan(self, read_labels: ReadFragment) -> AnyHead:
         """Read labels, and count what is due. Returns the model's task, fitted to the labels of a new run."""
-        head = self._saved.head if self._saved else head_of(self._solution.target)
+        head = self._saved.head if self._saved else heads_of(self._solution.target)
         if self.ledger is None:
             self.due = None
             done = trained_partitions(self.progress.history)
@@ -207,7 +208,7 @@ class _Preparation:
             self.due = self._scan_counted(head, read_labels, self.ledger)
         return head if self._saved else head.fitted(self.trainable.figures)
 
-    def _scan_counted(self, head: Head, read_labels: ReadFragment, ledger: Ledger) -> DueEvents:
+    def _scan_counted(self, head: AnyHead, read_labels: ReadFragment, ledger: Ledger) -> DueEvents:
         """Scan labels of a run that counts events, and compare those of trained events with the present ones."""
         recorded = self._recorded(ledger)
         trained = recorded or TrainedLabels(self._changes, ledger)

@@ -21,9 +21,10 @@ from trainer.embedding.optimizers import Adagrad, slot_width
 from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
-from trainer.model.heads import BINARY, Head
+from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
+from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
@@ -130,7 +131,7 @@ class Weights:
         layout: InputLayout,
         engine: Tables | None,
         dense: DenseModel,
-        head: Head = BINARY,
+        head: AnyHead = BINARY,
         linear: Tables | None = None,
     ) -> None:
         self.layout = layout
@@ -246,7 +247,7 @@ def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 
 
 def build_weights(
-    layout: InputLayout, config: TrainConfig, head: Head = BINARY, *, with_tables: bool = True
+    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, with_tables: bool = True
 ) -> Weights:
     """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow."""
     from trainer.model.dense_model import DenseModel
@@ -262,7 +263,7 @@ def build_weights(
     return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
 
 
-def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:
+def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:
     """The tables of the linear part: a weight per output for every id, initially zero, with the bags of the towers."""
     # Gradients are those of the mean over a batch; the option is in gradients of one event.
     start = config.linear_initial_accumulator / config.batch_rows**2

@@ -19,7 +19,8 @@ from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.data.label_record import LabelRecord
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-from trainer.model.heads import BINARY, Head
+from trainer.model.heads import BINARY
+from trainer.model.task_heads import AnyHead, read_head
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
 from trainer.training.run_state import RunProgress
@@ -49,7 +50,7 @@ class SavedRun:
     progress: RunProgress
     counts: SavedCounts | None
     arrays: Mapping[str, Array]
-    head: Head = BINARY
+    head: AnyHead = BINARY
     digest: str = ""
     number: int = 0
     job: JobPosition | None = None
@@ -86,7 +87,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     saved = None if uneven is None else SavedCounts.read(counts, uneven)
     labels = _read_labels(field, arrays.pop(LABELS, None), saved)
     head = field.members().get("head")
-    task = BINARY if head is None else Head.read(head)
+    task = BINARY if head is None else read_head(head)
     return SavedRun(
         checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from transforms.analysis.target import Target, check_label, check_task
+from transforms.analysis.target import MOST_TASKS, Target, check_label, check_task
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import CanonicalForms
@@ -23,6 +24,21 @@ class ModelInput:
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One of several labels of a model, of another task than the default one.
+
+    Attributes:
+        label: a raw column or an expression.
+        task: "binary" (the default), "multiclass" or "regression".
+        classes: the number of classes of a multi-class label.
+    """
+
+    label: str | Expr
+    task: str | None = None
+    classes: int = 0
+
+
 class Model:
     """A model with named inputs, in the order in which they are added.
 
@@ -30,13 +46,15 @@ class Model:
         client: the client whose queue computes the missing features.
         priority: the order within that queue, higher first.
         table: the table that the model reads by default.
-        label: a raw column or an expression; an event whose label is null is not trained.
+        label: a raw column or an expression; an event whose label is null is not trained. Several labels are a mapping of
+            names to columns, expressions or :class:`Label`; an event is trained on those of its labels that are not null.
         task: "binary" (the default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default with
             ``classes``) or "regression" (finite numbers).
         classes: the number of classes of a multi-class label.
 
     >>> model = Model("search_ctr", client="search", priority=10, label="clicked")
     >>> model.input("words", text("query").unigrams().hash_buckets(1000))
+    >>> both = Model("ads", client="search", label={"click": "clicked", "conversion": float32("paid") > 0.0})
     >>> relevant = Model("relevance", client="search", label=float32("relevance") > 2.3)
     """
 
@@ -45,7 +63,7 @@ class Model:
         name: str,
         *,
         client: str,
-        label: str | Expr,
+        label: str | Expr | Mapping[str, str | Expr | Label],
         priority: int = 0,
         table: str | None = None,
         task: str | None = None,
@@ -64,16 +82,16 @@ class Model:
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
         self.forms = CanonicalForms()  # the form of a prefix that inputs share is found once
-        self.target = _target(label, task, classes, f"model {name}, label", self.forms)
+        self.target = _target_of(label, task, classes, f"model {name}, label", self.forms)
 
     @property
     def label(self) -> str:
-        """The label's raw column, or its expression in one line."""
+        """The label's raw column, or its expression in one line; each with its name if there are several."""
         return self.target.label
 
     def without_inputs(self) -> Model:
         """A copy of the model without inputs."""
-        same = Model(self.name, client=self.client, label=self.label, priority=self.priority, table=self.table)
+        same = Model(self.name, client=self.client, label="-", priority=self.priority, table=self.table)
         same.target = self.target
         return same
 
@@ -100,6 +118,26 @@ class Model:
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
         self.inputs[name] = ModelInput(name, component, component.identity)
+
+
+def _target_of(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:
+    """The target of one label or of several."""
+    if not isinstance(label, Mapping):
+        return _target(label, task, classes, where, forms)
+    if task is not None or classes:
+        raise InputError("a model of several labels must have a task for each of them", where=where, value=task or classes,
+                         next_step='label={"price": hr.Label("price", task="regression"), ...}')  # fmt: skip
+    if not 2 <= len(label) <= MOST_TASKS:
+        raise InputError("a mapping of labels must name several", where=where, value=f"{len(label)} labels",
+                         allowed=f"2 to {MOST_TASKS}", next_step='a model of one label has label="clicked"')  # fmt: skip
+    tasks = []
+    for name, each in label.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InputError("the name of a label must be of letters, digits, '_', '.' and '-'", where=where, value=name,
+                             allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        given = each if isinstance(each, Label) else Label(each)
+        tasks.append((name, _target(given.label, given.task, given.classes, f"{where} {name}", forms)))
+    return Target.of_tasks(tasks)
 
 
 def _target(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from transforms.analysis.target import Target
 from transforms.columns.columns import is_castable
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.expressions.model import Model
@@ -35,7 +36,12 @@ def check_columns(model: Model, inputs: Sequence[StoredInput], graph: MergedGrap
 
 
 def _check_target(model: Model, table: Table) -> None:
-    target, where = model.target, f"model {model.name}, label"
+    for name, target in model.target.each:
+        check_target(target, table, f"model {model.name}, label {name}".rstrip())
+
+
+def check_target(target: Target, table: Table, where: str) -> None:
+    """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` has the label's columns."""
     if target.component is not None:
         check_component(target.component, table, where)
         return

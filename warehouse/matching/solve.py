@@ -108,7 +108,7 @@ def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[St
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
         partitions=_partitions(context.fragments, units, coverage),
-        label_component=None if target.component is None else component_document(target.component),
+        label_component=target.document,
         task=target.task,
         classes=target.classes,
     )

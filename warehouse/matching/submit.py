@@ -9,7 +9,6 @@ from functools import partial
 from sqlalchemy import Connection, delete, select, update
 
 from transforms.expressions.model import Model
-from transforms.graphs.graph import component_document
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
@@ -279,7 +278,7 @@ def _write_model(
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
         label=model.label, table_name=table.name, table_version=table.version, digest=checked.digest, live=True,
         submitted_at=now, policy=policy or (before.policy if before else "all"),
-        label_component=None if target.component is None else component_document(target.component),
+        label_component=target.document,
         task=target.task, classes=target.classes)  # fmt: skip
     insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}

@@ -9,6 +9,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from transforms.analysis.target import Target
+from transforms.columns.arrays import one_array
 from transforms.columns.columns import cast_to_layout
 from transforms.errors import DataError
 from transforms.execution.plan import Plan, compile_plan
@@ -49,7 +51,7 @@ def read_fragment(
     """The inputs and labels of one fragment; row i is its i-th event that is not deleted.
 
     Columns: the inputs, in the solution's order and in the Arrow layout of their types; the label, stored or computed, as
-    :data:`LABEL`; the extra raw ``columns``; and with ``rows`` the stored event of each row as :data:`ROW`. Missing or damaged
+    :data:`LABEL`, of several labels a struct with a field for each; the extra raw ``columns``; and with ``rows`` the stored event of each row as :data:`ROW`. Missing or damaged
     memos are computed from the raw columns, with the same result. Raises :class:`DataError` if a component fails, and
     what :func:`read_raw` raises.
     """
@@ -61,19 +63,19 @@ def read_fragment(
             names = (column.name for column in raw_columns(graph[fingerprint]))
             own = fragment.window is None
             on_damage(memo_key(fingerprint, fragment.digests, names) if own else fingerprint, path, error)
-    label = solution.target.component
+    labels = _label_components(solution.target)
     missing = {name: root for name, root in roots.items() if root.identity not in loaded}
-    computed = _joined(missing if label is None else {**missing, LABEL: label}, loaded)
+    computed = _joined({**missing, **labels}, loaded)
     memoized = {f"{_MEMO}{fingerprint}": array for fingerprint, array in loaded.items()}
     needed = {column.name for root in computed.values() for column in raw_columns(root)}
-    plain = {*columns} if label is not None else {solution.label, *columns}
+    plain = {*_plain_labels(solution.target), *columns}
     raw = read_raw(storage, fragment, sorted({*needed, *plain} - memoized.keys()), coded=sorted(needed - plain))
     source = raw
     for name in sorted(needed & memoized.keys()):
         source = source.append_column(name, memoized[name])
     values = _compute(computed, source, fragment, ArtifactSource(storage.home))
     arrays = [values[name] if name in values else loaded[root.identity] for name, root in roots.items()]
-    arrays.append(raw.column(solution.label) if label is None else values[LABEL])
+    arrays.append(_labels(solution.target, raw, values))
     arrays += [raw.column(name) for name in columns]
     table = pa.table(arrays, names=[*roots, LABEL, *columns])
     if rows:
@@ -87,18 +89,40 @@ def read_labels(
 ) -> pa.Table:
     """The labels of *all* stored events of a fragment, also deleted ones, and the raw ``columns``; no inputs.
 
-    Labels are the column :data:`LABEL`; :data:`LIVE` is true for events that are not deleted. Raises what
+    Labels are the column :data:`LABEL`, of several labels a struct with a field for each; :data:`LIVE` is true for events that are not deleted. Raises what
     :func:`read_fragment` raises.
     """
     target = solution.target
     raw = read_raw(storage, fragment, sorted({*target.columns, *columns}))
-    if target.component is None:
-        labels = raw.column(target.label)
-    else:
-        labels = _compute({LABEL: target.component}, raw, fragment, ArtifactSource(storage.home))[LABEL]
+    computed = _compute(_label_components(target), raw, fragment, ArtifactSource(storage.home))
+    labels = _labels(target, raw, computed)
     live = live_mask(storage, fragment)
     mask = pa.array(np.ones(fragment.rows, bool)) if live is None else live
     return pa.table([labels, mask, *(raw.column(name) for name in columns)], names=[LABEL, LIVE, *columns])
+
+
+def _label_components(target: Target) -> dict[str, Node]:
+    """The labels that are expressions, by their keys in a plan."""
+    return {_label_key(name): one.component for name, one in target.each if one.component is not None}
+
+
+def _plain_labels(target: Target) -> list[str]:
+    """The raw columns that are labels as they are stored."""
+    return [one.label for _, one in target.each if one.component is None]
+
+
+def _label_key(name: str) -> str:
+    return f"{LABEL}{name}"
+
+
+def _labels(target: Target, raw: pa.Table, computed: Mapping[str, pa.Array]) -> pa.Array | pa.ChunkedArray:
+    """The column :data:`LABEL`."""
+    found = [
+        raw.column(one.label) if one.component is None else computed[_label_key(name)] for name, one in target.each
+    ]
+    if not target.tasks:
+        return found[0]
+    return pa.StructArray.from_arrays([one_array(each) for each in found], [name for name, _ in target.tasks])
 
 
 #: The prefix of a raw column that replaces a memoized subgraph, before its fingerprint.
@@ -193,10 +217,15 @@ def _compute(
         plan = _compiled(tuple(graphs.items()), artifacts)
         result = plan.run(raw.select([column.name for column in plan.columns]), checked=True)
         for name, failure in result.failures.items():
-            raise DataError(f"operator {failure.operator} failed", where=f"{'label' if name == LABEL else f'input {name}'}, {fragment.path}",
+            raise DataError(f"operator {failure.operator} failed", where=f"{_place(name)}, {fragment.path}",
                             value=failure.error, next_step="repair the data or the expression")  # fmt: skip
         values.update({name: result.columns[name] for name in graphs})
     return values
+
+
+def _place(name: str) -> str:
+    """The place of a component in an error."""
+    return f"label {name.removeprefix(LABEL)}".rstrip() if name.startswith(LABEL) else f"input {name}"
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
-from transforms.analysis.target import MOST_CLASSES, TASKS, check_label
+from transforms.analysis.target import MOST_CLASSES, MOST_TASKS, TASKS, check_label, target_of
 from transforms.documents import Part
 from transforms.errors import HeadraceError
 from transforms.graphs.graph import RawColumn, component_from_document
@@ -28,6 +28,8 @@ from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, MOST_ROWS, fr
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
 TARGET_FORMAT = "headrace.read_solution/3"
+#: The format of a solution of several labels.
+TASKS_FORMAT = "headrace.read_solution/4"
 #: The name of the document in errors.
 KIND = "read solution"
 
@@ -38,9 +40,9 @@ _LARGEST_VERSION = 2**31 - 1
 
 def solution_fields(whole: Part) -> dict[str, Any]:
     """The fields of a solution, with checked references. Raises :class:`~transforms.errors.DataError`."""
-    if not whole.has("format") or whole.at("format").value not in (FORMAT, TARGET_FORMAT):
+    if not whole.has("format") or whole.at("format").value not in (FORMAT, TARGET_FORMAT, TASKS_FORMAT):
         stated = whole.at("format") if whole.has("format") else whole
-        known = f"{FORMAT} or {TARGET_FORMAT}"
+        known = f"{FORMAT}, {TARGET_FORMAT} or {TASKS_FORMAT}"
         raise stated.refused(known if stated is not whole else f"an object of format {known}")
     plain = whole.at("format").value == FORMAT
     whole.fields(_FIELDS if plain else (*_FIELDS, *_TARGET_FIELDS))
@@ -59,11 +61,30 @@ def solution_fields(whole: Part) -> dict[str, Any]:
         "inputs": inputs,
         "plans": plans,
         "partitions": tuple(_partition(item, plans) for item in whole.at("partitions").items()),
-        **({} if plain else _target(whole)),
+        **({} if plain else _targets(whole) if whole.at("format").value == TASKS_FORMAT else _target(whole)),
     }
 
 
-def _target(whole: Part) -> dict[str, Any]:
+def _targets(whole: Part) -> dict[str, Any]:
+    """The fields of several labels."""
+    document = whole.at("label_component")
+    document.fields(("tasks",))
+    if whole.at("task").value is not None or whole.at("classes").integer(0, 0):
+        raise whole.at("task").refused("null, beside tasks of their own")
+    names = []
+    for item in document.at("tasks").items(least=2, most=MOST_TASKS):
+        item.fields(("name", "label", *_TARGET_FIELDS))
+        names.append(item.at("name").name())
+        _target(item, is_one_of_several=True)
+    if len(set(names)) != len(names):
+        raise document.at("tasks").refused("a list that names each label once")
+    value = cast("dict[str, object]", document.value)
+    if target_of("", value, None, 0).label != whole.at("label").text(least=1):
+        raise whole.at("label").refused("the labels in one line")
+    return {"label_component": value, "task": None, "classes": 0}
+
+
+def _target(whole: Part, *, is_one_of_several: bool = False) -> dict[str, Any]:
     """The fields of a label that is not a raw column of 0 and 1."""
     component, task = whole.at("label_component"), whole.at("task")
     label, kind = whole.at("label").text(least=1), None if task.value is None else task.one_of(TASKS)
@@ -71,7 +92,7 @@ def _target(whole: Part) -> dict[str, Any]:
     if (kind == "multiclass") != (classes > 1) or (kind != "multiclass" and classes):
         raise whole.at("classes").refused("2 or more for a multi-class task, 0 for others")
     if component.value is None:
-        if kind is None:
+        if kind is None and not is_one_of_several:
             raise whole.at("format").refused(f"{FORMAT} for a raw column of the default task")
         return {"task": kind, "classes": classes}
     root = component_from_document(component)

@@ -1,6 +1,6 @@
 """The read solution: whether to load, compute or read raw, for every input and fragment.
 
-It is an immutable JSON document, ``headrace.read_solution/2`` or ``/3`` (``docs/read-solution.md``), that a
+It is an immutable JSON document, ``headrace.read_solution/2``, ``/3`` or ``/4`` (``docs/read-solution.md``), that a
 trainer reads without the catalog.
 """
 
@@ -18,7 +18,7 @@ from transforms.analysis.target import Target, target_of
 from transforms.documents import document_part, parse_document
 from transforms.types import type_document
 from warehouse.solution.loaded_columns import LoadedColumns
-from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
+from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, TASKS_FORMAT, solution_fields
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 
 
@@ -26,8 +26,8 @@ from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, Solutio
 class ReadSolution:
     """The data to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
 
-    ``label`` is a raw column, or an expression in one line with the document ``label_component``;
-    ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that
+    ``label`` is a raw column, or an expression in one line with the document ``label_component``, which of several labels is
+    that of all (:attr:`~transforms.analysis.target.Target.document`); ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that
     memory grows with fragments, not with inputs.
     """
 
@@ -77,7 +77,7 @@ class ReadSolution:
         """The solution as a JSON object, the inverse of :meth:`from_document`."""
         target = {"label_component": self.label_component, "task": self.task, "classes": self.classes}
         return {
-            "format": FORMAT if self.target.is_plain else TARGET_FORMAT,
+            "format": FORMAT if self.target.is_plain else TASKS_FORMAT if self.target.tasks else TARGET_FORMAT,
             "model": self.model,
             "model_version": self.model_version,
             "table": self.table,

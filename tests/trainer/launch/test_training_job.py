@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.cli.training_jobs import role_command
 from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise, train_alone
+from tests.warehouse.scenes import model
 from trainer.checkpoints.checkpoint import read_epoch
 from trainer.control.job_files import JobFiles
 from trainer.launch.chaos.slow_disk import SlowDisk
@@ -17,6 +19,7 @@ from trainer.launch.job_spec import JobSpec
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.scheduling.transitions import JobState
 from trainer.training.saved_run import saved_run
+from warehouse import submit_model
 
 pytest.importorskip("tensorflow")
 OPTIONS = {"batch_rows": 64, "passes": 2}
@@ -80,6 +83,29 @@ def test_a_job_trains_other_networks_bit_for_bit(warehouse, tmp_path, network):
     own = network["network"] != "dcn"
     assert bool(newest(tmp_path / "job").document["identity"]["config"]["network_digest"]) == own
     assert any(name.startswith("dense/moving/") for name in newest(tmp_path / "job").arrays) == own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_a_job_of_several_labels_trains_what_one_process_trains(tmp_path, hosts):
+    """Of two hosts, which train other batches: no event is lost, and every task is scored."""
+    label = {"click": "clicked", "costly": hr.float32("price") > 1.0, "price": hr.Label("price", task="regression")}
+    with make_warehouse(tmp_path, hours=2, rows=1500, memoize=False) as opened:
+        made = model(inputs=5)
+        several = hr.Model("ctr", client="search", label=label, table="log")
+        several.inputs.update(made.inputs)
+        submit_model(opened, several)
+        options = {**OPTIONS, "task_mlp": (4,), "task_weights": {"price": 0.2}}
+        status = run_job(opened, tmp_path / "job", settings(hosts), unit_rows=400, **options)
+        assert status.state is JobState.DONE
+        prepared = prepare(opened, tmp_path / "job", **options)
+        assert prepared.summary().exact
+        scores = prepared.saved.progress.history[-1].scores
+        assert list(scores.tasks) == ["click", "costly", "price"]
+        assert scores.tasks["price"].events < scores.events  # some prices are null, and so are their labels
+        if hosts == 1:
+            train_alone(opened, tmp_path / "alone", **options)
+            same(tmp_path / "job", tmp_path / "alone")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def functional(shapes: Any) -> keras.Model:
     dense = keras.Input((shapes.dense_width,))
     hidden = keras.layers.Concatenate()([*activations.values(), dense])
     hidden = keras.layers.Dense(WIDTH, activation="relu")(hidden)
-    bias = keras.initializers.Constant(shapes.initial_bias)
+    bias = keras.initializers.Constant(shapes.initial_logits)
     return keras.Model((activations, dense), keras.layers.Dense(shapes.outputs, bias_initializer=bias)(hidden))
 
 

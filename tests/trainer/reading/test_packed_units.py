@@ -15,8 +15,10 @@ from tests.support.mutations import mutated
 from tests.trainer.reading.test_batches import NULLABLE, NULLABLE_LAYOUT, RICH_LAYOUT, nullable_table, rich_table
 from tests.trainer.synthetic import config
 from trainer.errors import BadFeature, BadLabel
-from trainer.model.heads import Head
+from trainer.flight.error_documents import BadAnswer
+from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import TypedInput, lay_out
+from trainer.model.task_heads import TaskHeads
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import ROW_COLUMN, read_columns
 from trainer.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit, unpack_unit
@@ -224,3 +226,48 @@ def test_mutated_units_are_refused_or_decoded_within_their_bytes(seed):
                 own = batch.ids.ids[offsets[f, 0] : offsets[f, -1]]
                 assert ((own >= 0) & (own < kind.buckets)).all()
     assert min(outcomes.values()) > 10
+
+
+SEVERAL = TaskHeads((("click", BINARY), ("grade", Head("multiclass", 5)), ("price", REGRESSION)))
+
+
+def with_several_labels(table, seed):
+    draw = np.random.default_rng(seed)
+    kinds = ([None, 0.0, 1.0], [None, 0.0, 4.0], [None, 0.5, -3.0] if seed % 2 else [1.0, 2.0])
+    columns = [pa.array([of[draw.integers(len(of))] for _ in range(table.num_rows)], pa.float64()) for of in kinds]
+    several = pa.StructArray.from_arrays(columns, [name for name, _ in SEVERAL.each])
+    return table.set_column(table.column_names.index("__label__"), "__label__", several)
+
+
+@settings(max_examples=scaled(40))
+@given(data=st.data())
+def test_a_packed_unit_of_several_labels_gives_the_same_batches_as_its_columns(data):
+    rows = data.draw(st.integers(0, 40))
+    table = with_several_labels(nullable_table(rows, seed=rows), data.draw(st.integers(0, 9)))
+    layout = UnitLayout.of(NULLABLE_LAYOUT, SEVERAL)
+    decode = UnitDecoder(NULLABLE_LAYOUT, SEVERAL)
+    parts = parts_of(table, data.draw(st.lists(st.integers(0, rows), max_size=3)))
+    local = [decode(REQUEST, part) for part in parts]
+    remote = [decode(REQUEST, PackedUnit.of(pack_unit(part, layout).tobytes())) for part in parts]
+    assert [one.unlabelled for one in local] == [one.unlabelled for one in remote]
+    assert all(one.labels.shape == (one.rows, 3) and not np.isnan(one.labels).all(axis=1).any() for one in local)
+    assert_equal_batches(
+        make_batches(local, NULLABLE_LAYOUT, batch_rows=7), make_batches(remote, NULLABLE_LAYOUT, batch_rows=7)
+    )
+
+
+def test_a_unit_of_other_labels_is_refused():
+    stored = read_columns(nullable_table(9, seed=1), NULLABLE_LAYOUT, REQUEST.fragment)
+    with pytest.raises(BadAnswer, match="the inputs of the model"):
+        unpack_unit(packed(stored), UnitLayout.of(NULLABLE_LAYOUT, SEVERAL), REQUEST)
+
+
+def test_a_bad_label_of_several_is_refused_with_its_name():
+    table = with_several_labels(nullable_table(9, seed=1), 2)
+    columns = [pa.array([2.0] * 9), *(one for one in table["__label__"].combine_chunks().flatten()[1:])]
+    struct = pa.StructArray.from_arrays(columns, [name for name, _ in SEVERAL.each])
+    at = table.column_names.index("__label__")
+    stored = read_columns(table.set_column(at, "__label__", struct), NULLABLE_LAYOUT, REQUEST.fragment)
+    with pytest.raises(BadLabel, match="a binary label must be 0 or 1") as caught:
+        UnitDecoder(NULLABLE_LAYOUT, SEVERAL)(REQUEST, stored)
+    assert "label click, row 0" in caught.value.where

@@ -85,6 +85,16 @@ def test_what_is_given_is_never_chosen_and_what_is_chosen_has_a_reason(given_opt
     )
 
 
+def test_a_network_is_tried_only_without_options_of_one():
+    def networks(given):
+        return {one.options["network"] for one in candidates_of(facts(), given) if one.options["deep"]}
+
+    assert networks({}) == networks({"linear_learning_rate": 0.1}) == {"dlrm", "dcn"}
+    assert networks({"network": "dcn"}) == {"dcn"}
+    assert networks({"deep": True}) == networks({"top_mlp": [8]}) == {"dlrm"}
+    assert all("network" not in one.options for one in candidates_of(facts(), {}) if not one.options["deep"])
+
+
 CAUTIOUS, BOLD = (Candidate(name, {"deep": name == "bold", "linear": True}) for name in ("cautious", "bold"))
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from tests.warehouse.scenes import REPOSITORY, model, work
 from transforms.errors import DataError
 from warehouse import ReadSolution, Warehouse, read_solution, submit_model
 from warehouse.errors import UnknownModel
-from warehouse.solution.parsing import FORMAT, TARGET_FORMAT
+from warehouse.solution.parsing import FORMAT, TARGET_FORMAT, TASKS_FORMAT
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -75,13 +76,43 @@ def test_documents_of_another_format_are_refused(warehouse: Warehouse) -> None:
     document = read_solution(warehouse, "ctr").to_document()
     with pytest.raises(DataError) as caught:
         ReadSolution.from_document({**document, "format": "headrace.read_solution/1"})
-    assert caught.value.allowed == f"{FORMAT} or {TARGET_FORMAT}"
+    assert caught.value.allowed == f"{FORMAT}, {TARGET_FORMAT} or {TASKS_FORMAT}"
     with pytest.raises(DataError) as caught:
         ReadSolution.from_document({name: value for name, value in document.items() if name != "label"})
     assert caught.value.value == "label"
     document["plans"][0]["actions"][0] = "guess"
     with pytest.raises(DataError, match=r"plans\[0\].actions\[0\] of the read solution must be one of load"):
         ReadSolution.from_document(document)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"tasks": []}, "tasks"),
+        (
+            {"tasks": [{"name": "click", "label": "clicked", "label_component": None, "task": None, "classes": 0}] * 2},
+            "tasks",
+        ),
+        ({"tasks": [{"name": "click"}, {"name": "other"}]}, "tasks[0]"),
+        ({"other": []}, "label_component"),
+        ([], "label_component"),
+    ],
+)
+def test_documents_of_several_labels_are_checked(warehouse: Warehouse, change: object, place: str) -> None:
+    made = model()
+    several = hr.Model(
+        "ctr", client="search", table="log", label={"click": "clicked", "fast": hr.float32("price") < 3.0}
+    )
+    several.inputs.update(made.inputs)
+    submit_model(warehouse, several)
+    document = read_solution(warehouse, "ctr").to_document()
+    assert document["format"] == TASKS_FORMAT
+    assert ReadSolution.from_document(json.loads(json.dumps(document))).to_document() == document
+    with pytest.raises(DataError, match=place.replace("[", r"\[").replace("]", r"\]")):
+        ReadSolution.from_document({**document, "label_component": change})
+    for field, value in (("label", "clicked"), ("task", "binary"), ("classes", 2)):
+        with pytest.raises(DataError, match=field):
+            ReadSolution.from_document({**document, field: value})
 
 
 def test_unknown_models(warehouse: Warehouse) -> None:
