@@ -50,7 +50,7 @@ tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrac
 	@$(BIN)/python -m trainer.tpu_check.environment .tpu
 
 test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TPU
-	$(BIN)/python -m pytest -n 0 -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
 
 check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check .

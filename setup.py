@@ -57,7 +57,7 @@ setup(
     package_data={
         **{name: ["py.typed"] for name in PACKAGES},
         "transforms.operators": ["public_suffix_list.dat"],
-        "trainer.tpu_check": ["requirements.txt"],
+        "trainer.tpu_check": ["lowering.txt", "compiling.txt"],
     },
     install_requires=CORE,
     extras_require=EXTRAS,

@@ -17,7 +17,7 @@ GOLDEN = ROOT / "tests" / "trainer" / "embedding" / "golden" / "sparse_core_opti
 
 
 def test_golden_values_are_those_of_the_lowered_programs(tpu_environment: TpuEnvironment) -> None:
-    found = tpu_environment.run("tests.tpu_aot.optimizer_formulas", {}, timeout_secs=PATIENCE_SECS)
+    found = tpu_environment.run("lowering", "tests.tpu_aot.optimizer_formulas", {}, timeout_secs=PATIENCE_SECS)
     if os.environ.get("HEADRACE_WRITE_GOLDENS"):
         GOLDEN.write_text(to_text(found))
     assert to_text(found) == GOLDEN.read_text()

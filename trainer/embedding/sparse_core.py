@@ -16,8 +16,7 @@ from trainer.embedding.tensorflow_optimizers import refused
 from trainer.errors import ConfigError
 
 #: TensorFlow's limits for stacks that are not named.
-DEFAULT_MAX_IDS = 256
-DEFAULT_MAX_UNIQUE_IDS = 256
+_TENSORFLOWS_LIMIT = 256
 #: The SparseCores of a device that TensorFlow's host preprocessing can serve.
 MOST_SPARSE_CORES = 4
 
@@ -37,9 +36,11 @@ class SparseCoreSettings:
     Attributes:
         disable_table_stacking: every table is a stack of its own.
         max_ids_per_chip_per_sample: ids of one event that a chip has memory for, on average.
-        max_ids_per_table: by name of a stack, ids that one SparseCore may request from another in a batch; 256 for others.
-        max_unique_ids_per_table: the same for distinct ids; 256 for others.
+        max_ids_per_table: by name of a stack, ids that one SparseCore may request from another in a batch.
+        max_unique_ids_per_table: the same for distinct ids.
         allow_id_dropping: must be False; ids over a limit are an error.
+        default_max_ids: the limit of ids of stacks that are not named; TensorFlow's is 256.
+        default_max_unique_ids: the same for distinct ids.
     """
 
     disable_table_stacking: bool = False
@@ -47,12 +48,15 @@ class SparseCoreSettings:
     max_ids_per_table: Mapping[str, int] = field(default_factory=_no_limits)
     max_unique_ids_per_table: Mapping[str, int] = field(default_factory=_no_limits)
     allow_id_dropping: bool = False
+    default_max_ids: int = _TENSORFLOWS_LIMIT
+    default_max_unique_ids: int = _TENSORFLOWS_LIMIT
 
     def __post_init__(self) -> None:
         if self.allow_id_dropping:
             raise ConfigError("allow_id_dropping must be False", where=_WHERE, value=True, allowed="False",
                               next_step="raise max_ids_per_table and max_unique_ids_per_table")  # fmt: skip
-        _check_positive("max_ids_per_chip_per_sample", self.max_ids_per_chip_per_sample)
+        for name in ("max_ids_per_chip_per_sample", "default_max_ids", "default_max_unique_ids"):
+            _check_positive(name, getattr(self, name))
         for name in ("max_ids_per_table", "max_unique_ids_per_table"):
             limits = dict(sorted(getattr(self, name).items()))
             for stack, limit in limits.items():
@@ -61,11 +65,11 @@ class SparseCoreSettings:
 
     def max_ids(self, stack: str) -> int:
         """The limit of ids of a stack."""
-        return self.max_ids_per_table.get(stack, DEFAULT_MAX_IDS)
+        return self.max_ids_per_table.get(stack, self.default_max_ids)
 
     def max_unique_ids(self, stack: str) -> int:
         """The limit of distinct ids of a stack."""
-        return self.max_unique_ids_per_table.get(stack, DEFAULT_MAX_UNIQUE_IDS)
+        return self.max_unique_ids_per_table.get(stack, self.default_max_unique_ids)
 
 
 def sparse_core_settings_from_tensorflow(config: Any) -> SparseCoreSettings:
@@ -82,6 +86,8 @@ def sparse_core_settings_from_tensorflow(config: Any) -> SparseCoreSettings:
         max_ids_per_table=config.max_ids_per_table or {},
         max_unique_ids_per_table=config.max_unique_ids_per_table or {},
         allow_id_dropping=bool(config.allow_id_dropping),
+        default_max_ids=_default_of(config.max_ids_per_table),
+        default_max_unique_ids=_default_of(config.max_unique_ids_per_table),
     )
 
 
@@ -92,8 +98,8 @@ def sparse_core_settings_to_tensorflow(settings: SparseCoreSettings) -> Any:
     return tf.tpu.experimental.embedding.SparseCoreEmbeddingConfig(
         disable_table_stacking=settings.disable_table_stacking,
         max_ids_per_chip_per_sample=settings.max_ids_per_chip_per_sample,
-        max_ids_per_table=_Limits(settings.max_ids_per_table, DEFAULT_MAX_IDS),
-        max_unique_ids_per_table=_Limits(settings.max_unique_ids_per_table, DEFAULT_MAX_UNIQUE_IDS),
+        max_ids_per_table=_Limits(settings.max_ids_per_table, settings.default_max_ids),
+        max_unique_ids_per_table=_Limits(settings.max_unique_ids_per_table, settings.default_max_unique_ids),
         allow_id_dropping=False,
     )
 
@@ -103,13 +109,17 @@ class _Limits(dict[str, int]):
 
     def __init__(self, limits: Mapping[str, int], default: int) -> None:
         super().__init__(limits)
-        self._default = default
+        self.default = default
 
     def __contains__(self, stack: object) -> bool:
         return True
 
     def __missing__(self, stack: str) -> int:
-        return self._default
+        return self.default
+
+
+def _default_of(limits: Mapping[str, int] | None) -> int:
+    return limits.default if isinstance(limits, _Limits) else _TENSORFLOWS_LIMIT
 
 
 def _check_positive(name: str, value: object) -> None:

@@ -91,12 +91,17 @@ class DenseModel:
         with tf.GradientTape() as tape:
             tape.watch([activations, linear])
             logits = self.logits(activations, linear, dense, training=True)
-            losses = event_losses(self._head, labels, logits, self._config.task_weights)
-            loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
-            for penalty in self._network.penalties() if self._network else ():
-                loss += penalty
+            loss = self.loss(logits, labels, weights, tf.reduce_sum(weights))
         sources = [activations, linear, *self._trainable]
         return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    def loss(self, logits: Any, labels: Any, weights: Any, total: Any) -> Any:
+        """The weighted losses of the events over ``total``, and the network's penalties; after :meth:`logits` of the same events."""
+        losses = event_losses(self._head, labels, logits, self._config.task_weights)
+        loss = tf.reduce_sum(losses * weights) / total
+        for penalty in self._network.penalties() if self._network else ():
+            loss += penalty
+        return loss
 
     def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:
         return self.logits(activations, linear, dense)
@@ -143,6 +148,16 @@ class DenseModel:
         kinds = {"weights": self._trainable, "moving": self._moving, "random": self._random,
                  "optimizer": self._optimizer.variables}  # fmt: skip
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
+
+    @property
+    def trainable(self) -> list[Any]:
+        """The variables of the dense weights, in an order that depends on the options alone."""
+        return self._trainable
+
+    @property
+    def changing(self) -> list[Any]:
+        """Other variables that a step changes: random state and moving statistics."""
+        return [*self._random, *self._moving]
 
     def tensors(self) -> list[Any]:
         """TensorFlow's variables of a prediction, for a SavedModel."""

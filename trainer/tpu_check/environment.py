@@ -1,7 +1,10 @@
-"""The environment in which training steps are lowered and compiled for TPUs: packages of its own, in a folder of its own.
+"""The environments in which training steps are lowered and compiled for TPUs: packages of their own, in one folder.
 
-Its TensorFlow is another build than the trainer's, so it never shares a process with it: :meth:`TpuEnvironment.run` starts one of the
-modules of this package there, with a document on standard input and one on standard output.
+Their TensorFlow is another build than the trainer's, and the release of libtpu that it works with does not know the newest TPUs. So there
+are two environments, and none shares a process with the trainer: :meth:`TpuEnvironment.run` starts a module in one of them, with a document on
+standard input and one on standard output.
+
+libtpu, the TPU compiler, is under the Google Cloud Platform terms of service: it is downloaded on request, and no part of Headrace.
 """
 
 from __future__ import annotations
@@ -9,20 +12,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainer.errors import CheckFailed, ConfigError
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+#: The one with TensorFlow, and the one with the compiler.
+Part = Literal["lowering", "compiling"]
+PARTS: tuple[Part, ...] = ("lowering", "compiling")
 _READY = "ready.json"
-#: Where this project's packages are, for the modules that run in the environment.
+#: Where this project's packages are, for the modules that run in an environment.
 _SOURCES = Path(__file__).resolve().parents[2]
-#: What an error shows of the last lines of a process.
+#: What an error shows of the end of a process's output.
 _SHOWN_CHARACTERS = 2_000
 
 
@@ -31,11 +37,6 @@ class TpuEnvironment:
     """A folder that ``make tpu`` made, or will make."""
 
     folder: Path
-
-    @property
-    def python(self) -> Path:
-        """Its interpreter."""
-        return self.folder / "bin" / "python"
 
     @property
     def is_ready(self) -> bool:
@@ -47,13 +48,23 @@ class TpuEnvironment:
         """Install what is pinned, unless it is there. Raises :class:`subprocess.CalledProcessError` or :class:`OSError`."""
         if self.is_ready:
             return
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(self.folder)], check=True)
-        pip = [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*pip, "-r", str(REQUIREMENTS)], check=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for part in PARTS:
+            subprocess.run([sys.executable, "-m", "venv", str(self.folder / part)], check=True)
+            pip = [
+                str(self._python(part)),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+            ]
+            subprocess.run([*pip, "-r", str(requirements_of(part))], check=True)
         (self.folder / _READY).write_text(json.dumps(pins()))
 
-    def run(self, module: str, document: Mapping[str, Any], *, timeout_secs: float) -> dict[str, Any]:
-        """The document that a module of this environment answers with.
+    def run(self, part: Part, module: str, document: Mapping[str, Any], *, timeout_secs: float) -> dict[str, Any]:
+        """The document that a module answers with in one of the environments.
 
         Raises :class:`ConfigError` for an environment that is not installed, and :class:`CheckFailed` for a process that ends
         with an error, or not in time.
@@ -63,8 +74,8 @@ class TpuEnvironment:
                               next_step="make tpu")  # fmt: skip
         try:
             done = subprocess.run(
-                [str(self.python), "-m", module], input=json.dumps(document), capture_output=True, text=True,
-                timeout=timeout_secs, env=self._variables(), cwd=_SOURCES,
+                [str(self._python(part)), "-m", module], input=json.dumps(document), capture_output=True, text=True,
+                timeout=timeout_secs, env=self._variables(part), cwd=_SOURCES,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise CheckFailed(f"{module} must end in time", value=f"{timeout_secs:.0f} s",
@@ -75,38 +86,41 @@ class TpuEnvironment:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
-    def _variables(self) -> dict[str, str]:
+    def _python(self, part: Part) -> Path:
+        return self.folder.resolve() / part / "bin" / "python"
+
+    def _variables(self, part: Part) -> dict[str, str]:
         """The environment variables of its processes: no TPU is looked for, and several processes may load libtpu."""
+        (packages,) = (self.folder.resolve() / part).glob("lib/python3*/site-packages")
         own = {
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
             "JAX_PLATFORMS": "cpu",
             "PYTHONPATH": str(_SOURCES),
             "TF_CPP_MIN_LOG_LEVEL": "3",
-            "TPU_LIBRARY_PATH": str(self._site_packages() / "libtpu" / "libtpu.so"),
+            "TPU_LIBRARY_PATH": str(packages / "libtpu" / "libtpu.so"),
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_WORKER_HOSTNAMES": "localhost",
         }
         return {**os.environ, **own}
 
-    def _site_packages(self) -> Path:
-        (found,) = self.folder.glob("lib/python3*/site-packages")
-        return found.resolve()
+
+def requirements_of(part: Part) -> Path:
+    """The file that pins an environment's packages."""
+    return Path(__file__).with_name(f"{part}.txt")
 
 
 def pins() -> dict[str, str]:
     """What stands in the folder once it is ready."""
-    return {
-        "requirements": hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest(),
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-    }
+    files: dict[str, str] = {part: hashlib.sha256(requirements_of(part).read_bytes()).hexdigest() for part in PARTS}
+    return {**files, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
 
 
 def main() -> int:
-    """Install the environment in the folder that the command line names; status 1, with the reason, where that fails."""
+    """Install the environments in the folder that the command line names; status 1, with the reason, where that fails."""
     environment = TpuEnvironment(Path(sys.argv[1]))
     if environment.is_ready:
         return 0
-    sys.stdout.write(f"Setting up TensorFlow for TPUs and the TPU compiler in {environment.folder} (about two minutes)\n"
+    sys.stdout.write(f"Setting up TensorFlow for TPUs and the TPU compiler in {environment.folder} (some minutes)\n"
                      "  libtpu is under the Google Cloud Platform terms of service\n")  # fmt: skip
     sys.stdout.flush()
     try:

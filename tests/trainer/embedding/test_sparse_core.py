@@ -14,11 +14,13 @@ embedding = tf.tpu.experimental.embedding
 
 
 def test_settings_convert_there_and_back():
-    settings = SparseCoreSettings(True, 16, {"a_b": 512, "c": 8}, {"a_b": 300})
+    limits = {"a_b": 512, "c": 8}
+    settings = SparseCoreSettings(True, 16, limits, {"a_b": 300}, default_max_ids=128, default_max_unique_ids=64)
     config = sparse_core_settings_to_tensorflow(settings)
     assert sparse_core_settings_from_tensorflow(config) == settings
     assert config.max_ids_per_table["a_b"] == settings.max_ids("a_b") == 512
-    assert config.max_unique_ids_per_table["another"] == settings.max_unique_ids("another") == 256
+    assert config.max_ids_per_table["another"] == settings.max_ids("another") == 128
+    assert config.max_unique_ids_per_table["another"] == settings.max_unique_ids("another") == 64
     default = sparse_core_settings_from_tensorflow(embedding.SparseCoreEmbeddingConfig())
     assert default == SparseCoreSettings()
 
@@ -28,6 +30,7 @@ def test_every_setting_is_known():
     ours = set(SparseCoreSettings.__dataclass_fields__)
     theirs = set(embedding.SparseCoreEmbeddingConfig.__dataclass_fields__)
     assert theirs - ours == {"initialize_tables_on_host", "enable_fast_table_initialization"}
+    assert ours - theirs == {"default_max_ids", "default_max_unique_ids"}
 
 
 @pytest.mark.parametrize(

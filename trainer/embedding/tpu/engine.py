@@ -94,7 +94,9 @@ class TpuEngine(ABC):
         made = []
         for one in replica_inputs(batch, self.features, replica, self.events):
             splits = tf.constant(one.splits)
-            ids = tf.RaggedTensor.from_row_splits(tf.constant(one.ids), splits, validate=False)
+            ids = tf.RaggedTensor.from_row_splits(
+                tf.constant(one.ids.astype(np.int64, copy=False)), splits, validate=False
+            )
             made.append((ids, ids.with_values(tf.constant(one.gains))))
         return tuple(ids for ids, _ in made), tuple(gains for _, gains in made)
 
@@ -126,9 +128,9 @@ class TpuEngine(ABC):
 
     def state(self) -> dict[str, TableState]:
         """All rows that differ from their initial values, by table name; as the ``cpu`` engine's."""
-        places = self._places()
+        places = self.places()
         states = {}
-        for tables in self._stacks(places):
+        for tables in self.stacks():
             arrays = self._read_arrays(places[tables[0].name].stack)
             states.update({one.name: read_state(one, places[one.name], arrays, self.seed) for one in tables})
         return {table.name: states[table.name] for table in self.tables}
@@ -139,8 +141,8 @@ class TpuEngine(ABC):
         self._write_tables(state)
 
     def _write_tables(self, state: Mapping[str, TableState]) -> None:
-        places = self._places()
-        for tables in self._stacks(places):
+        places = self.places()
+        for tables in self.stacks():
             arrays = initial_arrays(tables, places, self.seed)
             for table in tables:
                 if table.name in state:
@@ -149,7 +151,7 @@ class TpuEngine(ABC):
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim]. For inspection and tests."""
-        places = self._places()
+        places = self.places()
         if table not in places:
             raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(places))
         place = places[table]
@@ -160,8 +162,8 @@ class TpuEngine(ABC):
         return place.read(self._read_arrays(place.stack)[PARAMETERS], rows)
 
     @abstractmethod
-    def _places(self) -> Places:
-        """Where each table is."""
+    def places(self) -> Places:
+        """The place of each table, by name."""
 
     @abstractmethod
     def _read_arrays(self, stack: str) -> StackArrays:
@@ -171,8 +173,9 @@ class TpuEngine(ABC):
     def _write_arrays(self, stack: str, arrays: StackArrays) -> None:
         """Set the values of a stack on the TPUs."""
 
-    def _stacks(self, places: Places) -> Iterator[list[TableSpec]]:
+    def stacks(self) -> Iterator[list[TableSpec]]:
         """The tables of each stack."""
+        places = self.places()
         for stack in dict.fromkeys(place.stack for place in places.values()):
             yield [table for table in self.tables if places[table.name].stack == stack]
 
@@ -195,7 +198,7 @@ class TpuEngine(ABC):
             for feature in self.features
         )
 
-    def _joined(self, activations: Sequence[Any]) -> Any:
+    def joined(self, activations: Sequence[Any]) -> Any:
         """[events, width] from the activations of each feature."""
         import tensorflow as tf
 

@@ -24,7 +24,7 @@ class RaggedInput:
     """The bags of one feature on one replica.
 
     Attributes:
-        ids: int64.
+        ids: int32 or int64, as in the batch.
         splits: int64, where each bag begins, and where the last one ends.
         gains: float32, what each id counts for.
     """
@@ -46,8 +46,13 @@ def check_batch(batch: IdBatch, features: Sequence[FeatureSpec], events: int) ->
     """
     ids, offsets = batch.ids, batch.offsets
     types = (str(ids.dtype), str(offsets.dtype))
-    if types != ("int64", "int64") or ids.ndim != 1 or offsets.shape != (len(features), events + 1):
-        raise BadBatch("a batch must hold int64 ids and int64 offsets of all features and events",
+    if (
+        types[0] not in ("int32", "int64")
+        or types[1] != "int64"
+        or ids.ndim != 1
+        or offsets.shape != (len(features), events + 1)
+    ):
+        raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets of all features and events",
                        value=(*types, offsets.shape), allowed=str((len(features), events + 1)))  # fmt: skip
     if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
         raise BadBatch("a weighted batch must have a float32 weight for every id",

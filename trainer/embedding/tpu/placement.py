@@ -27,6 +27,7 @@ class Placement:
         stack: the name of its stack.
         rows: of the table.
         dim: columns of the table.
+        padded_rows: rows of the table with padding.
         padded_dim: columns of the stack.
         shards: SparseCores of the slice.
         shard_rows: rows of a shard of the stack.
@@ -38,6 +39,7 @@ class Placement:
     stack: str
     rows: int
     dim: int
+    padded_rows: int
     padded_dim: int
     shards: int
     shard_rows: int
@@ -72,12 +74,13 @@ class Placement:
 
 def placement_of(layout: Any) -> Placement:
     """The placement that TensorFlow's ``SparseCoreTableLayout`` describes."""
-    (rows, dim), (_, padded_dim) = layout.unsharded_shape, layout.unsharded_padded_shape
+    (rows, dim), (padded_rows, padded_dim) = layout.unsharded_shape, layout.unsharded_padded_shape
     return Placement(
         table=layout.table_name,
         stack=layout.stacked_table_name,
         rows=rows,
         dim=dim,
+        padded_rows=padded_rows,
         padded_dim=padded_dim,
         shards=layout.num_sparse_cores,
         shard_rows=layout.total_rows_per_sparse_core_shard,

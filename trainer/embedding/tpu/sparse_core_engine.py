@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trainer.embedding.sparse_core import MOST_SPARSE_CORES, SparseCoreSettings, sparse_core_settings_to_tensorflow
 from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.tpu.engine import Places, TpuEngine
-from trainer.embedding.tpu.placement import placement_of
+from trainer.embedding.tpu.engine import TpuEngine
+from trainer.embedding.tpu.placement import Placement, placement_of
 from trainer.embedding.tpu.table_states import StackArrays
 from trainer.embedding.tpu.unsupported import refuse_for_sparse_core
 from trainer.errors import BadBatch, ConfigError
@@ -47,7 +47,7 @@ class SparseCoreEngine(TpuEngine):
         self._check_limits()
 
     def _check_limits(self) -> None:
-        stacks = sorted({place.stack for place in self._places().values()})
+        stacks = sorted({place.stack for place in self.places().values()})
         unknown = {*self.settings.max_ids_per_table, *self.settings.max_unique_ids_per_table} - {*stacks}
         if unknown:
             raise ConfigError("limits of SparseCore must name a stack of the tables", value=sorted(unknown),
@@ -62,13 +62,14 @@ class SparseCoreEngine(TpuEngine):
         """See :meth:`TpuEngine.lookup`."""
         ids, gains = inputs
         activations, kept = self.embedding(ids, gains)
-        return self._joined(activations), kept
+        return self.joined(activations), kept
 
     def apply_gradients(self, gradients: Any, kept: Any) -> None:
         """See :meth:`TpuEngine.apply_gradients`."""
         self.embedding.apply_gradients(self._split(gradients), kept)
 
-    def _places(self) -> Places:
+    def places(self) -> Mapping[str, Placement]:
+        """See :meth:`TpuEngine.places`."""
         layouts = self.embedding.embedding_layouts
         return {table.name: placement_of(layouts[table.name]) for table in self.tables}
 
@@ -85,7 +86,7 @@ class SparseCoreEngine(TpuEngine):
                 part.assign(values)
 
     def _shape_of(self, stack: str) -> tuple[int, ...]:
-        return next(place.stack_shape for place in self._places().values() if place.stack == stack)
+        return next(place.stack_shape for place in self.places().values() if place.stack == stack)
 
 
 def clear_overflow(error: Exception) -> BadBatch | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.tpu.engine import Places, TpuEngine
+from trainer.embedding.tpu.engine import TpuEngine
 from trainer.embedding.tpu.placement import WholeTable
 from trainer.embedding.tpu.table_states import StackArrays
 from trainer.embedding.tpu.unsupported import refuse_for_tpu_embedding
@@ -43,13 +43,14 @@ class TpuEmbeddingEngine(TpuEngine):
         """See :meth:`TpuEngine.lookup`."""
         ids, gains = inputs
         self.embedding.enqueue(ids, gains, training=training)
-        return self._joined(self.embedding.dequeue()), None
+        return self.joined(self.embedding.dequeue()), None
 
     def apply_gradients(self, gradients: Any, kept: Any) -> None:
         """See :meth:`TpuEngine.apply_gradients`."""
         self.embedding.apply_gradients(self._split(gradients))
 
-    def _places(self) -> Places:
+    def places(self) -> Mapping[str, WholeTable]:
+        """See :meth:`TpuEngine.places`."""
         return {table.name: WholeTable(table.name, table.vocabulary_size, table.dim) for table in self.tables}
 
     def _read_arrays(self, stack: str) -> StackArrays:

@@ -99,7 +99,7 @@ GOOD = batch_of([[[1, 2], [3]]])
         (batch_of([[[1], [ROWS]]]), "must lie in its table"),
         (batch_of([[[-1], [1]]]), "must lie in its table"),
         (batch_of([[[1]]]), "of all features and events"),
-        (IdBatch(GOOD.ids.astype(np.int32), GOOD.offsets), "int64 ids"),
+        (IdBatch(GOOD.ids.astype(np.float32), GOOD.offsets), "int32 or int64 ids"),
         (IdBatch(GOOD.ids, np.array([[0, 2, 1]])), "offsets must ascend"),
         (IdBatch(GOOD.ids, np.array([[1, 2, 3]])), "offsets must ascend"),
         (replace(GOOD, weights=np.ones(3)), "float32 weight for every id"),

@@ -25,13 +25,13 @@ def four():
 
 
 def test_tables_of_one_width_and_optimizer_are_stacked(four):
-    places = four._places()
+    places = four.places()
     assert {place.stack for name, place in places.items() if name in ("one", "two", "three")} == {STACK}
     assert {places[name].stack for name in ("momentum", "adam", "ftrl", "sgd")} == {"momentum", "adam", "ftrl", "sgd"}
     assert all(place.shards == 16 for place in places.values())
     assert len({places[name].rotation for name in ("one", "two", "three")}) == 3
     apart = engine_on(4, settings=SparseCoreSettings(disable_table_stacking=True))
-    assert all(place.stack == name for name, place in apart._places().items())
+    assert all(place.stack == name for name, place in apart.places().items())
 
 
 def test_rows_begin_with_the_values_of_the_cpu_engine(four):

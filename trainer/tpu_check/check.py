@@ -1,0 +1,115 @@
+"""Check a model against a slice: its tables by device, and its training step compiled by the TPU compiler."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import CheckFailed
+from trainer.topology import Topology
+from trainer.tpu_check.checked_model import CheckedModel
+from trainer.tpu_check.compiler_errors import Problem, problem_of
+from trainer.tpu_check.devices import Devices, devices_of
+from trainer.tpu_check.environment import TpuEnvironment
+from trainer.tpu_check.stacks import Stack, stacks_of
+
+#: How long the TPU compiler may take for one step.
+COMPILE_TIMEOUT_SECS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStep:
+    """What the compiler says of a step, for one device.
+
+    Attributes:
+        needed_bytes: of HBM: arguments, results, temporary values and code. Results that replace arguments count once.
+        temporary_bytes: of these, what is free again after the step.
+        flops: floating-point operations, without those inside SparseCores.
+        accessed_bytes: read and written in HBM, by the compiler's estimate.
+        collectives: how often the step exchanges values between devices, by kind.
+        compile_secs: that the compiler took.
+    """
+
+    needed_bytes: int
+    temporary_bytes: int
+    flops: float
+    accessed_bytes: float
+    collectives: Mapping[str, int]
+    compile_secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCheck:
+    """A model on a slice.
+
+    Attributes:
+        topology: the slice.
+        devices: of the slice.
+        events: of a step on all devices.
+        stacks: the tables.
+        dense_bytes: weights and optimizer slots of the dense part, on each device; 0 if it was not lowered.
+        step: the compiled step, or None.
+        problem: why there is none, or None if it compiled or was not compiled.
+    """
+
+    topology: Topology
+    devices: Devices
+    events: int
+    stacks: tuple[Stack, ...]
+    dense_bytes: int = 0
+    step: CompiledStep | None = None
+    problem: Problem | None = None
+
+
+def check_slice(model: CheckedModel, topology: Topology, environment: TpuEnvironment) -> SliceCheck:
+    """Check a model on a slice; without the step if the environment is not installed.
+
+    Raises the errors of the engine's construction, and :class:`CheckFailed` if lowering or the compiler ends in another way than with
+    a program or an error.
+    """
+    devices = devices_of(topology)
+    stacks = stacks_of(model, devices)
+    events = model.events_per_replica * devices.count
+    if not environment.is_ready:
+        return SliceCheck(topology, devices, events, stacks)
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "step.hlo.pb")
+        lowered = _lower(model, devices, environment, program)
+        found = environment.run(
+            "compiling", "trainer.tpu_check.compile",
+            {"program": program, "topology": str(topology), "replicas": devices.count, "tables": lowered["tables"]},
+            timeout_secs=COMPILE_TIMEOUT_SECS,
+        )  # fmt: skip
+    if found["devices"] != devices.count:
+        raise CheckFailed("a slice must have the devices that the program was lowered for", where=str(topology),
+                          value=found["devices"], allowed=str(devices.count))  # fmt: skip
+    if "error" in found:
+        problem = problem_of(found["error"], topology, devices, stacks)
+        return SliceCheck(topology, devices, events, stacks, lowered["dense_bytes"], problem=problem)
+    return SliceCheck(topology, devices, events, stacks, lowered["dense_bytes"], _compiled(found))
+
+
+def _lower(model: CheckedModel, devices: Devices, environment: TpuEnvironment, program: str) -> dict[str, Any]:
+    request = {
+        "model": model.to_document(),
+        "replicas": devices.count,
+        "hosts": devices.hosts,
+        "sparse_cores": devices.sparse_cores,
+        "program": program,
+    }
+    return environment.run("lowering", "trainer.tpu_check.lower", request, timeout_secs=COMPILE_TIMEOUT_SECS)
+
+
+def _compiled(found: Mapping[str, Any]) -> CompiledStep:
+    new_outputs = found["output_bytes"] - found["alias_bytes"]
+    return CompiledStep(
+        needed_bytes=found["argument_bytes"] + new_outputs + found["temporary_bytes"] + found["code_bytes"],
+        temporary_bytes=found["temporary_bytes"],
+        flops=found["flops"],
+        accessed_bytes=found["bytes_accessed"],
+        collectives=found["collectives"],
+        compile_secs=found["compile_secs"],
+    )

@@ -1,0 +1,88 @@
+"""The model that is checked: what its training step depends on, as a document for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.document_field import DocumentField
+from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.embedding.spec import FeatureSpec
+from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.task_heads import AnyHead, read_head
+from trainer.training.run_state import linear_features
+from transforms.types import type_document, type_from_document
+
+#: The tables of the linear part are beside those of the towers, under names of their own.
+LINEAR = "linear/"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModel:
+    """A model.
+
+    Attributes:
+        inputs: in order.
+        config: the options of the run.
+        head: of one label, or of several.
+        events_per_replica: of a step, on each device.
+        pipelined: whether lookups overlap with the dense part.
+        settings: of SparseCore.
+    """
+
+    inputs: tuple[TypedInput, ...]
+    config: TrainConfig
+    head: AnyHead
+    events_per_replica: int
+    pipelined: bool = True
+    settings: SparseCoreSettings = field(default_factory=SparseCoreSettings)
+
+    @property
+    def layout(self) -> InputLayout:
+        """The use of the inputs. Raises :class:`UntrainableInput` or :class:`ConfigError`."""
+        return lay_out(self.inputs, self.config)
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """The features of one engine: those of the towers, then those of the linear part."""
+        layout, config = self.layout, self.config
+        towers = layout.features if config.deep else ()
+        linear = linear_features(layout, config, self.head) if config.linear else ()
+        return (*towers, *(_renamed(feature) for feature in linear))
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`from_document`."""
+        settings = self.settings
+        return {
+            "inputs": [{"name": one.name, "type": type_document(one.type)} for one in self.inputs],
+            "config": self.config.to_document(),
+            "head": self.head.to_document(),
+            "events_per_replica": self.events_per_replica,
+            "pipelined": self.pipelined,
+            "settings": {
+                "disable_table_stacking": settings.disable_table_stacking,
+                "max_ids_per_chip_per_sample": settings.max_ids_per_chip_per_sample,
+                "max_ids_per_table": dict(settings.max_ids_per_table),
+                "max_unique_ids_per_table": dict(settings.max_unique_ids_per_table),
+                "default_max_ids": settings.default_max_ids,
+                "default_max_unique_ids": settings.default_max_unique_ids,
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> CheckedModel:
+        """The model of a document that :meth:`to_document` made."""
+        fields = dict(document)
+        inputs = fields.pop("inputs")
+        config = TrainConfig.from_document(fields.pop("config"), run_dir="none")
+        settings = SparseCoreSettings(**fields.pop("settings"))
+        typed = tuple(TypedInput(one["name"], type_from_document(one["type"])) for one in inputs)
+        head = read_head(DocumentField(fields.pop("head"), "head"))
+        return cls(inputs=typed, config=config, head=head, settings=settings, **fields)
+
+
+def _renamed(feature: FeatureSpec) -> FeatureSpec:
+    table = replace(feature.table, name=LINEAR + feature.table.name)
+    return replace(feature, name=LINEAR + feature.name, table=table)

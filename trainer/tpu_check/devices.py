@@ -1,0 +1,55 @@
+"""The devices of a slice as TensorFlow and the compiler count them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.embedding.tpu.planned_strategy import PlannedSlice
+from trainer.errors import ConfigError
+from trainer.topology import GENERATIONS, Topology
+
+#: Generations whose TensorCores are devices of their own; a chip of the others is one device.
+_DEVICES_OF_A_CHIP = {"tpu7x": 2}
+#: Generations whose SparseCores ``TPUEmbeddingV2`` programs.
+_SPARSE_CORE_GENERATIONS = ("v5p", "v6e", "tpu7x")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Attributes: see the names; ``sparse_cores`` and ``hbm_bytes`` are those of a device."""
+
+    count: int
+    hosts: int
+    sparse_cores: int
+    hbm_bytes: int
+
+    @property
+    def planned(self) -> PlannedSlice:
+        """The devices for a planned strategy: a replica of the model on each."""
+        return PlannedSlice(self.count, self.hosts, self.sparse_cores)
+
+
+def devices_of(topology: Topology) -> Devices:
+    """The devices of a slice with SparseCores. Raises :class:`ConfigError` for another generation."""
+    generation = topology.generation
+    if generation.name not in _SPARSE_CORE_GENERATIONS:
+        raise ConfigError("a checked slice must be of a generation with SparseCores that TPUEmbeddingV2 programs", where="--topology",
+                          value=str(topology), allowed=", ".join(_SPARSE_CORE_GENERATIONS))  # fmt: skip
+    of_chip = _DEVICES_OF_A_CHIP.get(generation.name, 1)
+    return Devices(
+        count=topology.chips * of_chip,
+        hosts=topology.hosts,
+        sparse_cores=generation.sparse_cores // of_chip,
+        hbm_bytes=generation.hbm_bytes // of_chip,
+    )
+
+
+def smallest_slice(topology: Topology, chips: int) -> str:
+    """The smallest slice of the same generation with at least so many chips; empty if there is none."""
+    (generation,) = (one for one in GENERATIONS if one.name == topology.generation.name)
+    shapes = list(generation.shapes)
+    if generation.largest:
+        first, second, third = (range(4, most + 1, 4) for most in generation.largest)
+        shapes += [(a, b, c) for a in first for b in second for c in third if a <= b <= c]
+    fitting = [made for shape in shapes if (made := Topology(generation, shape)).chips >= chips]
+    return str(min(fitting, key=lambda made: made.chips)) if fitting else ""

@@ -1,0 +1,99 @@
+"""Lower a model's training step to HLO: ``python -m trainer.tpu_check.lower`` in the environment of ``make tpu``.
+
+Standard input: ``{"model": …, "replicas": …, "hosts": …, "sparse_cores": …, "program": path}``. The program is written to the
+path; standard output: what is known of its arguments. No TPU is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.xla.service import hlo_pb2
+
+from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine
+from trainer.embedding.tpu.traced_tables import TracedTables
+from trainer.tpu_check.checked_model import CheckedModel
+from trainer.tpu_check.dense_step import DensePart
+from trainer.tpu_check.sparse_core_count import set_sparse_cores
+
+
+def lower(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the program of a request; see the module."""
+    model = CheckedModel.from_document(request["model"])
+    slice_ = PlannedSlice(request["replicas"], request["hosts"], request["sparse_cores"])
+    set_sparse_cores(slice_.sparse_cores)
+    with planned_strategy(slice_).scope():
+        engine = SparseCoreEngine(
+            model.features, seed=0, events_per_replica=model.events_per_replica, pipelined=model.pipelined,
+            settings=model.settings,
+        )  # fmt: skip
+    dense = DensePart.build(model.layout, model.config, model.head)
+    tables = TracedTables(engine)
+    signature = _signature(model, tables, dense)
+    step = _step(tables, dense, signature, slice_.replicas)
+    program = _hlo(step, signature, donated=len(tf.nest.flatten([signature["tables"], signature["state"]])))
+    Path(request["program"]).write_bytes(program)
+    return {
+        "tables": len(tf.nest.flatten(signature["tables"])),
+        "csr": {stack: [list(spec.shape) for spec in specs] for stack, specs in signature["csr"].items()},
+        "dense_bytes": _bytes_of(signature["state"]),
+        "table_bytes": _bytes_of(signature["tables"]),
+        "program_bytes": len(program),
+    }
+
+
+def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> dict[str, Any]:
+    """The arguments of a step of one replica. State comes first, in the order of the results."""
+    events, layout = model.events_per_replica, model.layout
+    return {
+        "tables": tables.table_specs(),
+        "state": dense.state_specs(),
+        "csr": tables.csr_specs(),
+        "minibatches": tf.TensorSpec([], tf.int32),
+        "dense": tf.TensorSpec([events, layout.dense_width]),
+        "labels": tf.TensorSpec(model.head.label_shape(events)),
+        "weights": tf.TensorSpec([events]),
+    }
+
+
+def _step(tables: TracedTables, dense: DensePart, signature: Mapping[str, Any], replicas: int) -> Any:
+    """The step as a function of flat arguments, in the order of the signature, to the new state."""
+    names = list(signature)
+
+    def step(*flat: Any) -> list[Any]:
+        given = dict(zip(names, tf.nest.pack_sequence_as(list(signature.values()), flat), strict=True))
+        activations, kept = tables.begin(given["csr"], given["minibatches"], given["tables"])
+        inputs = (activations, given["dense"], given["labels"], given["weights"])
+        gradients, state = dense.step(given["state"], *inputs, replicas)
+        tables.end(gradients, kept)
+        return tf.nest.flatten([tables.arrays(), state])  # type: ignore[no-any-return]
+
+    return step
+
+
+def _hlo(step: Any, signature: Mapping[str, Any], donated: int) -> bytes:
+    """The step's HLO module. The first results are written in place of the first arguments: the state of training."""
+    traced = tf.function(step, jit_compile=True, autograph=False)
+    flat = tf.nest.flatten(list(signature.values()))
+    ir = traced.experimental_get_compiler_ir(*flat)
+    module = hlo_pb2.HloModuleProto.FromString(ir(stage="hlo_serialized", platform_name="TPU"))
+    for position in range(donated):
+        module.input_output_alias.entries.add(
+            output_shape_index=[position], parameter_number=position, kind=hlo_pb2.Kind.MUST_ALIAS
+        )
+    return module.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _bytes_of(specs: Any) -> int:
+    return sum(math.prod(spec.shape) * tf.as_dtype(spec.dtype).size for spec in tf.nest.flatten(specs))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(lower(json.load(sys.stdin))) + "\n")
