@@ -1,0 +1,72 @@
+"""A DLRM's whole training step, through the tpu engine, compiled by the real TPU compiler for slices that nobody pays for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.trainer.tpu_check.models import dlrm
+from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.topology import Topology
+from trainer.tpu_check.check import SliceCheck, check_slice
+from trainer.tpu_check.environment import TpuEnvironment
+
+pytestmark = pytest.mark.tpu_aot
+
+EVENTS = 1024
+
+
+def checked(name: str, environment: TpuEnvironment, **model) -> SliceCheck:
+    return check_slice(dlrm(events=EVENTS, **model), Topology.parse(name), environment)
+
+
+@cache
+def large(name: str, environment: TpuEnvironment) -> SliceCheck:
+    """A model whose tables are most of its memory."""
+    return checked(name, environment, rows=4_000_000)
+
+
+def table_bytes(found: SliceCheck) -> int:
+    return sum(stack.device_bytes for stack in found.stacks)
+
+
+@pytest.mark.parametrize("name", ["v5p:2x2x1", "v5p:4x4x4", "v6e:2x2", "tpu7x:2x2x1"])
+def test_a_training_step_compiles(name: str, tpu_environment: TpuEnvironment) -> None:
+    found = large(name, tpu_environment)
+    assert found.problem is None
+    assert found.step is not None
+    assert found.events == EVENTS * found.devices.count
+    assert table_bytes(found) + found.dense_bytes < found.step.needed_bytes < found.devices.hbm_bytes
+    # ids and rows of two stacks are exchanged forward and backward, and the gradients of the dense weights are summed
+    assert found.step.collectives["all-to-all"] >= 4
+    assert found.step.collectives.get("all-reduce", 0) + found.step.collectives.get("reduce-scatter", 0) > 0
+    assert found.step.flops > 0
+    assert found.step.accessed_bytes > 0
+    if name == "v5p:4x4x4":
+        few = large("v5p:2x2x1", tpu_environment)
+        assert few.step is not None
+        assert table_bytes(few) == pytest.approx(16 * table_bytes(found), rel=0.01)
+        saved = few.step.needed_bytes - found.step.needed_bytes
+        assert saved == pytest.approx(table_bytes(few) - table_bytes(found), rel=0.05), "a step copies no table"
+
+
+def test_tables_beyond_the_hbm_are_a_clear_error(tpu_environment: TpuEnvironment) -> None:
+    found = checked("v5p:2x2x1", tpu_environment, inputs=8, rows=300_000_000)
+    assert found.step is None
+    assert found.problem is not None
+    assert found.problem.kind == "hbm"
+    assert found.problem.needed_bytes > found.problem.available_bytes > 90e9
+    assert "check v5p:2x2x2" in found.problem.next_step
+
+
+def test_buffers_beyond_a_sparse_cores_memory_are_a_clear_error(tpu_environment: TpuEnvironment) -> None:
+    limits = {"f0_f1": 65536}
+    found = checked(
+        "v5p:2x2x1", tpu_environment, inputs=2, linear=False, settings=SparseCoreSettings(max_ids_per_table=limits, max_unique_ids_per_table=limits)
+    )  # fmt: skip
+    assert found.step is None
+    assert found.problem is not None
+    assert found.problem.kind == "sparse_core_memory"
+    assert found.problem.needed_bytes > found.problem.available_bytes > 0
+    assert "stack f0_f1" in found.problem.next_step

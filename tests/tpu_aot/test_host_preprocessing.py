@@ -1,0 +1,113 @@
+"""What SparseCores look up, after TensorFlow's real host preprocessing of our batches, is what the cpu engine looks up."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.processes import PATIENCE_SECS
+from tests.trainer.embedding.test_engine import batch_of
+from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.tpu.initial_rows import initial_rows
+from trainer.tpu_check.environment import TpuEnvironment
+
+pytestmark = pytest.mark.tpu_aot
+
+EVENTS, SEED = 16, 5
+
+
+def random_batch(replicas: int, *, weighted: bool, longest: int = 6) -> IdBatch:
+    """Bags of up to so many ids, some empty, some with an id twice."""
+    source = np.random.default_rng(0)
+    sizes = (1000, 500, 1000, 300, 500)
+    bags = [
+        [source.integers(0, size, source.integers(0, longest)).tolist() for _ in range(replicas * EVENTS)]
+        for size in sizes
+    ]
+    bags[0][0] = [7, 7, 3]
+    batch = batch_of(bags)
+    weights = source.normal(size=len(batch.ids)).astype(np.float32) if weighted else None
+    return IdBatch(batch.ids, batch.offsets, weights)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch on so many replicas."""
+
+    replicas: int
+    sparse_cores: int
+    batch: IdBatch
+    max_ids: int = 256
+
+
+def looked_up(environment: TpuEnvironment, folder: Path, cases: list[Case]) -> list[tuple[dict, np.ndarray]]:
+    """For each case the answer of one process for all, and the activations [events, columns], empty after an error."""
+    requests = []
+    for k, case in enumerate(cases):
+        batch, path = case.batch, folder / f"batch{k}.npz"
+        weights = {} if batch.weights is None else {"weights": batch.weights}
+        np.savez(path, ids=batch.ids, offsets=batch.offsets, **weights)
+        requests.append({"replicas": case.replicas, "sparse_cores": case.sparse_cores, "max_ids": case.max_ids,
+                         "batch": str(path), "activations": str(folder / f"activations{k}.npy")})  # fmt: skip
+    asked = {"cases": requests}
+    found = environment.run("lowering", "tests.tpu_aot.host_preprocessing", asked, timeout_secs=PATIENCE_SECS)
+    return [
+        (answer, np.zeros(0) if answer else np.load(request["activations"]))
+        for answer, request in zip(found["answers"], requests, strict=True)
+    ]
+
+
+def of_cpu_engine(batch: IdBatch) -> np.ndarray:
+    """The first three features' activations."""
+    one, two = TableSpec("one", 1000, 8, SGD(0.1), "sum"), TableSpec("two", 500, 7, SGD(0.1), "mean")
+    engine = CpuEngine([FeatureSpec("a", one), FeatureSpec("b", two), FeatureSpec("c", one)], seed=SEED)
+    end = batch.offsets[2, -1]
+    weights = None if batch.weights is None else batch.weights[:end]
+    return engine.lookup(IdBatch(batch.ids[:end], batch.offsets[:3], weights))
+
+
+def bags(batch: IdBatch, feature: int):
+    """The ids and weights of each event of a feature."""
+    ends = batch.offsets[feature]
+    for first, last in itertools.pairwise(ends):
+        ids = batch.ids[first:last]
+        yield (
+            ids,
+            (np.ones(len(ids), np.float32) if batch.weights is None else batch.weights[first:last]).astype(np.float64),
+        )
+
+
+def of_others(batch: IdBatch) -> np.ndarray:
+    """float64 activations of the two other features: a sqrtn of weighted rows, and a sequence of three."""
+    two = initial_rows(TableSpec("two", 500, 7, SGD(0.1)), SEED, np.arange(500)).astype(np.float64)
+    three = initial_rows(TableSpec("three", 300, 5, SGD(0.1)), SEED, np.arange(300)).astype(np.float64)
+    roots = [(weights @ three[ids]) / max(np.sqrt(weights @ weights), 1e-30) for ids, weights in bags(batch, 3)]
+    sequences = np.zeros((batch.rows, 3, 7))
+    for event, (ids, weights) in enumerate(bags(batch, 4)):
+        sequences[event, : len(ids[:3])] = (weights[:, None] * two[ids])[:3]
+    return np.concatenate([np.array(roots), sequences.reshape(batch.rows, -1)], axis=1)
+
+
+def test_lookups_are_those_of_the_cpu_engine(tpu_environment: TpuEnvironment, tmp_path: Path) -> None:
+    cases = [
+        Case(replicas, sparse_cores, random_batch(replicas, weighted=weighted))
+        for replicas, sparse_cores in ((1, 4), (4, 4), (4, 2))
+        for weighted in (False, True)
+    ]
+    for case, (answer, found) in zip(cases, looked_up(tpu_environment, tmp_path, cases), strict=True):
+        assert answer == {}
+        expected = np.concatenate([of_cpu_engine(case.batch), of_others(case.batch)], axis=1)
+        scale = np.maximum(np.abs(expected), 1.0)  # weights of both signs nearly cancel in some bags
+        most = 1e-6 if case.batch.weights is None else 2e-5
+        assert np.max(np.abs(found - expected) / scale) < most, case
+
+
+def test_too_many_ids_are_a_clear_error_and_are_not_dropped(tpu_environment: TpuEnvironment, tmp_path: Path) -> None:
+    case = Case(1, 4, random_batch(1, weighted=False, longest=60), max_ids=8)
+    ((answer, _),) = looked_up(tpu_environment, tmp_path, [case])
+    assert "must fit in the buffers of the SparseCores" in answer["clear"]
+    assert "max_ids_per_table['one_three_two'] to at least" in answer["clear"]
