@@ -43,6 +43,7 @@ COMMANDS = {
     "holds": Place("headrace.cli.holds", "app"),
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
+    "tpu": Place("headrace.cli.tpu", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "chaos": Place("headrace.cli.chaos", "chaos"),
     "role": Place("headrace.cli.roles", "app"),

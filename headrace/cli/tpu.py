@@ -1,0 +1,149 @@
+"""``headrace tpu``: what a model needs of a TPU slice, before the slice is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.train import read_options
+from headrace.terminal.output import emit, say
+from headrace.terminal.quiet import import_quietly
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.tpu import SliceRow
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.tpu_check.check import SliceCheck
+    from trainer.tpu_check.checked_model import CheckedModel
+
+#: The exit status if a slice cannot run the model: as for other input that is wrong.
+DOES_NOT_FIT = 2
+
+app = typer.Typer(
+    help="Check a model against TPU slices, without a TPU.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep ``check`` a command of a group."""
+
+
+@app.command("check")
+def check(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    topology: Annotated[list[str], typer.Option(help="A slice, such as v5p:4x4x4; may be repeated.")],
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
+    events: Annotated[
+        int,
+        typer.Option(help="Events of a step on each device. Default: batch_rows of the options.", show_default=False),
+    ] = 0,
+    serial: Annotated[bool, typer.Option("--serial", help="Do not overlap lookups with the dense part.")] = False,
+    max_ids: Annotated[
+        int, typer.Option(help="Ids that one SparseCore may request from another for a stack in a step.")
+    ] = 256,
+    max_unique_ids: Annotated[int, typer.Option(help="The same for distinct ids.")] = 256,
+    environment: Annotated[
+        str, typer.Option(help="The folder in which `make tpu` has installed the TPU compiler.")
+    ] = ".tpu",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Report memory, tables, exchanges and work of a training step on TPU slices, by compiling it for them.
+
+    Exit status 2 if a slice cannot run it.
+    """
+    from headrace.screens.tpu import TpuCheckScreen
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.topology import Topology
+    from trainer.tpu_check.environment import TpuEnvironment
+
+    slices = [Topology.parse(one) for one in topology]
+    settings = SparseCoreSettings(default_max_ids=max_ids, default_max_unique_ids=max_unique_ids)
+    options = read_options(config)
+    import_quietly("trainer.tpu_check.check")
+    from trainer.tpu_check.check import check_slice
+
+    checked, number = _model(home, model, version, options, events, settings, pipelined=not serial)
+    compiler = TpuEnvironment(Path(environment))
+    rows = []
+    for one in slices:
+        say(f"checking {one}" + (": lowering and compiling, about a minute" if compiler.is_ready else ""))
+        rows.append(_row(check_slice(checked, one, compiler)))
+    note = "" if compiler.is_ready else (
+        f"The step was not compiled: no TPU compiler in {environment}.\n  next: make tpu, or --environment FOLDER"
+    )  # fmt: skip
+    emit(TpuCheckScreen(model, number, tuple(rows), note), as_json=as_json)
+    if any(row.problem for row in rows):
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+def _model(
+    home: str,
+    name: str,
+    version: int,
+    options: Mapping[str, Any],
+    events: int,
+    settings: SparseCoreSettings,
+    *,
+    pipelined: bool,
+) -> tuple[CheckedModel, int]:
+    """The model to check, and its version."""
+    from trainer.config import TrainConfig
+    from trainer.model.inputs import TypedInput
+    from trainer.model.task_heads import heads_of
+    from trainer.tpu_check.checked_model import CheckedModel
+    from warehouse.models.models import get_model, stored_inputs
+
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        record = get_model(connection, name, version or None)
+        inputs = tuple(TypedInput(one.name, one.component.type) for one in stored_inputs(connection, record.id))
+    run = TrainConfig.from_document(options, run_dir="none")
+    if not any(one.type.buckets for one in inputs):
+        raise InputError("a checked model must have an input of ids", where=f"model {name}",
+                         next_step="TPU slices are checked for their embedding tables")  # fmt: skip
+    return CheckedModel(
+        inputs, run, heads_of(record.target), events or run.batch_rows, pipelined, settings
+    ), record.version  # fmt: skip
+
+
+def _row(found: SliceCheck) -> SliceRow:
+    from headrace.screens.tpu import ProblemRow, SliceRow, StackRow, StepRow
+
+    devices, step, problem = found.devices, found.step, found.problem
+    return SliceRow(
+        topology=str(found.topology),
+        chips=found.topology.chips,
+        devices=devices.count,
+        hosts=devices.hosts,
+        sparse_cores=devices.sparse_cores,
+        hbm_bytes=devices.hbm_bytes,
+        events=found.events,
+        table_bytes=sum(one.device_bytes for one in found.stacks),
+        dense_bytes=found.dense_bytes,
+        stacks=tuple(
+            StackRow(one.name, tuple(table.name for table in one.tables), sum(table.rows for table in one.tables),
+                     tuple(table.dim for table in one.tables), one.optimizer, one.device_rows, one.device_bytes, one.max_ids,
+                     one.max_unique_ids)
+            for one in found.stacks
+        ),
+        step=None
+        if step is None
+        else StepRow(
+            step.needed_bytes, step.temporary_bytes, step.flops, step.accessed_bytes, dict(step.collectives), step.compile_secs
+        ),
+        problem=None
+        if problem is None
+        else ProblemRow(
+            problem.kind, problem.what, problem.needed_bytes, problem.available_bytes, problem.next_step
+        ),
+    )  # fmt: skip

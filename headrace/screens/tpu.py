@@ -1,0 +1,126 @@
+"""The screen of ``headrace tpu check``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.terminal.grid import grid
+from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class StackRow:
+    """Tables that are one array on each device. See :class:`trainer.tpu_check.stacks.Stack`."""
+
+    name: str
+    tables: tuple[str, ...]
+    rows: int
+    dims: tuple[int, ...]
+    optimizer: str
+    device_rows: int
+    device_bytes: int
+    max_ids: int
+    max_unique_ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A compiled training step, on each device. See :class:`trainer.tpu_check.check.CompiledStep`."""
+
+    needed_bytes: int
+    temporary_bytes: int
+    flops: float
+    accessed_bytes: float
+    collectives: dict[str, int]
+    compile_secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """Why a step does not compile. See :class:`trainer.tpu_check.compiler_errors.Problem`."""
+
+    kind: str
+    what: str
+    needed_bytes: int
+    available_bytes: int
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRow:
+    """A model on one slice; ``hbm_bytes``, ``sparse_cores``, ``table_bytes`` and ``dense_bytes``: of each device."""
+
+    topology: str
+    chips: int
+    devices: int
+    hosts: int
+    sparse_cores: int
+    hbm_bytes: int
+    events: int
+    table_bytes: int
+    dense_bytes: int
+    stacks: tuple[StackRow, ...]
+    step: StepRow | None
+    problem: ProblemRow | None
+
+    def render(self) -> RenderableType:
+        """The slice, its tables, and the step or the problem."""
+        head = (f"{self.topology}: {many(self.chips, 'chip')}, {many(self.devices, 'device')} with {bytes_text(self.hbm_bytes)} and "
+                f"{many(self.sparse_cores, 'SparseCore')} each, {many(self.hosts, 'host')}; {count_text(self.events)} events a step")  # fmt: skip
+        rows = (
+            (", ".join(one.tables), ", ".join(dict.fromkeys(map(str, one.dims))), one.optimizer, count_text(one.rows), count_text(one.device_rows),
+             bytes_text(one.device_bytes), count_text(one.max_ids), count_text(one.max_unique_ids))
+            for one in self.stacks
+        )  # fmt: skip
+        titles = ("tables of a stack*", "columns>", "optimizer", "rows>", "rows a device>", "bytes a device>", "max ids>", "max unique ids>")  # fmt: skip
+        return Group(head, grid(titles, rows), *self._outcome())
+
+    def _outcome(self) -> list[str]:
+        if self.problem is not None:
+            return _problem_lines(self.problem)
+        if self.step is None:
+            share = percent_text(self.table_bytes / self.hbm_bytes)
+            return [
+                f"tables take {bytes_text(self.table_bytes)} on each device, {share} of its HBM; the step was not compiled"
+            ]
+        step = self.step
+        exchanged = ", ".join(f"{count} {name}" for name, count in step.collectives.items())
+        share = percent_text(step.needed_bytes / self.hbm_bytes)
+        return [
+            f"compiles in {secs_text(step.compile_secs)}",
+            f"memory: {bytes_text(step.needed_bytes)} on each device, {share} of its HBM: tables {bytes_text(self.table_bytes)}, "
+            f"dense part {bytes_text(self.dense_bytes)}, temporary {bytes_text(step.temporary_bytes)}",
+            f"work of a step on each device: {step.flops:.3g} floating-point operations, {bytes_text(step.accessed_bytes)} read and written",
+            f"exchanged between devices: {exchanged or 'nothing'}",
+        ]
+
+
+def _problem_lines(problem: ProblemRow) -> list[str]:
+    lines = [f"does not compile: {problem.what}"]
+    if problem.needed_bytes:
+        lines.append(
+            f"  needed:    {bytes_text(problem.needed_bytes)}, {bytes_text(problem.needed_bytes - problem.available_bytes)} too much"
+        )
+        lines.append(f"  available: {bytes_text(problem.available_bytes)}")
+    if problem.next_step:
+        lines.append(f"  next:      {problem.next_step}")
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class TpuCheckScreen:
+    """A model on slices; ``note``: what was not checked, and how to check it."""
+
+    model: str
+    version: int
+    slices: tuple[SliceRow, ...]
+    note: str
+
+    def render(self) -> RenderableType:
+        """One part for each slice."""
+        parts: list[RenderableType] = []
+        for one in self.slices:
+            parts += [one.render(), ""]
+        return Group(*parts, *([self.note] if self.note else []))

@@ -1,0 +1,72 @@
+"""``headrace tpu check`` without the TPU compiler, and its screen with what the compiler says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace.screens.tpu import ProblemRow, SliceRow, StackRow, StepRow, TpuCheckScreen
+from tests.headrace.test_commands import check_golden
+
+GIB = 1 << 30
+STACK = StackRow("a_b", ("a", "b"), 2_000_000, (16, 12), "Adagrad", 500_000, 1 * GIB, 256, 128)
+
+
+def row(**values):
+    return SliceRow(
+        topology="v5p:2x2x1", chips=4, devices=4, hosts=1, sparse_cores=4, hbm_bytes=95 * GIB, events=4096, table_bytes=1 * GIB,
+        dense_bytes=80_000, stacks=(STACK,), **{"step": None, "problem": None, **values},
+    )  # fmt: skip
+
+
+def text(screen):
+    console = Console(file=io.StringIO(), width=140)
+    console.print(screen.render())
+    return console.file.getvalue()
+
+
+def test_without_the_compiler_tables_and_the_next_step_are_shown(submitted, tmp_path: Path):
+    options = tmp_path / "training.json"
+    options.write_text('{"dim": 12, "linear": true}')
+    arguments = ("tpu", "check", "second", "--topology", "v5p:4x4x4", "--topology", "v6e:2x2", "--config", options,
+                 "--events", 512, "--max-ids", 64, "--environment", tmp_path / "none")  # fmt: skip
+    answer = submitted(*arguments)
+    check_golden("tpu_check_tables", answer.out)
+    assert "checking v5p:4x4x4" in answer.err
+    document = submitted(*arguments, "--json").json
+    large, small = document["slices"]
+    assert (large["chips"], large["devices"], large["hosts"], large["events"]) == (64, 64, 16, 64 * 512)
+    assert small["sparse_cores"] == 2
+    assert large["step"] is None
+    assert large["problem"] is None
+    stacks = {one["name"]: one for one in small["stacks"]}
+    assert set(stacks) == {"overlap_position_user", "linear/overlap_linear/position_linear/user"}
+    assert stacks["overlap_position_user"]["rows"] == 1510
+    assert stacks["overlap_position_user"]["max_ids"] == 64
+    assert small["table_bytes"] == sum(one["device_bytes"] for one in small["stacks"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (("second", "--topology", "v9:2x2"), 2, "a topology must be a TPU generation"),
+        (("second", "--topology", "v5e:2x2"), 2, "generation with SparseCores"),
+        (("none", "--topology", "v6e:2x2"), 4, "no such model"),
+        (("second", "--topology", "v6e:2x2", "--events", 7), 2, "multiple of its SparseCores"),
+        (("second", "--topology", "v6e:2x2", "--max-ids", 0), 2, "default_max_ids"),
+        (("second",), 2, "--topology"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_clear_error(submitted, arguments, status, problem):
+    assert problem in submitted("tpu", "check", *arguments, status=status).err
+
+
+def test_a_compiled_step_and_a_problem_are_shown():
+    step = StepRow(3 * GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2, "all-to-all": 12}, 21.5)
+    problem = ProblemRow(
+        "hbm", "a training step must fit in the HBM of a device", 115 * GIB, 95 * GIB, "check v5p:2x2x2"
+    )
+    check_golden("tpu_check_step", text(TpuCheckScreen("m", 1, (row(step=step), row(problem=problem)), "")))
