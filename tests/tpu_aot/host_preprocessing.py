@@ -13,31 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.embedding import SGD, FeatureSpec, TableSpec
+from tests.tpu_aot.preprocessing_case import EVENTS, SEED, STACK, features
 from trainer.embedding.engine import IdBatch
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
 from trainer.embedding.tpu.table_states import PARAMETERS, initial_arrays
 
-EVENTS, SEED = 16, 5
-STACK = "one_three_two"
 #: The value of positions that pad the ids.
 _PADDING = np.iinfo(np.int32).max
-
-
-def features() -> list[FeatureSpec]:
-    """Tables of one stack, one of them shared; every combiner, and a sequence."""
-    one = TableSpec("one", 1000, 8, SGD(0.1), "sum")
-    two = TableSpec("two", 500, 7, SGD(0.1), "mean")
-    three = TableSpec("three", 300, 5, SGD(0.1), "sqrtn")
-    return [
-        FeatureSpec("a", one),
-        FeatureSpec("b", two),
-        FeatureSpec("c", one),
-        FeatureSpec("d", three),
-        FeatureSpec("e", two, 3),
-    ]
 
 
 def _emulated(part: Any, stack: np.ndarray, sparse_cores: int) -> np.ndarray:

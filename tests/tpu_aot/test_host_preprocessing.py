@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,20 +9,18 @@ import numpy as np
 import pytest
 
 from tests.support.processes import PATIENCE_SECS
+from tests.tpu_aot.preprocessing_case import EVENTS, SEED, features
 from tests.trainer.embedding.test_engine import batch_of
-from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.tpu.initial_rows import initial_rows
+from trainer.embedding import CpuEngine, IdBatch
 from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot
-
-EVENTS, SEED = 16, 5
 
 
 def random_batch(replicas: int, *, weighted: bool, longest: int = 6) -> IdBatch:
     """Bags of up to so many ids, some empty, some with an id twice."""
     source = np.random.default_rng(0)
-    sizes = (1000, 500, 1000, 300, 500)
+    sizes = [feature.table.vocabulary_size for feature in features()]
     bags = [
         [source.integers(0, size, source.integers(0, longest)).tolist() for _ in range(replicas * EVENTS)]
         for size in sizes
@@ -61,37 +58,6 @@ def looked_up(environment: TpuEnvironment, folder: Path, cases: list[Case]) -> l
     ]
 
 
-def of_cpu_engine(batch: IdBatch) -> np.ndarray:
-    """The first three features' activations."""
-    one, two = TableSpec("one", 1000, 8, SGD(0.1), "sum"), TableSpec("two", 500, 7, SGD(0.1), "mean")
-    engine = CpuEngine([FeatureSpec("a", one), FeatureSpec("b", two), FeatureSpec("c", one)], seed=SEED)
-    end = batch.offsets[2, -1]
-    weights = None if batch.weights is None else batch.weights[:end]
-    return engine.lookup(IdBatch(batch.ids[:end], batch.offsets[:3], weights))
-
-
-def bags(batch: IdBatch, feature: int):
-    """The ids and weights of each event of a feature."""
-    ends = batch.offsets[feature]
-    for first, last in itertools.pairwise(ends):
-        ids = batch.ids[first:last]
-        yield (
-            ids,
-            (np.ones(len(ids), np.float32) if batch.weights is None else batch.weights[first:last]).astype(np.float64),
-        )
-
-
-def of_others(batch: IdBatch) -> np.ndarray:
-    """float64 activations of the two other features: a sqrtn of weighted rows, and a sequence of three."""
-    two = initial_rows(TableSpec("two", 500, 7, SGD(0.1)), SEED, np.arange(500)).astype(np.float64)
-    three = initial_rows(TableSpec("three", 300, 5, SGD(0.1)), SEED, np.arange(300)).astype(np.float64)
-    roots = [(weights @ three[ids]) / max(np.sqrt(weights @ weights), 1e-30) for ids, weights in bags(batch, 3)]
-    sequences = np.zeros((batch.rows, 3, 7))
-    for event, (ids, weights) in enumerate(bags(batch, 4)):
-        sequences[event, : len(ids[:3])] = (weights[:, None] * two[ids])[:3]
-    return np.concatenate([np.array(roots), sequences.reshape(batch.rows, -1)], axis=1)
-
-
 def test_lookups_are_those_of_the_cpu_engine(tpu_environment: TpuEnvironment, tmp_path: Path) -> None:
     cases = [
         Case(replicas, sparse_cores, random_batch(replicas, weighted=weighted))
@@ -100,7 +66,7 @@ def test_lookups_are_those_of_the_cpu_engine(tpu_environment: TpuEnvironment, tm
     ]
     for case, (answer, found) in zip(cases, looked_up(tpu_environment, tmp_path, cases), strict=True):
         assert answer == {}
-        expected = np.concatenate([of_cpu_engine(case.batch), of_others(case.batch)], axis=1)
+        expected = CpuEngine(features(), seed=SEED).lookup(case.batch)
         scale = np.maximum(np.abs(expected), 1.0)  # weights of both signs nearly cancel in some bags
         most = 1e-6 if case.batch.weights is None else 2e-5
         assert np.max(np.abs(found - expected) / scale) < most, case

@@ -7,6 +7,8 @@ import pytest
 from tests.trainer.tpu_check.models import dlrm
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.errors import ConfigError
+from trainer.model.heads import Head
+from trainer.model.task_heads import TaskHeads
 from trainer.topology import Topology
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.devices import devices_of, smallest_slice
@@ -21,6 +23,12 @@ def test_a_model_survives_its_document():
     assert again.to_document() == model.to_document()
     assert again.features == model.features
     assert again.layout == model.layout
+
+
+def test_a_model_of_several_labels_survives_its_document():
+    heads = TaskHeads((("click", Head()), ("spend", Head("regression"))))
+    again = CheckedModel.from_document(json.loads(json.dumps(dlrm(head=heads).to_document())))
+    assert again.head == heads
 
 
 def test_the_linear_part_has_tables_of_its_own():

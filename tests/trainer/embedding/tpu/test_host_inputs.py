@@ -39,17 +39,17 @@ def summed(one, rows):
 
 
 @settings(max_examples=scaled(100))
-@given(batch=batches(), combiner=st.sampled_from(["sum", "mean"]))
-def test_sums_of_inputs_are_the_lookups_of_the_cpu_engine(batch, combiner):
+@given(batch=batches(), combiner=st.sampled_from(["sum", "mean", "sqrtn"]), length=st.integers(0, 3))
+def test_sums_of_inputs_are_the_lookups_of_the_cpu_engine(batch, combiner, length):
     table = TableSpec("t", ROWS, 3, SGD(1.0), combiner)
-    engine = CpuEngine([FeatureSpec("a", table), FeatureSpec("b", table)], seed=0)
+    engine = CpuEngine([FeatureSpec("a", table), FeatureSpec("b", table, length)], seed=0)
     rows, events = engine.weights_of("t", np.arange(ROWS)), batch.rows // REPLICAS
     check_batch(batch, engine.features, batch.rows)
-    found = [
-        np.concatenate([summed(one, rows) for one in replica_inputs(batch, engine.features, k, events)], axis=1)
-        for k in range(REPLICAS)
-    ]
-    np.testing.assert_allclose(np.concatenate(found), engine.lookup(batch), rtol=1e-5, atol=1e-6)
+    for replica in range(REPLICAS):
+        inputs = replica_inputs(batch, engine.features, replica, events)
+        found = [summed(one, rows).reshape(events, -1) for one in inputs]
+        expected = engine.lookup(batch)[replica * events : (replica + 1) * events]
+        np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_sqrtn_divides_by_the_root_of_the_squared_weights():
