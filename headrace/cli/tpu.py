@@ -11,7 +11,7 @@ import typer
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.train import read_options
 from headrace.terminal.output import emit, say
-from headrace.terminal.quiet import import_quietly
+from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check(
     slices = [Topology.parse(one) for one in topology]
     settings = SparseCoreSettings(default_max_ids=max_ids, default_max_unique_ids=max_unique_ids)
     options = read_options(config)
-    import_quietly("trainer.tpu_check.check")
+    import_tensorflow_quietly()
     from trainer.tpu_check.check import check_slice
 
     checked, number = _model(home, model, version, options, events, settings, pipelined=not serial)
