@@ -95,12 +95,15 @@ class DenseModel:
         sources = [activations, linear, *self._trainable]
         return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
-    def loss(self, logits: Any, labels: Any, weights: Any, total: Any) -> Any:
-        """The weighted losses of the events over ``total``, and the network's penalties; after :meth:`logits` of the same events."""
+    def loss(self, logits: Any, labels: Any, weights: Any, total: Any, replicas: int = 1) -> Any:
+        """The weighted losses of the events over ``total``, and this replica's share of the network's penalties.
+
+        Call it after :meth:`logits` of the same events.
+        """
         losses = event_losses(self._head, labels, logits, self._config.task_weights)
         loss = tf.reduce_sum(losses * weights) / total
         for penalty in self._network.penalties() if self._network else ():
-            loss += penalty
+            loss += penalty / replicas
         return loss
 
     def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:

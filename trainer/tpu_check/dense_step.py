@@ -62,7 +62,7 @@ class DensePart:
             towers, linear = tf.split(activations, columns, axis=1)
             logits = self.model.logits(towers, linear, dense, training=True)
             total = _sum_over_replicas(tf.reduce_sum(weights), replicas)
-            loss = self.model.loss(logits, labels, weights, total)
+            loss = self.model.loss(logits, labels, weights, total, replicas)
         sources = [activations, *state["weights"]]
         by_activations, *by_weights = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
