@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,10 @@ from transforms.kernels.buffers import one_buffer
 from transforms.kernels.text_patterns import arrow_text, replace
 from transforms.kernels.text_validity import replaced
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
+
+# Both take POSITION_MAX when they are imported, which must not be while a test has lowered it.
+importlib.import_module("transforms.kernels.list_items")
+importlib.import_module("transforms.kernels.parquet_pages")
 
 LIMIT = 400
 _TEXT = Dense(DType.STRING)
