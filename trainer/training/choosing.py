@@ -5,6 +5,7 @@ Deterministic: equal data and given options give equal choices. A run with a che
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.errors import BadLabel, ConfigError
+from trainer.errors import BadLabel, ConfigError, NonFiniteLoss
 from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
@@ -32,6 +33,9 @@ from warehouse.solution.solution import ReadSolution
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Called with a sentence about the current candidate.
 Tell = Callable[[str], None]
+
+#: The loss of an event that a diverged candidate predicts.
+_DIVERGED = 1e6
 
 
 def choose_config(
@@ -169,11 +173,13 @@ def _try(
     labels = np.concatenate([part.labels for part in newer])
     best: Trial | None = None
     for number in range(1, config.passes + 1):
-        for batch in make_batches(older, layout, batch_rows=config.batch_rows):
-            weights.train(batch)
-        logits = [weights.predict(batch) for batch in make_batches(newer, layout, batch_rows=config.batch_rows)]
-        losses = event_losses(head, labels, np.concatenate(logits), config.task_weights)
-        losses = np.where(np.isfinite(losses), losses, 1e6)
+        losses = np.full(len(labels), _DIVERGED)
+        with contextlib.suppress(NonFiniteLoss):  # a candidate that diverges loses the trial
+            for batch in make_batches(older, layout, batch_rows=config.batch_rows):
+                weights.train(batch)
+            logits = [weights.predict(batch) for batch in make_batches(newer, layout, batch_rows=config.batch_rows)]
+            losses = event_losses(head, labels, np.concatenate(logits), config.task_weights)
+            losses = np.where(np.isfinite(losses), losses, _DIVERGED)
         if best is not None and losses.mean() >= best.losses.mean():
             break
         best = Trial(candidate, number, losses)

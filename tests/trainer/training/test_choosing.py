@@ -70,6 +70,14 @@ def test_equal_data_gives_equal_choices(tmp_path):
     assert trials == ["now", "now"]
 
 
+def test_candidates_that_diverge_lose_the_trial(tmp_path):
+    data = Synthetic(2, 300)
+    given = {**SMALL, "deep": True, "dense_optimizer": "sgd", "dense_learning_rate": 1e30}
+    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path))
+    assert chosen.dense_learning_rate == 1e30
+    assert chosen.chosen, "every candidate diverges, and the most cautious one is taken"
+
+
 def test_given_options_are_kept_and_auto_is_none(tmp_path):
     data = Synthetic(2, 150)
     given = {**SMALL, "batch_rows": 33, "passes": 2, "deep": False, "linear": True, "linear_learning_rate": 0.3,
