@@ -1,6 +1,6 @@
 """The ``cpu`` engine's lookups and updates against FBGEMM's CPU kernels and TensorFlow's, in one run.
 
-    python -m benchmarks.embedding_kernels [--threads N] [--rounds N] [--repeats N] [--case NAME]
+    python -m benchmarks.embedding_kernels [--threads N] [--rounds N] [--repeats N] [--case NAME] [--tables FOLDER]
 
 Each side runs in a process of its own and waits while another one is measured; rounds alternate, and ratios are taken within a
 round. FBGEMM runs in the environment ``.fbgemm`` (``make bench-fbgemm``) and is left out, with a message, where that is missing.
@@ -34,12 +34,12 @@ _PAUSE_SECS = 0.3
 class Side:
     """A process that runs one case for one system."""
 
-    def __init__(self, name: str, python: Path, module: str, case: Case, threads: int) -> None:
+    def __init__(self, name: str, python: Path, module: str, case: Case, threads: int, tables: str) -> None:
         self.name = name
         environment = {**os.environ, "PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._process = subprocess.Popen([str(python), "-m", f"benchmarks.support.{module}"], cwd=_ROOT, env=environment,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
-        self.sums = self._ask({"case": case.name, "threads": threads})
+        self.sums = self._ask({"case": case.name, "threads": threads, "tables": tables})
         self.lookup_secs: list[float] = []
         self.both_secs: list[float] = []
 
@@ -79,15 +79,15 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / best
 
 
-def compare(case: Case, threads: int, rounds: int, repeats: int) -> None:
+def compare(case: Case, threads: int, rounds: int, repeats: int, tables: str) -> None:
     """Run a case on all sides and print the results."""
     python = Path(sys.executable)
-    sides = [Side("headrace", python, "side_of_engine", case, threads)]
+    sides = [Side("headrace", python, "side_of_engine", case, threads, tables)]
     if _FBGEMM.exists():
-        sides.append(Side("FBGEMM", _FBGEMM, "side_of_fbgemm", case, threads))
+        sides.append(Side("FBGEMM", _FBGEMM, "side_of_fbgemm", case, threads, tables))
     else:
         print("FBGEMM is left out: make bench-fbgemm installs it in .fbgemm")
-    sides.append(Side("TensorFlow", python, "side_of_tensorflow", case, threads))
+    sides.append(Side("TensorFlow", python, "side_of_tensorflow", case, threads, tables))
     for other in sides[1:2] if _FBGEMM.exists() else []:
         for kind in ("sum", "squares"):
             assert abs(other.sums[kind] - sides[0].sums[kind]) <= 1e-3 * abs(sides[0].sums["squares"]), (kind, other.sums, sides[0].sums)  # fmt: skip
@@ -119,11 +119,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--case", choices=sorted(cases()))
+    parser.add_argument("--case", help="only this case")
+    parser.add_argument("--tables", default="", help="folder with nvidia_synthetic_v3_tiny.json")
     options = parser.parse_args()
-    for name, case in cases().items():
+    known = cases(options.tables)
+    if options.case not in (None, *known):
+        parser.error(f"--case must be one of {', '.join(known)}, got {options.case}")
+    for name, case in known.items():
         if options.case in (None, name):
-            compare(case, options.threads, options.rounds, options.repeats)
+            compare(case, options.threads, options.rounds, options.repeats, options.tables)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 RATE, START, EPSILON = 0.01, 0.1, 1e-8
-_TABLES_FILE = (
-    Path(__file__).resolve().parents[2].parent / "shared" / "data" / "tables" / "nvidia_synthetic_v3_tiny.json"
-)
+_TINY = "nvidia_synthetic_v3_tiny.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +66,15 @@ class Case:
         return distinct + activations + ids, 2 * (distinct + activations + ids) + distinct
 
 
-def cases() -> dict[str, Case]:
-    """The cases by name; that of published tables only where its file is."""
+def cases(tables_folder: str) -> dict[str, Case]:
+    """The cases by name; that of published tables only where its file is in the folder."""
     found = [
         Case("one-hot", ((100_000, 64),) * 26, tuple((t, 1) for t in range(26)), 4096, 1.2),
         Case("valency 30", ((100_000, 64),) * 26, tuple((t, 30) for t in range(26)), 4096, 1.2),
     ]
-    if _TABLES_FILE.is_file():
-        document = json.loads(_TABLES_FILE.read_text())
+    published = Path(tables_folder) / _TINY
+    if tables_folder and published.is_file():
+        document = json.loads(published.read_text())
         tables = tuple((int(one["rows"]), int(one["dim"])) for one in document["tables"])
         inputs = tuple((t, int(n)) for t, one in enumerate(document["tables"]) for n in one["inputs"])
         found.append(Case("NVIDIA tiny", tables, inputs, 4096, 1.05))
@@ -93,9 +92,9 @@ class Runner(Protocol):
 
 
 def serve(build: Callable[[Case, int], Runner]) -> None:
-    """Answer a benchmark on the standard streams: ``{"case", "threads"}``, then ``{"repeats"}`` as often as it likes, a line each."""
+    """Answer a benchmark on the standard streams: ``{"case", "threads", "tables"}``, then ``{"repeats"}`` as often as it likes, a line each."""
     first = json.loads(sys.stdin.readline())
-    runner = build(cases()[first["case"]], first["threads"])
+    runner = build(cases(first["tables"])[first["case"]], first["threads"])
     runner.both()
     values = np.asarray(runner.lookup(), np.float64)
     _answer({"sum": float(values.sum()), "squares": float((values * values).sum())})
