@@ -16,10 +16,12 @@ import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import combine_bags, shares_of
 from trainer.embedding.cpu.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.cpu.threads import Team
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
@@ -28,6 +30,7 @@ from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _NO_SHARES = np.zeros(0, np.float32)
+_ONE_THREAD = Team(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,8 +104,10 @@ class ShardedTables:
 
         ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events.
         """
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        check_finite(flat, self.features, _ONE_THREAD)
         fetched = next((one for one in self._fetched if one.batch is batch), None) or self._fetch(batch)
-        sums = self._summed(fetched, gradients)
+        sums = self._summed(fetched, flat)
         dims = self._layout.dims
         parts = [[_taken(sums, fetched.layout, order, dims)] for order in fetched.order]
         received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
@@ -151,10 +156,9 @@ class ShardedTables:
         return distinct, Bags(places, batch.offsets, shares)
 
     def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
-        """The gradient of each distinct row, summed over the batch: flat, as its weights."""
+        """The gradient of each distinct row, by those of the activations, flat, summed over the batch: flat, as its weights."""
         sums = np.zeros(len(fetched.values.weights), np.float32)
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        sum_positions(fetched.bags, self._of_features, fetched.layout, flat, self._width, sums)
+        sum_positions(fetched.bags, self._of_features, fetched.layout, gradients, self._width, sums)
         return sums
 
     def state(self) -> dict[str, TableState]:

@@ -2,8 +2,8 @@
 
 With a staleness of 0 a step looks its rows up, trains the dense part and updates the rows, one after the other. With 1 the rows of
 step n + 1 are looked up, and those of step n - 1 updated before that, while the dense part of step n runs: a lookup misses the
-update of exactly one step. That is the order of effects of TensorFlow's embedding pipelining pass, and of section 3.3 of Google's
-paper on its TPU training service. The order does not depend on timing, so equal batches give equal bits.
+update of exactly one step. That is the order of effects of TensorFlow's embedding pipelining pass. It does not depend on timing, so
+equal batches give equal bits.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.trainer.thread_exchange import on_hosts
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.embedding.exchange import OneHost, all_gather, summed
 from trainer.embedding.sharded_tables import ShardedTables
-from trainer.errors import BadBatch
+from trainer.errors import BadBatch, NonFiniteLoss
 
 FEATURES = (
     FeatureSpec("a", one := TableSpec("one", ROWS, 3, Adagrad(0.1, 0.01), "sum")),
@@ -46,6 +46,17 @@ def train_sharded(hosts, trained):
         return activations, tables.state(), state_of(snapshot)
 
     return on_hosts(hosts, work)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing():
+    tables = ShardedTables(FEATURES, seed=3, exchange=OneHost())
+    batch = batch_of([[[0], [1]], [[2], [3]], [[1], []]])
+    gradients = np.ones_like(tables.lookup(batch))
+    gradients[1, 3] = np.nan
+    with pytest.raises(NonFiniteLoss, match="gradient is NaN") as caught:
+        tables.apply_gradients(batch, gradients)
+    assert caught.value.where == "feature b, event 1 of the batch"
+    assert all(len(one.rows) == 0 for one in tables.state().values())
 
 
 @settings(max_examples=scaled(25))

@@ -18,6 +18,7 @@ import numpy as np
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
+from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
 from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
 from trainer.embedding.cpu.outputs import OutputPool
@@ -28,7 +29,7 @@ from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -155,7 +156,7 @@ class CpuEngine:
 
         ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Gradients of a row
         that occurs more than once, in one bag, in many, or in many features of its table, are summed in float32 in the
-        order feature, event, position; then the row is updated once. Raises :class:`BadBatch`, or :class:`NonFiniteLoss` for NaN
+        order feature, event, position; then the row is updated once. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN
         and infinity; nothing is changed then.
         """
         bags = self._read_bags(batch)
@@ -163,28 +164,11 @@ class CpuEngine:
             raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self._width)}")  # fmt: skip
         flat = np.ascontiguousarray(gradients).reshape(-1)
-        self._check_finite(flat)
+        check_finite(flat, self._features, self._team)
         rates = learning_rates(self._tables)
         with self._changing(bags):
             distinct = self._updates.apply(bags, flat, self._width, rates, self._values)
         self._counter.add(bags.offsets, distinct)
-
-    def _check_finite(self, gradients: Array) -> None:
-        """Refuse NaN and infinity before any row is changed."""
-        threads, size = self._team.threads, len(gradients)
-        cuts = [size * k // threads // 16 * 16 for k in range(threads)] + [size]
-        found = [True] * threads
-
-        def check(k: int) -> None:
-            found[k] = gradient_kernels.are_finite(gradients, cuts[k], cuts[k + 1])
-
-        self._team.run([partial(check, k) for k in range(threads)])
-        if not all(found):
-            at = int(np.flatnonzero(~np.isfinite(gradients))[0])
-            event, column = divmod(at, self._width)
-            names = [name for name, span in self.columns.items() if span.start <= column < span.stop]
-            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[at]),
-                                where=f"feature {names[0]}, event {event} of the batch")  # fmt: skip
 
     def statistics(self) -> dict[str, FeatureCounts]:
         """The counts of each feature since this engine was made or loaded, by name."""
@@ -226,7 +210,7 @@ class CpuEngine:
         bags = self._read_bags(_one_event(rows, counts))
         rates = learning_rates(self._tables)
         with self._changing(bags):
-            self._updates.apply_rows(bags.ids, counts, flat, rates, self._values)
+            self._updates.apply_rows(bags, flat, rates, self._values)
 
     def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
         """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.

@@ -122,28 +122,6 @@ def list_entries(
             starts[t, 1] = ends[0]
 
 
-@compiled
-def list_rows(chosen: Array, rows: Array, firsts: Array, sources: Array, masks: Array, entries: Entries) -> None:
-    """As :func:`list_entries` for explicit rows: those of table t are ``rows[firsts[t]:firsts[t + 1]]``, each with its source."""
-    starts = entries.starts
-    for t in chosen:
-        mask = masks[t]
-        ends = np.zeros(mask + 2, np.int64)
-        for i in range(firsts[t], firsts[t + 1]):
-            ends[_bucket_of(rows[i], mask) + 1] += 1
-        ends[0] = starts[t, 0]
-        for k in range(1, mask + 2):
-            ends[k] += ends[k - 1]
-        starts[t, : mask + 2] = ends
-        for i in range(firsts[t], firsts[t + 1]):
-            bucket = _bucket_of(rows[i], mask)
-            at = ends[bucket]
-            ends[bucket] = at + 1
-            entries.rows[at] = rows[i]
-            entries.sources[at] = sources[i]
-            entries.shares[at] = _ONE
-
-
 @inlined
 def _add_row(gradients: Array, source: int, share: np.float32, sums: Array, at: int, dim: int, is_new: bool) -> None:
     whole = dim - dim % LANES

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
 
 #: Where the events of a batch may be divided.
 _GRID = 128
@@ -44,8 +43,9 @@ class Team:
         try:
             first()
         finally:
-            for one in running:
-                one.result()
+            wait(running)  # none may go on after an error
+        for one in running:
+            one.result()
 
 
 def split_events(offsets: Array, costs: Array, threads: int) -> list[tuple[int, int]]:

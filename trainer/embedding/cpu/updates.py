@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The most bytes of a bucket's summed gradients, about a core's second-level cache. Rows occur more than once.
 _BUCKET_BYTES = 1 << 20
 _MOST_BUCKETS = 1 << 16
+#: The length of a sequence that is never cut.
+_NO_END = 1 << 62
 
 
 class RowUpdates:
@@ -35,28 +36,43 @@ class RowUpdates:
 
         Returns the distinct rows of each table, int64.
         """
-        sizes = np.bincount(self._features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
+        return self._apply(self._features, bags, gradients, width, rates, values)
+
+    def apply_rows(self, bags: Bags, gradients: Array, rates: Array, values: TableValues) -> Array:
+        """As :meth:`apply` for one event with one feature a table, and the gradient of each id, one after the other."""
+        floats = (bags.offsets[:, 1] - bags.offsets[:, 0]) * self._tables.dims
+        in_order = self._features._replace(column=np.cumsum(floats) - floats, sequence=np.full(len(floats), _NO_END))
+        return self._apply(in_order, bags, gradients, 0, rates, values)
+
+    def _apply(
+        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues
+    ) -> Array:
+        sizes = np.bincount(features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
         counts = sizes.astype(np.int64)
         masks = self._begin(counts)
-        features, tables, entries = self._features, self._tables, self._entries
-
-        def list_tables(chosen: Array) -> None:
-            kernels.list_entries(chosen, bags, features, tables, width, masks, entries)
-
-        return self._update(counts, masks, list_tables, gradients, rates, values)
-
-    def apply_rows(self, rows: Array, counts: Array, gradients: Array, rates: Array, values: TableValues) -> Array:
-        """As :meth:`apply` for rows, of which each table has ``counts``, and their gradients, one after the other."""
-        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        widths = np.repeat(self._tables.dims, counts)
-        sources = np.cumsum(widths) - widths
-        masks = self._begin(counts)
-        entries = self._entries
-
-        def list_tables(chosen: Array) -> None:
-            kernels.list_rows(chosen, rows, firsts, sources, masks, entries)
-
-        return self._update(counts, masks, list_tables, gradients, rates, values)
+        used, threads, entries, tables = np.flatnonzero(counts), self._team.threads, self._entries, self._tables
+        lists = [used[part] for part in split_evenly(counts[used], threads)]
+        self._team.run(
+            [partial(kernels.list_entries, one, bags, features, tables, width, masks, entries) for one in lists]
+        )
+        buckets = np.stack([np.repeat(used, masks[used] + 1), _ranges(masks[used] + 1)], axis=1)
+        starts = entries.starts
+        sizes = starts[buckets[:, 0], buckets[:, 1] + 1] - starts[buckets[:, 0], buckets[:, 1]]
+        distinct = np.zeros((threads, len(counts)), np.int64)
+        parts = split_evenly(sizes * (tables.dims[buckets[:, 0]] + 32) + 1, threads)
+        for k, part in enumerate(parts):
+            self._reserve(k, int(sizes[part].max()), int((sizes[part] * tables.dims[buckets[part, 0]]).max()))
+        update = kernels.update_buckets
+        self._team.run(
+            [
+                partial(
+                    update, buckets[part], entries, gradients, tables, rates, values, self._scratches[k], distinct[k]
+                )
+                for k, part in enumerate(parts)
+            ]
+        )
+        found: Array = distinct.sum(axis=0)
+        return found
 
     def _begin(self, counts: Array) -> Array:
         """Make space for entries of these numbers by table; returns the number of buckets of each table - 1."""
@@ -71,31 +87,6 @@ class RowUpdates:
         starts[:, 0] = np.cumsum(counts) - counts
         self._entries = kernels.Entries(rows, sources, shares, starts)
         return masks
-
-    def _update(
-        self, counts: Array, masks: Array, list_tables: Callable[[Array], None], gradients: Array, rates: Array, values: TableValues
-    ) -> Array:  # fmt: skip
-        used = np.flatnonzero(counts)
-        threads = self._team.threads
-        self._team.run([partial(list_tables, used[part]) for part in split_evenly(counts[used], threads)])
-        buckets = np.stack([np.repeat(used, masks[used] + 1), _ranges(masks[used] + 1)], axis=1)
-        starts = self._entries.starts
-        sizes = starts[buckets[:, 0], buckets[:, 1] + 1] - starts[buckets[:, 0], buckets[:, 1]]
-        distinct = np.zeros((threads, len(counts)), np.int64)
-        parts = split_evenly(sizes * (self._tables.dims[buckets[:, 0]] + 32) + 1, threads)
-        for k, part in enumerate(parts):
-            self._reserve(k, int(sizes[part].max()), int((sizes[part] * self._tables.dims[buckets[part, 0]]).max()))
-        self._team.run(
-            [
-                partial(
-                    kernels.update_buckets, buckets[part], self._entries, gradients, self._tables, rates, values,
-                    self._scratches[k], distinct[k],
-                )
-                for k, part in enumerate(parts)
-            ]
-        )  # fmt: skip
-        found: Array = distinct.sum(axis=0)
-        return found
 
     def _reserve(self, thread: int, rows: int, floats: int) -> None:
         held = self._scratches[thread]

@@ -153,23 +153,29 @@ def total(typingctx: Any, value: Any) -> Any:
     return types.float32(value), codegen
 
 
-def _call_unary(builder: Any, name: str, value: Any) -> Any:
-    """LLVM's intrinsic of this name on a vector or a float32."""
-    suffix = "f32" if value.type == ir.FloatType() else f"v{LANES}f32"
-    kind = ir.FunctionType(value.type, [value.type])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.{suffix}"), [value])
+def _function_of_one(name: str) -> Any:
+    """LLVM's intrinsic of this name, on a vector or a float32."""
+
+    @intrinsic
+    def apply(typingctx: Any, value: Any) -> Any:
+        if value not in (vector, types.float32):
+            return None
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = args[0].type
+            suffix = "f32" if kind == ir.FloatType() else f"v{LANES}f32"
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), f"{name}.{suffix}")
+            return builder.call(function, args)
+
+        return value(value), codegen
+
+    return apply
 
 
-@intrinsic
-def root(typingctx: Any, value: Any) -> Any:
-    """The square root of a vector or a float32."""
-    if value not in (vector, types.float32):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _call_unary(builder, "llvm.sqrt", args[0])
-
-    return value(value), codegen
+#: The square root of a vector or a float32.
+root = _function_of_one("llvm.sqrt")
+#: The largest whole number <= a vector's or a float32's value.
+floor = _function_of_one("llvm.floor")
 
 
 @intrinsic
@@ -204,18 +210,6 @@ def clip(typingctx: Any, value: Any, least: Any, most: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", held, high), high, held)
 
     return value(value, least, most), codegen
-
-
-@intrinsic
-def floor(typingctx: Any, value: Any) -> Any:
-    """The largest whole number <= a vector's or a float32's value."""
-    if value not in (vector, types.float32):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _call_unary(builder, "llvm.floor", args[0])
-
-    return value(value), codegen
 
 
 @intrinsic
