@@ -35,6 +35,23 @@ class IdBatch:
         return int(self.offsets.shape[1]) - 1
 
 
+def part_of(batch: IdBatch, first: int, stop: int) -> IdBatch:
+    """The events from ``first`` up to ``stop`` of a batch whose offsets were checked, as a batch of their own."""
+    ends = batch.offsets[:, [first, stop]]
+    sizes = ends[:, 1] - ends[:, 0]
+    shifts = np.cumsum(sizes) - sizes - ends[:, 0]
+
+    def taken(values: Array) -> Array:
+        return np.concatenate([values[low:high] for low, high in ends.tolist()])
+
+    return IdBatch(
+        taken(batch.ids),
+        batch.offsets[:, first : stop + 1] + shifts[:, None],
+        None if batch.weights is None else taken(batch.weights),
+        batch.bounds,
+    )
+
+
 def id_dtype(bounds: tuple[int, ...]) -> type[np.int32] | type[np.int64]:
     """The type of ids below these bounds: the smaller they are, the less memory is moved."""
     return np.int32 if max(bounds, default=0) <= 2**31 else np.int64

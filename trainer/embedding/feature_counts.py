@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from trainer.embedding.spec import FeatureSpec
+from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+_POWERS = 31
+#: The most ids of a bag in each class of valencies: 0, 1, 2, then powers of 2.
+VALENCY_BOUNDS: Final = (0, *(1 << k for k in range(_POWERS)))
+_NONE: Final = (0,) * len(VALENCY_BOUNDS)
+_BATCHES, _IDS, _LONGEST, _DISTINCT = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +29,16 @@ class FeatureCounts:
         ids: ids in all of them.
         longest_bag: the most ids of an event.
         distinct_rows: the sum over batches of the distinct rows of the feature's *table*.
+        bags_by_valency: bags of each class of :data:`VALENCY_BOUNDS`.
+        ids_by_valency: the ids of these bags.
     """
 
     batches: int = 0
     ids: int = 0
     longest_bag: int = 0
     distinct_rows: int = 0
+    bags_by_valency: tuple[int, ...] = _NONE
+    ids_by_valency: tuple[int, ...] = _NONE
 
 
 class BatchCounter:
@@ -36,15 +47,35 @@ class BatchCounter:
     def __init__(self, features: Sequence[FeatureSpec], table_of: Array) -> None:
         self._names, self._table_of = tuple(feature.name for feature in features), table_of
         self._counts = np.zeros((len(features), 4), np.int64)
+        self._valencies = np.zeros((2, len(features), len(VALENCY_BOUNDS)), np.int64)
 
     def add(self, offsets: Array, distinct_rows: Array) -> None:
         """Add a batch with these bags and distinct rows of each table."""
-        self._counts[:, 0] += 1
-        self._counts[:, 1] += offsets[:, -1] - offsets[:, 0]
-        longest = np.diff(offsets, axis=1).max(axis=1, initial=0)
-        np.maximum(self._counts[:, 2], longest, out=self._counts[:, 2])
-        self._counts[:, 3] += distinct_rows[self._table_of]
+        self._counts[:, _BATCHES] += 1
+        self._counts[:, _IDS] += offsets[:, -1] - offsets[:, 0]
+        _count_bags(offsets, self._counts[:, _LONGEST], self._valencies[0], self._valencies[1])
+        self._counts[:, _DISTINCT] += distinct_rows[self._table_of]
 
     def by_feature(self) -> dict[str, FeatureCounts]:
         """The counts of each feature, by name."""
-        return {name: FeatureCounts(*counts.tolist()) for name, counts in zip(self._names, self._counts, strict=True)}
+        bags, ids = self._valencies.tolist()
+        found = {}
+        for f, name in enumerate(self._names):
+            batches, total, longest, distinct = self._counts[f].tolist()
+            found[name] = FeatureCounts(batches, total, longest, distinct, tuple(bags[f]), tuple(ids[f]))
+        return found
+
+
+@compiled
+def _count_bags(offsets: Array, longest: Array, bags: Array, ids: Array) -> None:
+    for f in range(offsets.shape[0]):
+        for b in range(offsets.shape[1] - 1):
+            size = offsets[f, b + 1] - offsets[f, b]
+            longest[f] = max(longest[f], size)
+            valency = 0
+            if size > 0:
+                valency = 1
+                while (1 << (valency - 1)) < size:
+                    valency += 1
+            bags[f, valency] += 1
+            ids[f, valency] += size

@@ -9,7 +9,7 @@ import numpy as np
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
 from trainer.embedding.exchange import Exchange, all_gather, summed
-from trainer.embedding.sharded_tables import ShardedTables
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead

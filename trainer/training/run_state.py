@@ -18,7 +18,7 @@ from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.engine import TableState
 from trainer.embedding.optimizers import Adagrad, slot_width
-from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
+from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY

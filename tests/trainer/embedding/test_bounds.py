@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SUITES = ("test_cpu_engine.py", "test_optimizers.py", "test_engine.py", "test_snapshot.py", "test_sharded_tables.py")
+SUITES = ("test_cpu_engine.py", "test_optimizers.py", "test_engine.py", "test_snapshot.py", "partitioned")
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from trainer.embedding import (
     TableSpec,
 )
 from trainer.embedding.cpu.layout import stack_order
-from trainer.embedding.feature_counts import FeatureCounts
+from trainer.embedding.feature_counts import VALENCY_BOUNDS, FeatureCounts
 from trainer.errors import BadBatch, NonFiniteLoss
 
 bags_lists = st.lists(st.lists(st.integers(0, 8), max_size=9), min_size=1, max_size=6)
@@ -192,10 +192,14 @@ def test_counts_are_those_of_the_trained_batches():
     batch = batch_of([[[0, 1, 1], []], [[1], [2]], [[], []]])
     for _ in range(2):
         engine.apply_gradients(batch, np.zeros((2, 6), np.float32))
+
+    def by_class(counts):
+        return tuple(counts.get(bound, 0) for bound in VALENCY_BOUNDS)
+
     assert engine.statistics() == {
-        "a": FeatureCounts(batches=2, ids=6, longest_bag=3, distinct_rows=6),
-        "b": FeatureCounts(batches=2, ids=4, longest_bag=1, distinct_rows=6),
-        "c": FeatureCounts(batches=2, ids=0, longest_bag=0, distinct_rows=0),
+        "a": FeatureCounts(2, 6, 3, 6, bags_by_valency=by_class({0: 2, 4: 2}), ids_by_valency=by_class({4: 6})),
+        "b": FeatureCounts(2, 4, 1, 6, bags_by_valency=by_class({1: 4}), ids_by_valency=by_class({1: 4})),
+        "c": FeatureCounts(2, 0, 0, 0, bags_by_valency=by_class({0: 4}), ids_by_valency=by_class({})),
     }
 
 

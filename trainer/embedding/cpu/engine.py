@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
@@ -22,6 +23,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
 from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
 from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.row_parts import join_parts, read_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
@@ -29,7 +31,8 @@ from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+from trainer.embedding.state_checks import check_states
+from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -74,7 +77,6 @@ class CpuEngine:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self._tables:
             _refuse_unsupported(table)
-        self._bounds = tuple(feature.table.vocabulary_size for feature in self._features)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, (row_stride, row_first))
         self._dims = self._layout.dims[self._of_features.table]
@@ -194,11 +196,13 @@ class CpuEngine:
         """
         bags = self._read_bags(_one_event(rows, counts))
         out = np.empty(int((counts * self._layout.dims).sum()), np.float32)
-        lookup_kernels.read_rows(bags, self._layout, self._values.weights, out)
+        read_rows(bags, self._layout, self._values.weights, out)
         return out
 
-    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> None:
+    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
         """One optimizer update for each distinct row, with the sum of its gradients in the order of the parts.
+
+        Returns the distinct rows of each table, int64.
 
         Args:
             asked: of each part, rows and their numbers by table, as in :meth:`read_rows`.
@@ -210,7 +214,7 @@ class CpuEngine:
         bags = self._read_bags(_one_event(rows, counts))
         rates = learning_rates(self._tables)
         with self._changing(bags):
-            self._updates.apply_rows(bags, flat, rates, self._values)
+            return self._updates.apply_rows(bags, flat, rates, self._values)
 
     def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
         """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
@@ -232,7 +236,7 @@ class CpuEngine:
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
-        self._check(batch)
+        check_batch(batch, self._features)
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)
@@ -248,26 +252,6 @@ class CpuEngine:
                 initialise_missing(bags, self._of_features.table, self._layout, self._values)
                 held.are_initial = True
         return bags
-
-    def _check(self, batch: IdBatch) -> None:
-        ids, offsets = batch.ids, batch.offsets
-        if str(ids.dtype) not in ("int32", "int64") or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
-            raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
-                           value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
-        if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
-            raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(batch.weights.dtype),
-                           batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
-        if offsets.shape[0] != len(self._features) or offsets.shape[1] < 1:
-            raise BadBatch("a batch must have offsets for every feature", value=offsets.shape[0],
-                           allowed=str(len(self._features)))  # fmt: skip
-        if batch.bounds == self._bounds:
-            return
-        problem, f, at = lookup_kernels.check_batch(ids, offsets, self._of_features.table, self._layout.vocabulary)
-        if problem == lookup_kernels.BAD_ID:
-            raise _bad_id(self._features[f], int(ids[at]))
-        if problem == lookup_kernels.BAD_OFFSETS:
-            raise BadBatch("offsets must ascend from the end of the previous feature to the number of ids",
-                           where=f"feature {self._features[f].name}, event {at}", value=int(offsets[f, at]))  # fmt: skip
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
@@ -311,26 +295,13 @@ class CpuEngine:
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
-        if set(state) != {table.name for table in self._tables}:
-            raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(state),
-                                 allowed=", ".join(table.name for table in self._tables))  # fmt: skip
-        for t, table in enumerate(self._tables):
-            self._check_state(t, table, state[table.name])
+        check_states(self._tables, state)
         self._allocate()
         for t, table in enumerate(self._tables):
             saved, (weights, slots) = state[table.name], self._views(t)
             weights[saved.rows] = saved.weights
             slots[saved.rows] = saved.slots
             self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
-
-    def _check_state(self, t: int, table: TableSpec, saved: TableState) -> None:
-        count = saved.rows.size
-        shapes = (saved.rows.shape, saved.weights.shape, saved.slots.shape)
-        types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
-        expected = ((count,), (count, table.dim), (count, int(self._layout.slot_dims[t])))
-        if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
-            raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
-                                 value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
 
 
 def _refuse_unsupported(table: TableSpec) -> None:
@@ -355,38 +326,15 @@ def _by_table(
     asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], dims: Array
 ) -> tuple[Array, Array, Array]:
     """Rows, their numbers by table, and their gradients: table after table, in each the parts in order."""
-    rows: list[Array] = [np.zeros(0, np.int64)]
-    floats: list[Array] = [np.zeros(0, np.float32)]
     for (own, counts), flat in zip(asked, gradients, strict=True):
         if flat.dtype != np.float32 or flat.shape != (int((counts * dims).sum()),):
             raise BadBatch(
                 "gradients must be those of the rows", value=flat.shape, allowed=str(int((counts * dims).sum()))
             )
-        if len(own) != int(counts.sum()):
+        if len(own) != int(counts.sum()) or (counts < 0).any():
             raise BadBatch(
                 "rows must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
             )
-    starts = [np.concatenate([[0], np.cumsum(counts)]) for _, counts in asked]
-    float_starts = [np.concatenate([[0], np.cumsum(counts * dims)]) for _, counts in asked]
-    for t in range(len(dims)):
-        rows += [own[at[t] : at[t + 1]] for (own, _), at in zip(asked, starts, strict=True)]
-        floats += [flat[at[t] : at[t + 1]] for flat, at in zip(gradients, float_starts, strict=True)]
-    totals: Array = np.stack([counts for _, counts in asked]).sum(axis=0)
-    return np.concatenate(rows), totals, np.concatenate(floats)
-
-
-def _ascending(rows: Array, table: TableSpec) -> bool:
-    """Whether these are distinct rows of the table in ascending order."""
-    if not len(rows):
-        return True
-    return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
-
-
-def _bad_id(feature: FeatureSpec, value: int) -> BadBatch:
-    return BadBatch(
-        "an embedding id must lie in its table",
-        where=f"feature {feature.name}, table {feature.table.name}",
-        value=value,
-        allowed=f"[0, {feature.table.vocabulary_size})",
-        next_step="hash the input into buckets (.hash_buckets(n)) or give the table more rows",
-    )
+    numbers = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
+    all_rows = np.concatenate([own for own, _ in asked])
+    return join_parts(all_rows, numbers, np.concatenate(gradients), dims)

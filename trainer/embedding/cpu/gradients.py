@@ -202,22 +202,26 @@ def update_buckets(
 
 @compiled
 def sum_positions(
-    bags: Bags, features: FeatureLayout, tables: TableLayout, gradients: Array, width: int, sums: Array
+    chosen: Array, bags: Bags, features: FeatureLayout, tables: TableLayout, gradients: Array, width: int, sums: Array
 ) -> None:  # fmt: skip
-    """Add the gradients of a batch whose ids are positions in compact tables to ``sums``, zeros in the layout of their weights."""
+    """Add the gradients of a batch whose ids are positions in compact tables to ``sums``, zeros in the layout of their weights.
+
+    Only for the ``chosen`` tables.
+    """
     ids, offsets, shares = bags
-    for f in range(offsets.shape[0]):
-        t, sequence = features.table[f], features.sequence[f]
+    for t in chosen:
         dim, base = tables.dims[t], tables.weight_base[t]
-        for b in range(offsets.shape[1] - 1):
-            first, last = offsets[f, b], offsets[f, b + 1]
-            share = _ONE if sequence else share_of_bag(features.combiner[f], last - first)
-            if sequence:
-                last = min(last, first + sequence)
-            for i in range(first, last):
-                source = b * width + features.column[f] + (i - first) * dim * (sequence > 0)
-                own = shares[i] if len(shares) else share
-                _add_row(gradients, source, own, sums, base + ids[i] * dim, dim, False)
+        for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
+            sequence = features.sequence[f]
+            for b in range(offsets.shape[1] - 1):
+                first, last = offsets[f, b], offsets[f, b + 1]
+                share = _ONE if sequence else share_of_bag(features.combiner[f], last - first)
+                if sequence:
+                    last = min(last, first + sequence)
+                for i in range(first, last):
+                    source = b * width + features.column[f] + (i - first) * dim * (sequence > 0)
+                    own = shares[i] if len(shares) else share
+                    _add_row(gradients, source, own, sums, base + ids[i] * dim, dim, False)
 
 
 @compiled

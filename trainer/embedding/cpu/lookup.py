@@ -1,4 +1,4 @@
-"""The loops of a lookup: check a batch, weigh its ids, combine the rows of its bags.
+"""The loops of a lookup: weigh the ids of a batch, combine the rows of its bags.
 
 Arguments are described in :mod:`trainer.embedding.cpu.layout`.
 """
@@ -16,32 +16,7 @@ from transforms.kernels.compiled import compiled, inlined, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BAD_OFFSETS, BAD_ID = 1, 2
-
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
-
-
-@compiled
-def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) -> tuple[int, int, int]:
-    """(0, 0, 0) if every offset and id is in range, else (BAD_OFFSETS or BAD_ID, feature, position)."""
-    features, ends = offsets.shape
-    expected = 0
-    for f in range(features):
-        if offsets[f, 0] != expected:
-            return BAD_OFFSETS, f, 0
-        for b in range(1, ends):
-            if offsets[f, b] < offsets[f, b - 1]:
-                return BAD_OFFSETS, f, b
-        expected = offsets[f, ends - 1]
-        if expected > len(ids):
-            return BAD_OFFSETS, f, ends - 1
-        size = vocabulary[table_of[f]]
-        for i in range(offsets[f, 0], expected):
-            if ids[i] < 0 or ids[i] >= size:
-                return BAD_ID, f, i
-    if expected != len(ids):
-        return BAD_OFFSETS, features - 1, ends - 1
-    return 0, 0, 0
 
 
 @compiled
@@ -186,17 +161,3 @@ def combine_bags(
                     _sum_rows(ids, first, last, base, values.weights, dim, share, out, at, streams)
                 else:
                     _combine_one(f, bags, first, last, base, dim, features, values.weights, out, at)
-
-
-@compiled
-def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> None:
-    """The weights of the ids of a batch with one feature a table and one event, one after the other."""
-    ids, offsets, _ = bags
-    at = 0
-    for t in range(offsets.shape[0]):
-        dim, base = tables.dims[t], tables.weight_base[t]
-        for i in range(offsets[t, 0], offsets[t, 1]):
-            start = base + ids[i] * dim
-            for d in range(dim):
-                out[at + d] = weights[start + d]
-            at += dim

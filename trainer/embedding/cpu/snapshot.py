@@ -117,6 +117,10 @@ class EngineSnapshot:
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
+        return (part for part in self.ranges(t) if len(part.rows))
+
+    def ranges(self, t: int) -> Iterator[ChangedRows]:
+        """As :meth:`table`, with a part for every range of the table's rows, also for those without changes."""
         of = self._layout
         slot_dim = int(of.slot_dims[t])
         step = max(self._range_bytes // (4 * (int(of.dims[t]) + slot_dim)), 1)
@@ -125,8 +129,7 @@ class EngineSnapshot:
             with self._aside:
                 found = self._capture(t, first, stop, slot_dim)
                 self._captured[t] = stop
-            if len(found.rows):
-                yield found
+            yield found
         if t == len(of.dims) - 1:
             self.close()
 

@@ -16,6 +16,7 @@ import numpy as np
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.engine import TableState
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.state_checks import check_states
 from trainer.embedding.tensorflow_settings import table_to_tensorflow
 from trainer.embedding.tpu.host_inputs import bags_of, check_batch, replica_inputs
 from trainer.embedding.tpu.learning_rates import LearningRates
@@ -23,7 +24,6 @@ from trainer.embedding.tpu.placement import Placement, WholeTable
 from trainer.embedding.tpu.table_states import (
     PARAMETERS,
     StackArrays,
-    check_states,
     initial_arrays,
     read_state,
     write_state,

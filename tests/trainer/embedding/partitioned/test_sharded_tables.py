@@ -13,7 +13,7 @@ from tests.trainer.embedding.test_snapshot import ROWS, bags_of, state_of
 from tests.trainer.thread_exchange import on_hosts
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.embedding.exchange import OneHost, all_gather, summed
-from trainer.embedding.sharded_tables import ShardedTables
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.errors import BadBatch, NonFiniteLoss
 
 FEATURES = (

@@ -1,0 +1,58 @@
+"""Rows of several tables in messages: read them for an answer, and join those of several senders, table after table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.layout import Bags, TableLayout
+from transforms.kernels.compiled import compiled
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@compiled
+def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> None:
+    """The weights of the ids of a batch with one feature a table and one event, one after the other."""
+    ids, offsets, _ = bags
+    at = 0
+    for t in range(offsets.shape[0]):
+        dim, base = tables.dims[t], tables.weight_base[t]
+        for i in range(offsets[t, 0], offsets[t, 1]):
+            start = base + ids[i] * dim
+            for d in range(dim):
+                out[at + d] = weights[start + d]
+            at += dim
+
+
+@compiled
+def join_parts(rows: Array, counts: Array, floats: Array, dims: Array) -> tuple[Array, Array, Array]:
+    """The rows of all parts, their numbers by table, and their floats, table after table and in each the parts in order.
+
+    Args:
+        rows: of the parts, one part after the other, each table after table.
+        counts: int64 [parts, tables], their numbers.
+        floats: the values of each row, in the same order.
+        dims: the values of a row of each table.
+    """
+    parts, tables = counts.shape
+    totals = np.zeros(tables, np.int64)
+    for p in range(parts):
+        totals += counts[p]
+    joined, values = np.empty_like(rows), np.empty_like(floats)
+    row_starts, float_starts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+    for t in range(1, tables):
+        row_starts[t] = row_starts[t - 1] + totals[t - 1]
+        float_starts[t] = float_starts[t - 1] + totals[t - 1] * dims[t - 1]
+    row, first = 0, 0
+    for p in range(parts):
+        for t in range(tables):
+            size, width = counts[p, t], counts[p, t] * dims[t]
+            joined[row_starts[t] : row_starts[t] + size] = rows[row : row + size]
+            values[float_starts[t] : float_starts[t] + width] = floats[first : first + width]
+            row_starts[t] += size
+            float_starts[t] += width
+            row += size
+            first += width
+    return joined, totals, values

@@ -1,0 +1,216 @@
+"""The embedding engine of simulated cores: tables partitioned as on a pod, in one process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.batches import IdBatch, part_of
+from trainer.embedding.cpu.finite_gradients import check_finite
+from trainer.embedding.cpu.layout import feature_layout
+from trainer.embedding.cpu.snapshot import ChangedRows
+from trainer.embedding.cpu.threads import Team
+from trainer.embedding.engine import TableState
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.partitioned.core_threads import CoreThreads
+from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
+from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
+from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.state_checks import check_states
+from trainer.errors import BadBatch, ConfigError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MOST_CORES = 1024
+_EVERYTHING: Mapping[str, int] = {}
+_ONE_THREAD = Team(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Divided:
+    """A batch, and the parts of it that each core has."""
+
+    batch: IdBatch
+    parts: tuple[IdBatch, ...]
+
+
+class PartitionedEngine:
+    """Lookups and updates over the tables of ``features``, on ``cores`` threads that exchange rows as the cores of a pod do.
+
+    Each core has a part of every batch's events and every ``cores``-th row of each table. Activations are those of the ``cpu`` engine bit
+    for bit; updates differ from it by the order in which a row's gradients are added, and repeat bit for bit for a number of cores.
+
+    Args:
+        features: the features, in the order of batches.
+        seed: what initial weights are drawn from.
+        cores: 1 to 1024.
+        settings: limits of SparseCore's buffers, which a batch must keep; None: buffers grow.
+        dense_ids: by feature, the ids of a bag that are deduplicated before the exchange; all of them if it is absent. See
+            :func:`~trainer.embedding.partitioned.valency_split.dense_ids_of`.
+
+    Raises :class:`ConfigError` for what the ``cpu`` engine refuses, and for unknown names of features and stacks.
+    """
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], *, seed: int, cores: int, settings: SparseCoreSettings | None = None,
+        dense_ids: Mapping[str, int] = _EVERYTHING,
+    ) -> None:  # fmt: skip
+        if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
+            raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
+        if not features:
+            raise ConfigError("an embedding engine must have at least one feature")
+        self._features, self._tables = tuple(features), tables_of(features)
+        self._buffers = StaticBuffers(self._tables, cores, settings)
+        self._threads = CoreThreads(cores)
+        self._cores = tuple(
+            ShardedTables(
+                self._features, seed=seed, exchange=exchange, threads=1, buffers=self._buffers, dense_ids=dense_ids
+            )
+            for exchange in self._threads.exchanges
+        )
+        self._divided: deque[_Divided] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
+        self._counter = BatchCounter(self._features, feature_layout(self._features, self._tables).table)
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """The features, in the order of a batch."""
+        return self._features
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables, in the order of their first use."""
+        return self._tables
+
+    @property
+    def cores(self) -> int:
+        """The number of simulated cores."""
+        return self._threads.cores
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations: the sum of the features' widths."""
+        return self._cores[0].width
+
+    @property
+    def traffic(self) -> dict[str, StackTraffic]:
+        """What cores have asked each other for, by name of a stack."""
+        return self._buffers.traffic
+
+    def lookup(self, batch: IdBatch) -> Array:
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
+
+        Raises :class:`BadBatch` for an id outside its table, offsets that do not fit, and more ids for one core than its buffer may hold,
+        before anything is read.
+        """
+        parts = self._parts(batch).parts
+        requests = self._threads.run(lambda core: self._cores[core].requests(parts[core]))
+        self._buffers.admit(requests)
+        return np.concatenate(self._threads.run(lambda core: self._cores[core].fetch(requests[core])))
+
+    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+        """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
+
+        A core adds the gradients of its events in the order feature, event, position, and the owner of a row those of the cores in their
+        order. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
+        """
+        divided = self._parts(batch)
+        if gradients.shape != (batch.rows, self.width) or gradients.dtype != np.float32:
+            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
+                           allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        check_finite(flat, self._features, _ONE_THREAD)
+        if not all(core.has_fetched(part) for core, part in zip(self._cores, divided.parts, strict=True)):
+            self.lookup(batch)
+        ends = np.cumsum([0, *(part.rows * self.width for part in divided.parts)])
+        distinct = self._threads.run(
+            lambda core: self._cores[core].update(divided.parts[core], flat[ends[core] : ends[core + 1]])
+        )
+        self._counter.add(batch.offsets, np.sum(distinct, axis=0))
+
+    def _parts(self, batch: IdBatch) -> _Divided:
+        """The batch, checked, and each core's part of it."""
+        for one in self._divided:
+            if one.batch is batch:
+                return one
+        check_batch(batch, self._features)
+        cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
+        parts = tuple(part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores))
+        self._divided.append(_Divided(batch, parts))
+        return self._divided[-1]
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature since this engine was made, by name."""
+        return self._counter.by_feature()
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
+        owners = np.asarray(rows, np.int64) % self.cores
+        dims = {one.name: one.dim for one in self._tables}
+        if table not in dims:
+            raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(dims))
+        out = np.empty((len(owners), dims[table]), np.float32)
+        for core, tables in enumerate(self._cores):
+            out[owners == core] = tables.weights_of(table, np.asarray(rows, np.int64)[owners == core])
+        return out
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all changed rows, by table name: that of any other number of cores."""
+        states = [core.state() for core in self._cores]
+        return {table.name: _joined([one[table.name] for one in states]) for table in self._tables}
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
+        check_states(self._tables, state)
+        for core in self._cores:
+            core.load_state(state)
+        self._divided.clear()
+
+    def begin_snapshot(self, *, most_bytes: int) -> PartitionedSnapshot:
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""
+        share = most_bytes // self.cores
+        return PartitionedSnapshot(tuple(core.begin_snapshot(most_bytes=share) for core in self._cores))
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one."""
+        for core in self._cores:
+            core.end_snapshot()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedSnapshot:
+    """The changed rows of all cores at one moment, in the order of the whole tables."""
+
+    cores: tuple[ShardSnapshot, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table."""
+        return tuple(sum(counts) for counts in zip(*(core.counts for core in self.cores), strict=True))
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
+        # The cores' ranges have equal numbers of rows, so those of one place come before those of the next in the whole table.
+        for parts in zip_longest(*(core.ranges(t) for core in self.cores)):
+            joined = _joined([part for part in parts if part is not None])
+            if len(joined.rows):
+                yield ChangedRows(joined.rows, joined.weights, joined.slots)
+
+    def close(self) -> None:
+        """Close the snapshots of all cores."""
+        for core in self.cores:
+            core.close()
+
+
+def _joined(parts: Sequence[TableState | ChangedRows]) -> TableState:
+    """The rows of all parts, ascending."""
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows)
+    weights, slots = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("weights", "slots"))
+    return TableState(rows[order], weights, slots)

@@ -1,0 +1,127 @@
+"""What one core asks the others for in a step: rows of their tables, each distinct row once, but those of the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
+from trainer.embedding.cpu.lookup import shares_of
+from trainer.embedding.cpu.threads import Team, split_evenly
+from trainer.embedding.partitioned import request_kernels as kernels
+from trainer.embedding.spec import FeatureSpec
+from trainer.errors import ConfigError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_SHARES = np.zeros(0, np.float32)
+#: Ids of a bag that no bag has.
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """The rows that one core needs for a batch.
+
+    Attributes:
+        batch: the batch.
+        bags: the batch with the places of slots in place of ids.
+        layout: of tables that have these slots only.
+        rows: of all owners, the owner's numbers of its rows, table after table.
+        places: their slots.
+        counts: int64 [owners, tables], the rows that each owner is asked for.
+        ids: int64 [owners, tables], distinct pairs of a bag and an id: what SparseCore's limit of ids counts.
+        tail_rows: int64 [tables], rows that are asked for without deduplication.
+    """
+
+    batch: IdBatch
+    bags: Bags
+    layout: TableLayout
+    rows: Array
+    places: Array
+    counts: Array
+    ids: Array
+    tail_rows: Array
+
+    def of_owner(self, owner: int) -> slice:
+        """Where the rows of an owner stand."""
+        ends = np.cumsum(self.counts.sum(axis=1))
+        return slice(int(ends[owner - 1]) if owner else 0, int(ends[owner]))
+
+
+class RequestMaker:
+    """Makes the requests of a core that looks up ``features``, of ``owners`` cores.
+
+    ``dense_ids``: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
+    """
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, owners: int,
+        dense_ids: Mapping[str, int], team: Team,
+    ) -> None:  # fmt: skip
+        self._of_features, self._layout, self._owners, self._team = of_features, layout, owners, team
+        self._dense_ids = np.array([dense_ids.get(one.name, _NO_LIMIT) for one in features], np.int64)
+        _check_dense_ids(features, dense_ids)
+
+    def make(self, batch: IdBatch) -> Requests:
+        """The requests for a batch, whose ids must have been checked."""
+        slots = self._find(batch)
+        tables = len(slots.counts)
+        counts, ids = np.zeros((self._owners, tables), np.int64), np.zeros((self._owners, tables), np.int64)
+        kernels.count_by_owner(slots, counts, ids)
+        total = int(counts.sum())
+        rows, places = np.empty(total, np.int64), np.empty(total, np.int64)
+        ends = np.cumsum(counts.ravel()).reshape(counts.shape)
+        kernels.group_by_owner(slots, ends - counts, rows, places)
+        shares = _NO_SHARES
+        if batch.weights is not None:
+            shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
+        return Requests(
+            batch=batch,
+            bags=Bags(slots.places, batch.offsets, shares),
+            layout=_compact(self._layout, slots.counts),
+            rows=rows,
+            places=places,
+            counts=counts,
+            ids=ids,
+            tail_rows=slots.counts - slots.distinct,
+        )
+
+    def _find(self, batch: IdBatch) -> kernels.Slots:
+        of, offsets = self._of_features, batch.offsets
+        tables = len(self._layout.dims)
+        most = np.bincount(of.table, offsets[:, -1] - offsets[:, 0], tables).astype(np.int64)
+        total = int(most.sum())
+        slots = kernels.Slots(
+            starts=np.concatenate([[0], np.cumsum(most)]),
+            rows=np.empty(total, np.int64),
+            samples=np.empty(total, np.int32),
+            distinct=np.zeros(tables, np.int64),
+            counts=np.zeros(tables, np.int64),
+            places=np.zeros(len(batch.ids), np.int64),
+        )
+        used = np.flatnonzero(most)
+        chosen = [used[part] for part in split_evenly(most[used], self._team.threads)]
+        find, layout, dense_ids = kernels.find_slots, self._layout, self._dense_ids
+        self._team.run([partial(find, one, batch.ids, offsets, of, layout, dense_ids, slots) for one in chosen])
+        return slots
+
+
+def _check_dense_ids(features: Sequence[FeatureSpec], dense_ids: Mapping[str, int]) -> None:
+    names = [one.name for one in features]
+    for name, value in dense_ids.items():
+        if name not in names:
+            raise ConfigError("dense_ids must name features of the engine", value=name, allowed=", ".join(names))
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ConfigError(f"dense_ids[{name!r}] must be a whole number >= 0", value=value, allowed=">= 0")
+
+
+def _compact(layout: TableLayout, sizes: Array) -> TableLayout:
+    """A layout of the same tables with these numbers of rows."""
+    floats = sizes * layout.dims
+    return layout._replace(vocabulary=sizes, row_base=np.cumsum(sizes) - sizes, weight_base=np.cumsum(floats) - floats)
