@@ -12,6 +12,8 @@ from tests.support.processes import PATIENCE_SECS
 from tests.tpu_aot.preprocessing_case import EVENTS, SEED, features
 from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import CpuEngine, IdBatch
+from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot
@@ -39,6 +41,7 @@ class Case:
     sparse_cores: int
     batch: IdBatch
     max_ids: int = 256
+    counts: bool = False
 
 
 def looked_up(environment: TpuEnvironment, folder: Path, cases: list[Case]) -> list[tuple[dict, np.ndarray]]:
@@ -49,7 +52,7 @@ def looked_up(environment: TpuEnvironment, folder: Path, cases: list[Case]) -> l
         weights = {} if batch.weights is None else {"weights": batch.weights}
         np.savez(path, ids=batch.ids, offsets=batch.offsets, **weights)
         requests.append({"replicas": case.replicas, "sparse_cores": case.sparse_cores, "max_ids": case.max_ids,
-                         "batch": str(path), "activations": str(folder / f"activations{k}.npy")})  # fmt: skip
+                         "counts": case.counts, "batch": str(path), "activations": str(folder / f"activations{k}.npy")})  # fmt: skip
     asked = {"cases": requests}
     found = environment.run("lowering", "tests.tpu_aot.host_preprocessing", asked, timeout_secs=PATIENCE_SECS)
     return [
@@ -70,6 +73,28 @@ def test_lookups_are_those_of_the_cpu_engine(tpu_environment: TpuEnvironment, tm
         scale = np.maximum(np.abs(expected), 1.0)  # weights of both signs nearly cancel in some bags
         most = 1e-6 if case.batch.weights is None else 2e-5
         assert np.max(np.abs(found - expected) / scale) < most, case
+
+
+def test_the_buffers_of_simulated_cores_hold_what_sparse_cores_hold(
+    tpu_environment: TpuEnvironment, tmp_path: Path
+) -> None:
+    cases = [
+        Case(replicas, cores, random_batch(replicas, weighted=False), counts=True)
+        for replicas, cores in ((1, 4), (4, 2))
+    ]
+    for case, (answer, _) in zip(cases, looked_up(tpu_environment, tmp_path, cases), strict=True):
+        cores = case.replicas * case.sparse_cores
+        engine = PartitionedEngine(
+            features(), seed=SEED, cores=cores, settings=SparseCoreSettings(disable_table_stacking=True)
+        )
+        engine.lookup(case.batch)
+        assert set(answer["counts"]) == {table.name for table in engine.tables}
+        for table, found in answer["counts"].items():
+            counts = np.array(found)  # [cores, shards, 2]
+            traffic = engine.traffic[table]
+            assert counts.shape == (cores, cores, 2)
+            assert (traffic.ids, traffic.rows) == tuple(counts.sum(axis=(0, 1)))
+            assert (traffic.most_ids, traffic.most_rows) == tuple(counts.max(axis=(0, 1)))
 
 
 def test_too_many_ids_are_a_clear_error_and_are_not_dropped(tpu_environment: TpuEnvironment, tmp_path: Path) -> None:

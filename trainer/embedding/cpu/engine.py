@@ -65,12 +65,20 @@ class CpuEngine:
         seed: what initial weights are drawn from.
         threads: threads of the loops; 0 for one a processor.
         row_stride, row_first: row r here is row ``row_stride * r + row_first`` of its table, for tables that are spread over hosts.
+        answers: arrays of :meth:`read_rows` that are in use at once.
 
     Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
     """
 
     def __init__(
-        self, features: Sequence[FeatureSpec], *, seed: int, threads: int = 0, row_stride: int = 1, row_first: int = 0
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        threads: int = 0,
+        row_stride: int = 1,
+        row_first: int = 0,
+        answers: int = 1,
     ) -> None:
         self._features, self._tables = tuple(features), tables_of(features)
         if not self._features:
@@ -83,7 +91,7 @@ class CpuEngine:
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
-        self._outputs = OutputPool()
+        self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
         self._allocate()
 
@@ -195,7 +203,7 @@ class CpuEngine:
         For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
         """
         bags = self._read_bags(_one_event(rows, counts))
-        out = np.empty(int((counts * self._layout.dims).sum()), np.float32)
+        out = self._answers.take(int((counts * self._layout.dims).sum()))
         read_rows(bags, self._layout, self._values.weights, out)
         return out
 
@@ -335,6 +343,8 @@ def _by_table(
             raise BadBatch(
                 "rows must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
             )
+    if len(asked) == 1:
+        return *asked[0], gradients[0]
     numbers = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
     all_rows = np.concatenate([own for own, _ in asked])
     return join_parts(all_rows, numbers, np.concatenate(gradients), dims)

@@ -1,4 +1,4 @@
-"""Memory for activations, used again: fresh memory costs as much as a lookup."""
+"""Memory for activations and messages, used again: fresh memory costs as much as a lookup."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _ALIGNED_FLOATS = 16
-_KEPT = 3
 
 
 class OutputPool:
-    """Gives flat float32 arrays whose address is a multiple of 64, the same one again when nothing refers to it any more."""
+    """Gives flat float32 arrays whose address is a multiple of 64, the same one again when nothing refers to it any more.
 
-    def __init__(self) -> None:
+    ``spare``: the share of an array's size by which its memory is larger, for sizes that vary. ``kept``: arrays that are kept.
+    """
+
+    def __init__(self, *, spare: float = 0.0, kept: int = 3) -> None:
         self._held: list[Array] = []
+        self._spare, self._kept = spare, kept
 
     def take(self, size: int) -> Array:
         """An array of ``size`` values, which may have any values."""
         for position in range(len(self._held)):
             # The list and the call's argument refer to it, and nothing else: a view would.
-            if len(self._held[position]) == size + _ALIGNED_FLOATS and sys.getrefcount(self._held[position]) == 2:
+            if len(self._held[position]) >= size + _ALIGNED_FLOATS and sys.getrefcount(self._held[position]) == 2:
                 return self._aligned(self._held[position], size)
-        memory = np.empty(size + _ALIGNED_FLOATS, np.float32)
-        self._held = [*self._held[1 - _KEPT :], memory]
+        memory = np.empty(int(size * (1 + self._spare)) + _ALIGNED_FLOATS, np.float32)
+        self._held = [*self._held[1 - self._kept :], memory]
         return self._aligned(memory, size)
 
     @staticmethod

@@ -7,9 +7,31 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu.layout import Bags, TableLayout
-from transforms.kernels.compiled import compiled
+from trainer.embedding.cpu.vectors import LANES, load, prefetch, store
+from transforms.kernels.compiled import compiled, inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+#: How many rows ahead one is asked for.
+_AHEAD = 8
+
+
+@inlined
+def copy_row(source: Array, first: int, target: Array, at: int, dim: int) -> None:
+    """Copy the ``dim`` values of a row between flat float32 arrays."""
+    whole = dim - dim % LANES
+    for d in range(0, whole, LANES):
+        store(target, at + d, load(source, first + d))
+    for d in range(whole, dim):
+        target[at + d] = source[first + d]
+
+
+@inlined
+def ask_for(values: Array, first: int, dim: int) -> None:
+    """Bring a row into the cache."""
+    for d in range(0, dim, LANES):
+        prefetch(values, first + d)
 
 
 @compiled
@@ -18,11 +40,11 @@ def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> No
     ids, offsets, _ = bags
     at = 0
     for t in range(offsets.shape[0]):
-        dim, base = tables.dims[t], tables.weight_base[t]
-        for i in range(offsets[t, 0], offsets[t, 1]):
-            start = base + ids[i] * dim
-            for d in range(dim):
-                out[at + d] = weights[start + d]
+        dim, base, stop = tables.dims[t], tables.weight_base[t], offsets[t, 1]
+        for i in range(offsets[t, 0], stop):
+            if i + _AHEAD < stop:
+                ask_for(weights, base + ids[i + _AHEAD] * dim, dim)
+            copy_row(weights, base + ids[i] * dim, out, at, dim)
             at += dim
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainer.embedding.cpu.layout import FeatureLayout, TableLayout
+from trainer.embedding.cpu.row_parts import copy_row
 from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -134,9 +135,7 @@ def put_rows(places: Array, counts: Array, tables: TableLayout, floats: Array, v
     for t in range(len(counts)):
         dim, base = tables.dims[t], tables.weight_base[t]
         for _ in range(counts[t]):
-            start = base + places[k] * dim
-            for d in range(dim):
-                values[start + d] = floats[at + d]
+            copy_row(floats, at, values, base + places[k] * dim, dim)
             at += dim
             k += 1
 
@@ -148,8 +147,6 @@ def take_rows(places: Array, counts: Array, tables: TableLayout, values: Array, 
     for t in range(len(counts)):
         dim, base = tables.dims[t], tables.weight_base[t]
         for _ in range(counts[t]):
-            start = base + places[k] * dim
-            for d in range(dim):
-                floats[at + d] = values[start + d]
+            copy_row(values, base + places[k] * dim, floats, at, dim)
             at += dim
             k += 1

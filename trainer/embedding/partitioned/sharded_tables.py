@@ -21,6 +21,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import TableValues, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import combine_bags
+from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import ChangedRows, EngineSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_evenly, split_events
 from trainer.embedding.engine import TableState
@@ -79,7 +80,9 @@ class ShardedTables:
             self.features, self._of_features, self._layout, owners=exchange.hosts, dense_ids=dense_ids, team=self._team
         )
         own = [FeatureSpec(table.name, self._own_part(table)) for table in self.tables]
-        self._own = CpuEngine(own, seed=seed, threads=threads, row_stride=exchange.hosts, row_first=exchange.rank)
+        self._own = CpuEngine(own, seed=seed, threads=threads, row_stride=exchange.hosts, row_first=exchange.rank,
+                              answers=2 * exchange.hosts)  # fmt: skip
+        self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 2))
         self._fetched: deque[_Fetched] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
         self._counter = BatchCounter(self.features, self._of_features.table)
 
@@ -133,7 +136,7 @@ class ShardedTables:
         parts = []
         for owner in range(self._hosts):
             counts = requests.counts[owner]
-            floats = np.empty(int((counts * dims).sum()), np.float32)
+            floats = self._memory.take(int((counts * dims).sum()))
             take_rows(requests.places[requests.of_owner(owner)], counts, requests.layout, sums, floats)
             parts.append([floats])
         received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
@@ -155,7 +158,7 @@ class ShardedTables:
         received = self._ask(requests)
         answers = self._exchange.all_to_all([[self._own.read_rows(rows, counts)] for rows, counts in received])
         layout = requests.layout
-        weights = np.empty(int((layout.vocabulary * layout.dims).sum()), np.float32)
+        weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
             counts = requests.counts[owner]
             _check_answer(owner, answer, int((counts * layout.dims).sum()))
@@ -175,7 +178,8 @@ class ShardedTables:
 
     def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
         """The gradient of each slot, by those of the activations, flat, summed over the batch: flat, as its weights."""
-        sums = np.zeros(len(fetched.values.weights), np.float32)
+        sums = self._memory.take(len(fetched.values.weights))
+        sums[:] = 0.0
         bags, layout = fetched.requests.bags, fetched.requests.layout
         used = np.flatnonzero(layout.vocabulary)
         chosen = [used[part] for part in split_evenly(layout.vocabulary[used], self._team.threads)]

@@ -2,28 +2,21 @@
 
 Most bags are short and a few are long. A program of fixed shapes has places for the same number of ids of every bag: the dense part,
 which is deduplicated and pooled densely. The ids beyond it, the long tail, go without deduplication. A large dense part wastes places
-on short bags; a small one sends rows twice.
+on short bags; a small one moves rows more than once. The split moves the fewest values: one for a place of the dense part, used or not,
+and for each id of the tail one and, in proportion to the duplicates among the ids, a row and its gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trainer.embedding.feature_counts import VALENCY_BOUNDS, FeatureCounts
-from trainer.errors import ConfigError
-
-#: What an id of the tail costs, in places of the dense part: its row crosses to the core and its gradient back, duplicates included.
-TAIL_COST = 4.0
+from trainer.embedding.spec import FeatureSpec
 
 
-def dense_ids_of(counts: Mapping[str, FeatureCounts], *, tail_cost: float = TAIL_COST) -> dict[str, int]:
-    """For each feature the size of the dense part, ids of a bag, of least cost; features without ids are left out.
-
-    Raises :class:`ConfigError` for a cost that is not above 0.
-    """
-    if not 0 < tail_cost < float("inf"):
-        raise ConfigError("tail_cost must be a finite number > 0", value=tail_cost, allowed="> 0")
-    return {name: _dense_ids(one, tail_cost) for name, one in counts.items() if one.ids}
+def dense_ids_of(features: Sequence[FeatureSpec], counts: Mapping[str, FeatureCounts]) -> dict[str, int]:
+    """For each feature the size of the dense part, ids of a bag; features without counted ids are left out."""
+    return {one.name: _dense_ids(one.table.dim, counts[one.name]) for one in features if counts[one.name].ids}
 
 
 def tail_ids(counts: FeatureCounts, dense_ids: int) -> int:
@@ -32,11 +25,17 @@ def tail_ids(counts: FeatureCounts, dense_ids: int) -> int:
     return sum(counts.ids_by_valency[k] - dense_ids * counts.bags_by_valency[k] for k in beyond)
 
 
-def _dense_ids(counts: FeatureCounts, tail_cost: float) -> int:
-    bags = sum(counts.bags_by_valency)
+def tail_id_values(dim: int, counts: FeatureCounts) -> float:
+    """The values that an id of the tail moves, beyond what its row would move once in the dense part."""
+    duplicates = max(1 - counts.distinct_rows / counts.ids, 0.0)
+    return 1 + 2 * dim * duplicates
+
+
+def _dense_ids(dim: int, counts: FeatureCounts) -> int:
+    bags, tail_values = sum(counts.bags_by_valency), tail_id_values(dim, counts)
+
+    def values(dense_ids: int) -> float:
+        return bags * dense_ids + tail_values * tail_ids(counts, dense_ids)
+
     choices = [bound for bound in VALENCY_BOUNDS[1:] if bound < 2 * counts.longest_bag]
-
-    def cost(dense_ids: int) -> float:
-        return bags * dense_ids + tail_cost * tail_ids(counts, dense_ids)
-
-    return min(min(choices, key=cost), counts.longest_bag)
+    return min(min(choices, key=values), counts.longest_bag)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.embedding import SGD, FeatureSpec, TableSpec
 from trainer.embedding.feature_counts import VALENCY_BOUNDS, BatchCounter, FeatureCounts
 from trainer.embedding.partitioned.valency_split import dense_ids_of, tail_ids
-from trainer.errors import ConfigError
 
 FEATURE = FeatureSpec("f", TableSpec("t", 9, 2, SGD(0.1)))
 
@@ -31,26 +31,29 @@ def test_bags_are_counted_by_class(valencies):
     assert (found.ids, found.longest_bag) == (sum(valencies), max(valencies))
 
 
-@given(st.lists(st.integers(0, 70), min_size=1, max_size=50), st.sampled_from([0.5, 1.0, 4.0]))
-def test_the_split_has_the_least_cost(valencies, tail_cost):
+@given(st.lists(st.integers(0, 70), min_size=1, max_size=50), st.floats(0, 1))
+def test_the_split_moves_the_fewest_values(valencies, distinct):
     counts = counts_of(valencies)
-    found = dense_ids_of(counts, tail_cost=tail_cost)
     if not sum(valencies):
-        assert found == {}
+        assert dense_ids_of([FEATURE], counts) == {}
         return
+    one = replace(counts["f"], distinct_rows=int(distinct * sum(valencies)))
+    found = dense_ids_of([FEATURE], {"f": one})
+    tail_values = 1 + 2 * FEATURE.table.dim * (1 - one.distinct_rows / one.ids)
 
-    def cost(dense_ids):
-        return len(valencies) * dense_ids + tail_cost * sum(max(one - dense_ids, 0) for one in valencies)
+    def values(dense_ids):
+        return len(valencies) * dense_ids + tail_values * sum(max(one - dense_ids, 0) for one in valencies)
 
     powers = [1 << k for k in range(8) if 1 << k < 2 * max(valencies)]
     for power in powers:
-        assert tail_ids(counts["f"], power) == sum(max(one - power, 0) for one in valencies)
-    assert cost(found["f"]) <= min(map(cost, powers))
+        assert tail_ids(one, power) == sum(max(one - power, 0) for one in valencies)
+    assert values(found["f"]) <= min(map(values, powers)) + 1e-6
 
 
-def test_a_long_tail_is_cut_off():
-    assert dense_ids_of(counts_of([2] * 99 + [1000])) == {"f": 2}
-    assert dense_ids_of(counts_of([30] * 100)) == {"f": 30}
-    assert dense_ids_of({"f": FeatureCounts()}) == {}
-    with pytest.raises(ConfigError, match="tail_cost"):
-        dense_ids_of({}, tail_cost=float("nan"))
+def test_a_long_tail_is_cut_off_where_it_has_few_duplicates():
+    rare = counts_of([2] * 99 + [1000])["f"]
+    assert dense_ids_of([FEATURE], {"f": replace(rare, distinct_rows=int(0.9 * rare.ids))}) == {"f": 2}
+    wide = FeatureSpec("f", replace(FEATURE.table, dim=64))
+    assert dense_ids_of([wide], {"f": replace(rare, distinct_rows=10)}) == {"f": 1000}
+    assert dense_ids_of([FEATURE], counts_of([30] * 100)) == {"f": 30}
+    assert dense_ids_of([FEATURE], {"f": FeatureCounts()}) == {}

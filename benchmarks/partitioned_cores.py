@@ -1,0 +1,126 @@
+"""Tables partitioned over simulated cores: what the exchange costs, and what deduplication before it saves.
+
+    python -m benchmarks.partitioned_cores [--rounds N] [--events N]
+
+26 tables of 100,000 rows of 64 columns; ids by a power law of exponent 1.2; the valencies of most bags are small and those of a few are
+in the hundreds. The first table compares numbers of cores with the ``cpu`` engine on as many threads as there are processors. The second
+one compares ways to deduplicate on four cores: none, all ids, and the split that the statistics of the batches choose. Rounds alternate,
+and ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.support.harness import machine
+from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.partitioned.valency_split import dense_ids_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_TABLES, _ROWS, _DIM, _SKEW, _BATCHES = 26, 100_000, 64, 1.2, 4
+_LONGEST = 500
+_CORES = (1, 2, 4, 8)
+_SPLIT_CORES = 4
+
+
+def features() -> list[FeatureSpec]:
+    """One feature a table."""
+    return [FeatureSpec(f"f{t}", TableSpec(f"t{t}", _ROWS, _DIM, Adagrad(0.01), "sum")) for t in range(_TABLES)]
+
+
+def make_batches(events: int) -> list[IdBatch]:
+    """Batches whose valencies have a long tail."""
+    rng, found = np.random.default_rng(11), []
+    for _ in range(_BATCHES):
+        valencies = np.minimum(rng.zipf(1.8, (_TABLES, events)), _LONGEST)
+        ends = np.cumsum(valencies).reshape(valencies.shape)
+        offsets = np.concatenate([(ends[:, :1] - valencies[:, :1]), ends], axis=1).astype(np.int64)
+        ids = ((rng.zipf(_SKEW, int(ends[-1, -1])) - 1) % _ROWS).astype(np.int32)
+        found.append(IdBatch(ids, offsets, None, (_ROWS,) * _TABLES))
+    return found
+
+
+def step_secs(engine: CpuEngine | PartitionedEngine, batches: list[IdBatch], gradients: Array) -> float:
+    """The median seconds of a lookup and its update."""
+    secs = []
+    for batch in batches:
+        fresh = IdBatch(batch.ids, batch.offsets, None, batch.bounds)
+        began = time.perf_counter()
+        engine.lookup(fresh)
+        engine.apply_gradients(fresh, gradients)
+        secs.append(time.perf_counter() - began)
+    return statistics.median(secs)
+
+
+def compare(
+    sides: Mapping[str, CpuEngine | PartitionedEngine], batches: list[IdBatch], rounds: int
+) -> dict[str, list[float]]:
+    """The seconds of each side's step, by round."""
+    gradients = np.random.default_rng(12).standard_normal((batches[0].rows, _TABLES * _DIM), np.float32)
+    for engine in sides.values():
+        step_secs(engine, batches, gradients)
+    secs: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, engine in sides.items():
+            secs[name].append(step_secs(engine, batches, gradients))
+    return secs
+
+
+def show(name: str, secs: list[float], by: list[float], engine: CpuEngine | PartitionedEngine) -> None:
+    """One line of a table."""
+    ratio = statistics.median(a / b for a, b in zip(secs, by, strict=True))
+    line = f"  {name:<34} {statistics.median(secs) * 1e3:8.1f} ms  {ratio:5.2f}x"
+    if isinstance(engine, PartitionedEngine):
+        (traffic,) = engine.traffic.values()
+        line += (
+            f"   {traffic.ids / traffic.rows:5.2f} ids a row asked for, "
+            f"{100 * traffic.tail_rows / traffic.rows:3.0f} % of rows in the tail, "
+            f"{100 * traffic.padding_rows / (traffic.padding_rows + traffic.rows):3.0f} % padding"
+        )
+    print(line)
+
+
+def main() -> None:
+    """Run both comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--events", type=int, default=4096)
+    options = parser.parse_args()
+    print(machine())
+    batches = make_batches(options.events)
+    whole = CpuEngine(features(), seed=0)
+    sides: dict[str, CpuEngine | PartitionedEngine] = {f"cpu, {whole.threads} threads": whole}
+    sides |= {f"{n} cores": PartitionedEngine(features(), seed=0, cores=n) for n in _CORES}
+    ids = sum(len(batch.ids) for batch in batches) / len(batches)
+    print(f"\nlookup and update of {options.events:,} events with {ids:,.0f} ids, by the time of the cpu engine:")
+    secs = compare(sides, batches, options.rounds)
+    first = next(iter(sides))
+    for name, engine in sides.items():
+        show(name, secs[name], secs[first], engine)
+    split = dense_ids_of(whole.features, whole.statistics())
+    policies: dict[str, Mapping[str, int]] = {
+        "no deduplication": dict.fromkeys(split, 0),
+        "the first 4 ids of a bag": dict.fromkeys(split, 4),
+        "all ids": {},
+        f"the split: the first {min(split.values())} to {max(split.values())}": split,
+    }
+    engines: dict[str, CpuEngine | PartitionedEngine] = {
+        name: PartitionedEngine(features(), seed=0, cores=_SPLIT_CORES, dense_ids=dense)
+        for name, dense in policies.items()
+    }
+    print(f"\n{_SPLIT_CORES} cores, by the time without deduplication:")
+    secs = compare(engines, batches, options.rounds)
+    for name, engine in engines.items():
+        show(name, secs[name], secs["no deduplication"], engine)
+
+
+if __name__ == "__main__":
+    main()
