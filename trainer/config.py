@@ -20,7 +20,7 @@ DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
 NETWORKS = ("dlrm", "dcn")
 CROSS_STRUCTURES = ("stacked", "parallel")
-_NETWORK_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _POSITIVE_RATES = (
     "embedding_learning_rate",
     "embedding_initial_accumulator",
@@ -65,6 +65,8 @@ class TrainConfig:
         network: "dlrm", "dcn" (DCN-v2), or ``module:function``, which returns a Keras model: see
             :mod:`trainer.model.keras_network`. A function that other processes can import stands for its path.
         network_digest: of the code of such a function; set when a run is prepared.
+        embeddings: ``module:function``, which returns the tables of some inputs: see :mod:`trainer.model.user_embeddings`.
+        embeddings_digest: of its code, as ``network_digest``.
         bottom_mlp, top_mlp: hidden sizes; the bottom tower of DLRM ends in ``dim``, the top tower in the logits. The deep
             tower of DCN has the sizes of ``top_mlp``.
         cross_layers: cross layers of DCN.
@@ -106,6 +108,8 @@ class TrainConfig:
     dense_learning_rate: float = 0.003
     network: str = "dlrm"
     network_digest: str = ""
+    embeddings: str = ""
+    embeddings_digest: str = ""
     cross_layers: int = 2
     cross_rank: int = 0
     cross_structure: str = "stacked"
@@ -134,8 +138,9 @@ class TrainConfig:
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
-        if callable(self.network):
-            object.__setattr__(self, "network", _path_of(self.network))
+        for name in ("network", "embeddings"):
+            if callable(getattr(self, name)):
+                object.__setattr__(self, name, _path_of(name, getattr(self, name)))
         for name in ("dims", "combiners", "tables", "dense_scaling", "initial_biases", "task_weights", "chosen"):
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, getattr(self, name), "an object by name")
@@ -172,7 +177,7 @@ class TrainConfig:
         _check_choice("embedding_optimizer", self.embedding_optimizer, EMBEDDING_OPTIMIZERS)
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
         _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
-        self._check_network()
+        self._check_functions()
         for name, table in self.tables.items():
             if not isinstance(table, str) or not table:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
@@ -187,16 +192,25 @@ class TrainConfig:
             if not isinstance(reason, str):
                 _refuse(f"chosen[{name!r}]", reason, "a text, the reason")
 
-    def _check_network(self) -> None:
-        if not isinstance(self.network, str) or not (self.network in NETWORKS or _NETWORK_PATH.fullmatch(self.network)):
+    def _check_functions(self) -> None:
+        if not isinstance(self.network, str) or not (self.network in NETWORKS or _PATH.fullmatch(self.network)):
             _refuse("network", self.network, f"{', '.join(NETWORKS)} or module:function")
-        if not isinstance(self.network_digest, str) or (self.network_digest and not self.has_own_network):
-            _refuse("network_digest", self.network_digest, "absent: it is computed from the function of network")
+        if not isinstance(self.embeddings, str) or not (not self.embeddings or _PATH.fullmatch(self.embeddings)):
+            _refuse("embeddings", self.embeddings, "module:function, or absent")
+        for name, is_own in (("network", self.has_own_network), ("embeddings", bool(self.embeddings))):
+            digest = getattr(self, f"{name}_digest")
+            if not isinstance(digest, str) or (digest and not is_own):
+                _refuse(f"{name}_digest", digest, f"absent: it is computed from the function of {name}")
 
     @property
     def has_own_network(self) -> bool:
         """Whether the network is a function of the user."""
         return self.network not in NETWORKS
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether any option names a function of the user."""
+        return self.has_own_network or bool(self.embeddings)
 
     def _check_rates(self) -> None:
         for name in _POSITIVE_RATES:
@@ -231,11 +245,11 @@ class TrainConfig:
         return cls(**{**document, "run_dir": run_dir})
 
 
-def _path_of(function: object) -> str:
+def _path_of(option: str, function: object) -> str:
     """``module:function`` of a function that another process can import. Raises :class:`ConfigError` for any other."""
     found = importable(function)
     if found is None or found[0] == "__main__":
-        raise ConfigError("a network's function must be importable in other processes", where="network", value=function,
+        raise ConfigError(f"the function of {option} must be importable in other processes", where=option, value=function,
                           allowed="a function at the top level of a module, by object or as module:function",
                           next_step="define it at the top level of a module beside the program")  # fmt: skip
     return ":".join(found)

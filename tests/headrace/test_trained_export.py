@@ -47,7 +47,8 @@ OPTIONS = {
     "deterministic": False,
     "batch_rows": 64,
     "dim": 8,
-    "combiners": {"words": "mean", "weighted": "mean"},
+    "combiners": {"user": "sqrtn"},
+    "embeddings": "tests.trainer.model.own_tables:served",
     "dims": {"user": 4},
 }
 

@@ -28,7 +28,7 @@ _INITIALIZERS = "TruncatedNormal, RandomNormal, RandomUniform, Zeros, Ones, Cons
 def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[FeatureSpec, ...]:
     """The features of a ``FeatureConfig`` or of any nest (dict, list, tuple) of them, in ``tf.nest`` order.
 
-    ``optimizer`` is the default for tables without one, as in ``TPUEmbedding``. A feature without a name is named by its
+    ``optimizer``, TensorFlow's or a light one, is the default for tables without one, as in ``TPUEmbedding``. A feature without a name is named by its
     path in the nest ("user/clicks"), a table without a name ``table_<n>`` by order of first use. Features with the same
     ``TableConfig`` object share one table. Initializers keep their distribution, not their draws: rows come from the
     engine's seed. An ``output_shape`` may have one dimension, the events of a batch, which is the engine's to know.
@@ -39,7 +39,7 @@ def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[Feature
 
     tables: dict[int, TableSpec] = {}
     features = []
-    for path, feature in _leaves(feature_config):
+    for path, feature in leaves_of(feature_config):
         if not isinstance(feature, tf.tpu.experimental.embedding.FeatureConfig):
             raise refused("value", feature, "tf.tpu.experimental.embedding.FeatureConfig", where=str(path))
         name = feature.name or "/".join(str(part) for part in path) or "feature"
@@ -85,12 +85,12 @@ def table_to_tensorflow(table: TableSpec) -> Any:
     )
 
 
-def _leaves(nest: Any, path: tuple[object, ...] = ()) -> list[tuple[tuple[object, ...], Any]]:
-    """(path, leaf) in ``tf.nest`` order: mappings by sorted key."""
+def leaves_of(nest: Any, path: tuple[object, ...] = ()) -> list[tuple[tuple[object, ...], Any]]:
+    """(path, leaf) of a nest in ``tf.nest`` order: mappings by sorted key."""
     if isinstance(nest, dict):
-        return [leaf for key in sorted(nest) for leaf in _leaves(nest[key], (*path, key))]
+        return [leaf for key in sorted(nest) for leaf in leaves_of(nest[key], (*path, key))]
     if isinstance(nest, (list, tuple)):
-        return [leaf for i, item in enumerate(nest) for leaf in _leaves(item, (*path, i))]
+        return [leaf for i, item in enumerate(nest) for leaf in leaves_of(item, (*path, i))]
     return [(path, nest)]
 
 
@@ -113,9 +113,8 @@ def _table(tf: Any, table: Any, position: int, default_optimizer: Any) -> TableS
         raise refused("layout", table.layout, "None", where=name)
     if table.dtype != tf.float32:
         raise refused("dtype", table.dtype, "float32", where=name)
-    optimizer: Optimizer = optimizer_from_tensorflow(
-        table.optimizer if table.optimizer is not None else default_optimizer, table=name
-    )
+    own = table.optimizer if table.optimizer is not None else default_optimizer
+    optimizer: Optimizer = own if isinstance(own, Optimizer) else optimizer_from_tensorflow(own, table=name)
     return TableSpec(
         name, int(table.vocabulary_size), int(table.dim), optimizer, table.combiner,
         _initializer(table.initializer, name), _quantization(table.quantization_config),

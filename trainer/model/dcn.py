@@ -23,7 +23,7 @@ class Dcn:
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         made = SeededLayers(config)
-        width = sum(feature.table.dim for feature in layout.features) + layout.dense_width
+        width = sum(feature.width for feature in layout.features) + layout.dense_width
         self._is_parallel = config.cross_structure == "parallel"
         self._cross = CrossLayers(made, config.cross_layers, width, config.cross_rank)
         self._deep = made.tower(config.top_mlp, width, dropout=config.dropout)

@@ -40,7 +40,7 @@ class DenseModel:
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
-        self._widths = [feature.table.dim for feature in layout.features] if config.deep else []
+        self._widths = [feature.width for feature in layout.features] if config.deep else []
         self._linear_width = len(layout.features) * head.width if config.linear else 0
         self._network = _network_of(layout, config, head) if config.deep else None
         self._linear = self._linear_variables() if config.linear else []

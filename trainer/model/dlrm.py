@@ -25,7 +25,7 @@ class Dlrm:
             raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
                               next_step="give top_mlp a width")  # fmt: skip
         made = SeededLayers(config)
-        widths = [feature.table.dim for feature in layout.features]
+        widths = [feature.width for feature in layout.features]
         self._projections = {
             f: made.dense(config.dim, width, None, bias=False) for f, width in enumerate(widths) if width != config.dim
         }

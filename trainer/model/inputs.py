@@ -1,4 +1,4 @@
-"""The use of each model input, by its type alone. Pure.
+"""The use of each model input, by its type alone, and the table of each embedded one, by the options.
 
 ==============================  ========================================================
 type                            use
@@ -22,6 +22,7 @@ from trainer.config import TrainConfig
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from trainer.embedding.spec import FeatureSpec, Normal, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
+from trainer.model.user_embeddings import described_features
 from transforms.errors import nearest
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
@@ -49,8 +50,8 @@ class InputLayout:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """The buckets of every embedded input, the exclusive bound of its ids."""
-        return tuple(item.type.buckets or 0 for item in self.embedded)
+        """The rows of the table of every embedded input, the exclusive bound of its ids."""
+        return tuple(feature.table.vocabulary_size for feature in self.features)
 
     @property
     def is_weighted(self) -> bool:
@@ -66,8 +67,9 @@ def width_of(column_type: ColumnType) -> int:
 def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     """Decide the use of every input.
 
-    Raises :class:`UntrainableInput` for a type that the model does not take, and :class:`ConfigError` for options that
-    name unknown inputs, or inputs that share a table but not its size.
+    Raises :class:`UntrainableInput` for a type that the model does not take, :class:`ConfigError` for options that name unknown
+    inputs, or inputs that share a table but not its size, and the errors of
+    :func:`~trainer.model.user_embeddings.described_features`.
     """
     for item in inputs:
         _check_type(item)
@@ -78,7 +80,8 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
             "a model must have at least one input", next_step="add inputs with model.input(name, expression)"
         )
     _check_names(embedded, config)
-    features = tuple(FeatureSpec(item.name, _table(item, config)) for item in embedded)
+    described = described_features(config, {item.name: item.type.buckets or 0 for item in embedded}, _optimizer(config))
+    features = tuple(described.get(item.name) or FeatureSpec(item.name, _table(item, config)) for item in embedded)
     tables_of(features)
     return InputLayout(embedded, dense, features)
 

@@ -31,7 +31,7 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead, initial_logits
-from trainer.model.user_network import network_function
+from trainer.model.user_functions import network_function
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class KerasNetwork:
     """The network of a function; see the module and :class:`~trainer.model.network.Network`.
 
     Raises :class:`ConfigError` for a model that does not give the logits, and the errors of
-    :func:`~trainer.model.user_network.network_function`.
+    :func:`~trainer.model.user_functions.network_function`.
     """
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         self._names = [feature.name for feature in layout.features]
         self._place = f"network {config.network}"
-        widths = {feature.name: feature.table.dim for feature in layout.features}
+        widths = {feature.name: feature.width for feature in layout.features}
         shapes = ActivationShapes(
             widths,
             layout.dense_width,

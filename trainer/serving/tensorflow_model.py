@@ -7,7 +7,7 @@ which training refuses, predicts NaN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
@@ -50,12 +51,14 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense
         self.deep_tables = _variables(weights.engine)
         self.linear_tables = _variables(weights.linear)
+        self._deep_features, self._linear_features = _features_of(weights.engine), _features_of(weights.linear)
         self.layers = weights.dense.tensors()
 
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
         rows = rows_of(next(iter(inputs.values())))
-        deep, linear = (self._activations(inputs, tables, rows) for tables in (self.deep_tables, self.linear_tables))
+        deep = self._activations(inputs, self.deep_tables, self._deep_features, rows)
+        linear = self._activations(inputs, self.linear_tables, self._linear_features, rows)
         logits = self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows))
         if isinstance(self._head, Head):
             return {PREDICTION: _prediction(self._head, logits)}
@@ -66,14 +69,17 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
             found[prediction_name(name)] = _prediction(one, own)
         return found
 
-    def _activations(self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], rows: Any) -> Any:
+    def _activations(
+        self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], features: Sequence[FeatureSpec], rows: Any
+    ) -> Any:
         if not tables:
             return tf.zeros([rows, 0])
-        bags = [
-            _combined(inputs[feature.name], tables[feature.table.name], rows, mean=feature.table.combiner == "mean")
-            for feature in self._layout.features
-        ]
+        bags = [_activation(inputs[feature.name], tables[feature.table.name], rows, feature) for feature in features]
         return tf.concat(bags, axis=1)
+
+
+def _features_of(engine: Tables | None) -> tuple[FeatureSpec, ...]:
+    return engine.features if engine is not None else ()
 
 
 def _variables(engine: Tables | None) -> dict[str, Any]:
@@ -95,7 +101,8 @@ def table_rows(engine: CpuEngine) -> dict[str, Array]:
         size = feature.table.vocabulary_size
         if feature.table.name in tables:
             continue
-        columns = engine.columns[feature.name]
+        start = engine.columns[feature.name].start
+        columns = slice(start, start + feature.table.dim)  # the first row of a sequence
         parts = [
             engine.lookup(_one_each(place, len(engine.features), first, min(first + _ROWS_AT_A_TIME, size)))[:, columns]
             for first in range(0, size, _ROWS_AT_A_TIME)
@@ -113,15 +120,29 @@ def _one_each(place: int, features: int, first: int, last: int) -> IdBatch:
     return IdBatch(np.arange(first, last, dtype=np.int64), offsets)
 
 
-def _combined(column: TensorColumn, table: Any, rows: Any, *, mean: bool) -> Any:
-    """The sum or the mean of the rows of each bag, float32 [rows, dim]."""
+def _activation(column: TensorColumn, table: Any, rows: Any, feature: FeatureSpec) -> Any:
+    """The combined rows of each bag, or the rows of its first ids, float32 [rows, width]."""
     ids, bags, weights = _bags(column, rows)
+    if feature.max_sequence_length:
+        return _sequence(table, _ragged(ids, bags, rows), weights, feature)
     shares = tf.ones(tf.shape(ids)) if weights is None else weights
-    if mean:
-        totals = tf.gather(tf.math.unsorted_segment_sum(shares, bags, rows), bags)
-        shares = tf.math.divide_no_nan(shares, totals)
+    if feature.table.combiner != "sum":
+        is_mean = feature.table.combiner == "mean"
+        totals = tf.math.unsorted_segment_sum(shares if is_mean else shares * shares, bags, rows)
+        shares = tf.math.divide_no_nan(shares, tf.gather(totals if is_mean else tf.sqrt(totals), bags))
     values = tf.gather(tf.convert_to_tensor(table), ids) * shares[:, tf.newaxis]
     return tf.math.unsorted_segment_sum(values, bags, rows)
+
+
+def _ragged(ids: Any, bags: Any, rows: Any) -> Any:
+    return tf.RaggedTensor.from_value_rowids(ids, tf.cast(bags, tf.int64), tf.cast(rows, tf.int64))
+
+
+def _sequence(table: Any, ids: Any, weights: Any, feature: FeatureSpec) -> Any:
+    shares = ids.with_values(tf.ones(tf.shape(ids.values)) if weights is None else weights)
+    length = feature.max_sequence_length
+    values = tf.gather(tf.convert_to_tensor(table), ids.to_tensor(shape=[None, length]))
+    return tf.reshape(values * shares.to_tensor(shape=[None, length])[:, :, tf.newaxis], [-1, feature.width])
 
 
 def _bags(column: TensorColumn, rows: Any) -> tuple[Any, Any, Any]:

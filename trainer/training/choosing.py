@@ -18,7 +18,7 @@ from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
-from trainer.model.user_network import with_network_digest
+from trainer.model.user_functions import with_code_digests
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment, decode, take_events
 from trainer.reading.stream import ReadFragment
@@ -54,9 +54,9 @@ def choose_config(
     """
     asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
-    if plain.has_own_network:
-        before_trial()  # its module imports Keras
-        plain = with_network_digest(plain)
+    if plain.has_own_code:
+        before_trial()  # its module imports TensorFlow
+        plain = with_code_digests(plain)
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
         return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)

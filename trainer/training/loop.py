@@ -24,7 +24,7 @@ from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyCollector, AnyScores
-from trainer.model.user_network import with_network_digest
+from trainer.model.user_functions import with_code_digests
 from trainer.reading.batches import Batch, make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment, fragment_stream
@@ -139,7 +139,7 @@ def train(
     for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
     checkpoint survives all of them.
     """
-    described(solution, with_network_digest(config))  # raises before a folder is made
+    described(solution, with_code_digests(config))  # raises before a folder is made
     if is_gcs(config.run_dir):
         raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
                           value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip

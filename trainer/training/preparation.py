@@ -27,7 +27,7 @@ from trainer.data.recorded_labels import RecordedLabels
 from trainer.errors import BadLabel, ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
-from trainer.model.user_network import with_network_digest
+from trainer.model.user_functions import with_code_digests
 from trainer.reading.stream import FragmentRef, ReadFragment
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
 from trainer.runs.epochs import Epoch, plan_epochs
@@ -112,7 +112,7 @@ def prepare_run(
     Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
-    config = with_network_digest(config)
+    config = with_code_digests(config)
     identity, layout = described(solution, config)
     skipped: list[str] = []
 

@@ -14,7 +14,7 @@ from tests.trainer.synthetic import Synthetic, config
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.inputs import TypedInput, lay_out
-from trainer.model.user_network import with_network_digest
+from trainer.model.user_functions import with_code_digests
 from transforms.types import Dense, DType
 
 pytest.importorskip("tensorflow")
@@ -117,7 +117,7 @@ def test_a_network_that_does_not_fit_is_refused(network, words):
 
 def test_a_module_that_cannot_be_imported_is_refused():
     with pytest.raises(ConfigError, match="must be importable") as caught:
-        with_network_digest(config("run", network="no_such_module:build"))
+        with_code_digests(config("run", network="no_such_module:build"))
     assert "no_such_module" in caught.value.value
 
 
@@ -133,8 +133,8 @@ def test_the_digest_is_of_the_code_and_all_that_it_reaches(tmp_path):
 
     def digest(changed):
         (tmp_path / "own_networks.py").write_text(changed)
-        program = ("from tests.trainer.synthetic import config; from trainer.model.user_network import with_network_digest; "
-                   "print(with_network_digest(config('run', network='own_networks:functional')).network_digest)")  # fmt: skip
+        program = ("from tests.trainer.synthetic import config; from trainer.model.user_functions import with_code_digests; "
+                   "print(with_code_digests(config('run', network='own_networks:functional')).network_digest)")  # fmt: skip
         path = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
         ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECS,
                              env={**os.environ, "PYTHONPATH": path})  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_run_trains_and_serves_a_network_and_refuses_other_code(tmp_path):
     scores = trained.evaluate(data.solution, data.read)
     assert scores.auc > 0.6
     digest = trained.config.network_digest
-    assert digest == with_network_digest(given).network_digest
+    assert digest == with_code_digests(given).network_digest
     assert train(data.solution, data.read, given).events == 0  # nothing is left
     with pytest.raises(RunMismatch, match="network"):
         train(data.solution, data.read, config(tmp_path, network=f"{HERE}:functional", passes=3))

@@ -1,6 +1,6 @@
-"""The function of a network that the user writes: found by its path, identified by its code. Without TensorFlow.
+"""Functions that the user writes, named by options: found by their paths, identified by their code. Without TensorFlow.
 
-Other processes of a job import the function by the same path, and compare its code with that of the run.
+Other processes of a job import a function by the same path, and compare its code with that of the run.
 """
 
 from __future__ import annotations
@@ -22,28 +22,40 @@ from transforms.functions.outside import resolve
 _NEXT_STEP = "put the module's folder on PYTHONPATH, or start the command in it"
 
 
-def with_network_digest(config: TrainConfig) -> TrainConfig:
-    """The configuration with the digest of its network's code; unchanged for a built-in network.
+def with_code_digests(config: TrainConfig) -> TrainConfig:
+    """The configuration with the digests of the code of its functions; unchanged without any.
 
     Raises :class:`ConfigError` for a function that cannot be imported, and
     :class:`~transforms.functions.errors.Unfingerprintable` for code without a digest.
     """
-    if not config.has_own_network:
-        return config
-    return replace(config, network_digest=_digest_of(_imported(config.network), config.network))
+    if config.has_own_network:
+        config = replace(config, network_digest=_digest_of(_imported(config.network, "network"), config.network))
+    if config.embeddings:
+        function = _imported(config.embeddings, "embeddings")
+        config = replace(config, embeddings_digest=_digest_of(function, config.embeddings))
+    return config
 
 
 def network_function(config: TrainConfig) -> Callable[..., Any]:
     """The function of the network. Raises also :class:`RunMismatch` if its code is not that of the run."""
-    function = _imported(config.network)
-    if config.network_digest and (digest := _digest_of(function, config.network)) != config.network_digest:
-        raise RunMismatch("a network must have the code that the run began with, got other code", where=config.network,
-                          value=digest[:12], allowed=config.network_digest[:12],
+    return _function(config.network, "network", config.network_digest)
+
+
+def embeddings_function(config: TrainConfig) -> Callable[..., Any]:
+    """The function of the embeddings; raises as :func:`network_function`."""
+    return _function(config.embeddings, "embeddings", config.embeddings_digest)
+
+
+def _function(path: str, option: str, expected: str) -> Callable[..., Any]:
+    function = _imported(path, option)
+    if expected and (digest := _digest_of(function, path)) != expected:
+        raise RunMismatch(f"the function of {option} must have the code that the run began with, got other code", where=path,
+                          value=digest[:12], allowed=expected[:12],
                           next_step="restore the function and what it reaches, or train in another run directory")  # fmt: skip
     return function
 
 
-def _imported(path: str) -> Callable[..., Any]:
+def _imported(path: str, option: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
@@ -57,16 +69,15 @@ def _imported(path: str) -> Callable[..., Any]:
             if module in sys.modules
             else []
         )
-        raise ConfigError("a network's function must be in its module", where=f"network {path}", value=str(error),
+        raise ConfigError(f"the function of {option} must be in its module", where=f"{option} {path}", value=str(error),
                           allowed=nearest(name, known)) from error  # fmt: skip
     except Exception as error:
-        raise ConfigError("the module of a network must be importable", where=f"network {path}",
+        raise ConfigError(f"the module of {option} must be importable", where=f"{option} {path}",
                           value=f"{type(error).__name__}: {error}", next_step=_NEXT_STEP) from error  # fmt: skip
     finally:
         sys.path.remove(folder)
     if not callable(found):
-        raise ConfigError("a network must be a function that returns a Keras model", where=f"network {path}",
-                          value=type(found).__name__)  # fmt: skip
+        raise ConfigError(f"{option} must be a function", where=f"{option} {path}", value=type(found).__name__)
     return found
 
 
