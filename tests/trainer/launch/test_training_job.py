@@ -67,14 +67,14 @@ def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
 @pytest.mark.parametrize(
     "network",
     [
-        {"network": "tests.trainer.model.networks:busy"},
+        {"network": "tests.trainer.model.networks:busy", "embeddings": "tests.trainer.model.own_tables:of_a_job"},
         pytest.param(
             {"network": "dcn", "cross_rank": 3, "cross_structure": "parallel", "dropout": 0.2}, marks=pytest.mark.soak
         ),
     ],
 )
 def test_a_job_trains_other_networks_bit_for_bit(warehouse, tmp_path, network):
-    """Hosts import a user's function by its path; its random state and moving means are in the commits."""
+    """Hosts import a user's functions by their paths; random state, moving means and tables are in the commits."""
     options = {**OPTIONS, "passes": 1, **network}
     status = run_job(warehouse, tmp_path / "job", settings(), unit_rows=700, **options)
     assert status.state is JobState.DONE

@@ -77,4 +77,10 @@ def unsupported():
     return {"a": embedding.FeatureConfig(table)}
 
 
+def of_a_job():
+    """For two inputs of the model of ``tests/warehouse/scenes.py``."""
+    shared = TableSpec("shared", 120, 6, Adam(0.02), "sqrtn")
+    return [FeatureSpec("input_0", shared), FeatureSpec("input_1", shared, max_sequence_length=2)]
+
+
 NOT_A_FUNCTION = 3
