@@ -6,7 +6,7 @@ Each side runs in a process of its own and waits while another one is measured; 
 round. FBGEMM runs in the environment ``.fbgemm`` (``make bench-fbgemm``) and is left out, with a message, where that is missing.
 The sides begin with equal tables, and the activations after one update must agree; TensorFlow has no row-wise Adagrad and runs
 its own, so that its activations are compared before the update only. The last lines give the bytes that a case must move by
-the bandwidth of a copy on this machine.
+the bandwidth of a copy on this machine, and beside them what ``numpy.take`` of the same rows reaches.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,29 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / best
 
 
+def gather_secs(case: Case, threads: int) -> float:
+    """Seconds in which threads read the row of every id by ``numpy.take`` into a buffer in the cache, the median of ten."""
+    inputs = [(table, ids) for (table, _), ids in zip(case.inputs, case.ids(), strict=True)]
+    tables = [np.empty(shape, np.float32) for shape in case.tables]
+    for table, ids in inputs:
+        tables[table][np.unique(ids)] = 1.0  # pages that were never written to are all the same memory
+
+    def gather(first: int) -> None:
+        for table, ids in inputs[first::threads]:
+            found = np.empty((min(len(ids), 4096), tables[table].shape[1]), np.float32)
+            for start in range(0, len(ids), len(found)):
+                part = ids[start : start + len(found)]
+                np.take(tables[table], part, axis=0, out=found[: len(part)], mode="clip")
+
+    secs = []
+    with ThreadPoolExecutor(threads) as team:
+        for _ in range(10):
+            began = time.perf_counter()
+            list(team.map(gather, range(threads)))
+            secs.append(time.perf_counter() - began)
+    return statistics.median(secs)
+
+
 def compare(case: Case, threads: int, rounds: int, repeats: int, tables: str) -> None:
     """Run a case on all sides and print the results."""
     python = Path(sys.executable)
@@ -105,12 +129,15 @@ def compare(case: Case, threads: int, rounds: int, repeats: int, tables: str) ->
                   for mine, its in ((ours.lookup_secs, side.lookup_secs), (ours.both_secs, side.both_secs))]  # fmt: skip
         print(f"  {side.name:<11} lookup {statistics.median(side.lookup_secs) * 1e3:8.2f} ms   lookup and update "
               f"{statistics.median(side.both_secs) * 1e3:8.2f} ms   headrace by it {ratios[0]:.2f}x and {ratios[1]:.2f}x")  # fmt: skip
-    bandwidth = copy_bandwidth()
+    bandwidth, gather = copy_bandwidth(), gather_secs(case, threads)
     for kind, moved, secs in zip(("lookup", "lookup and update"), case.moved_bytes(), (ours.lookup_secs, ours.both_secs), strict=True):  # fmt: skip
         rate = moved / statistics.median(secs)
         print(
             f"  headrace {kind}: {moved / 1e6:.0f} MB at {rate / 1e9:.1f} GB/s, {100 * rate / bandwidth:.0f} % of a copy's"
         )
+    rate = case.moved_bytes()[0] / gather
+    print(f"  numpy.take of the same rows, {threads} threads: {gather * 1e3:.2f} ms, {rate / 1e9:.1f} GB/s by the same count, "
+          f"{100 * rate / bandwidth:.0f} % of a copy's")  # fmt: skip
 
 
 def main() -> None:

@@ -11,7 +11,14 @@ import pytest
 
 from tests.conftest import ROOT
 
-SUITES = ("test_cpu_engine.py", "test_optimizers.py", "test_engine.py", "test_snapshot.py", "partitioned")
+SUITES = (
+    "test_cpu_engine.py",
+    "test_optimizers.py",
+    "test_engine.py",
+    "test_row_widths.py",
+    "test_snapshot.py",
+    "partitioned",
+)
 
 
 @pytest.mark.slow
@@ -33,6 +40,37 @@ def test_the_engine_stays_inside_its_arrays(tmp_path):
     ]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_the_checks_cover_vectors_of_every_width(tmp_path):
+    program = """
+import numpy as np
+from numba import njit
+from trainer.embedding.cpu.vectors import item, load_as, splat1, splat4, splat8, store
+def writer(splat):
+    @njit
+    def write(out, at):
+        store(out, at, load_as(out, at, splat(np.float32(0.0))) + splat(np.float32(1.0)))
+    return write
+@njit
+def read(out, at):
+    item(out, at)
+def is_refused(function, out, at):
+    try:
+        function(out, at)
+    except IndexError:
+        return True
+    return False
+for lanes, splat in ((8, splat8), (4, splat4), (1, splat1)):
+    write, out = writer(splat), np.zeros(20, np.float32)
+    write(out, 20 - lanes)
+    assert out.tolist() == [0.0] * (20 - lanes) + [1.0] * lanes
+    assert is_refused(write, out, 21 - lanes) and is_refused(write, out, -1), lanes
+assert not is_refused(read, out, 19) and is_refused(read, out, 20) and is_refused(read, out, -1)
+"""
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_checks_find_a_wrong_position(tmp_path):

@@ -39,8 +39,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _NO_SHARES = np.zeros(0, np.float32)
 #: The work of an event beside that of its ids, in floats.
 _EVENT_COST = 16
-#: The mean ids of a bag from which on events are combined in tiles, and the events of a tile.
-_LONG_BAG = 4
+#: The events that are combined feature after feature.
 _TILE_EVENTS = 4096
 #: Activations of this size leave the caches before they are read.
 _STREAMED_BYTES = 8 << 20
@@ -151,11 +150,13 @@ class CpuEngine:
         bags = self._bags(batch)
         out = self._outputs.take(batch.rows * self._width)
         streams = self._may_stream and out.nbytes >= _STREAMED_BYTES
-        tile = 1 if len(batch.ids) < _LONG_BAG * batch.offsets.size else _TILE_EVENTS
         parts = split_events(batch.offsets, self._dims + _EVENT_COST, self._team.threads)
         combine, features, layout, values = lookup_kernels.combine_bags, self._of_features, self._layout, self._values
         self._team.run(
-            [partial(combine, *part, tile, bags, features, layout, values, out, self._width, streams) for part in parts]
+            [
+                partial(combine, *part, _TILE_EVENTS, bags, features, layout, values, out, self._width, streams)
+                for part in parts
+            ]
         )
         for held in self._prepared:
             held.are_initial |= held.batch is batch

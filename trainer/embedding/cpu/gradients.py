@@ -14,7 +14,20 @@ import numpy as np
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.lookup import share_of_bag
 from trainer.embedding.cpu.row_updates import update_row
-from trainer.embedding.cpu.vectors import LANES, load, prefetch, splat, store, total
+from trainer.embedding.cpu.vectors import (
+    LANES,
+    item,
+    load,
+    load_as,
+    prefetch,
+    splat,
+    splat1,
+    splat4,
+    splat8,
+    splat_as,
+    store,
+    total,
+)
 from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -72,9 +85,9 @@ def _list_bag(
     """Add the entries of a bag to their buckets, which end at ``ends``."""
     rows, sources, own = entries.rows, entries.sources, entries.shares
     for i in range(first, last):
-        row = ids[i]
+        row = item(ids, i)
         bucket = _bucket_of(row, mask)
-        at = ends[bucket]
+        at = item(ends, bucket)
         ends[bucket] = at + 1
         rows[at] = row
         sources[at] = source
@@ -123,15 +136,27 @@ def list_entries(
 
 
 @inlined
+def _add_columns(
+    like: Any, gradients: Array, source: int, share: np.float32, sums: Array, at: int, is_new: bool
+) -> None:
+    values = load_as(gradients, source, like) * splat_as(share, like)
+    store(sums, at, values if is_new else load_as(sums, at, like) + values)
+
+
+@inlined
 def _add_row(gradients: Array, source: int, share: np.float32, sums: Array, at: int, dim: int, is_new: bool) -> None:
-    whole = dim - dim % LANES
-    shares = splat(share)
-    for d in range(0, whole, LANES):
-        values = load(gradients, source + d) * shares
-        store(sums, at + d, values if is_new else load(sums, at + d) + values)
-    for d in range(whole, dim):
-        value = gradients[source + d] * share
-        sums[at + d] = value if is_new else sums[at + d] + value
+    """Add a gradient times its share to the sum of a row; or write it, if the row ``is_new``."""
+    d = dim - dim % LANES
+    for c in range(0, d, LANES):
+        _add_columns(splat(_ZERO), gradients, source + c, share, sums, at + c, is_new)
+    if dim & 8:
+        _add_columns(splat8(_ZERO), gradients, source + d, share, sums, at + d, is_new)
+        d += 8
+    if dim & 4:
+        _add_columns(splat4(_ZERO), gradients, source + d, share, sums, at + d, is_new)
+        d += 4
+    for c in range(d, dim):
+        _add_columns(splat1(_ZERO), gradients, source + c, share, sums, at + c, is_new)
 
 
 @uncounted
@@ -144,16 +169,18 @@ def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: 
     shift, last_place = np.uint64(64 - bits), (1 << bits) - 1
     places[: 1 << bits] = 0
     distinct = 0
+    rows, sources, shares = entries.rows, entries.sources, entries.shares
     for e in range(first, stop):
         if e + _AHEAD < stop:
-            source = entries.sources[e + _AHEAD]
-            for d in range(0, dim, 16):
+            source = item(sources, e + _AHEAD)
+            for d in range(0, dim, LANES):
                 prefetch(gradients, source + d)
-        row = entries.rows[e]
+            prefetch(gradients, source + dim - 1)  # it may begin inside a cache line
+        row = item(rows, e)
         place = np.int64((np.uint64(row) * _HASH) >> shift)
         is_new = False
         while True:
-            position = places[place] - 1
+            position = item(places, place) - 1
             if position < 0:
                 places[place] = distinct + 1
                 found[distinct] = row
@@ -161,10 +188,10 @@ def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: 
                 distinct += 1
                 is_new = True
                 break
-            if found[position] == row:
+            if item(found, position) == row:
                 break
             place = (place + 1) & last_place
-        _add_row(gradients, entries.sources[e], entries.shares[e], sums, position * dim, dim, is_new)
+        _add_row(gradients, item(sources, e), item(shares, e), sums, position * dim, dim, is_new)
     return distinct
 
 
@@ -188,16 +215,17 @@ def update_buckets(
         distinct_rows[t] += distinct
         for n in range(distinct):
             if n + _AHEAD < distinct:
-                ahead = scratch.rows[n + _AHEAD]
-                for d in range(0, dim, 16):
+                ahead = item(scratch.rows, n + _AHEAD)
+                for d in range(0, dim, LANES):
                     prefetch(weights, weight_base + ahead * dim + d)
-                for d in range(0, slot_dim, 16):
+                for d in range(0, slot_dim, LANES):
                     prefetch(slots, slot_base + ahead * slot_dim + d)
                 prefetch(row_state, row_base + ahead)
-            row = scratch.rows[n]
+            row = item(scratch.rows, n)
             update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
                        scratch.sums, n * dim)  # fmt: skip
-            row_state[row_base + row] = CHANGED
+            if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
+                row_state[row_base + row] = CHANGED
 
 
 @compiled

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainer.embedding.cpu.layout import CONSTANT, TRUNCATED_NORMAL, UNIFORM, Bags, TableLayout, TableValues
 from trainer.embedding.cpu.vectors import release
-from transforms.kernels.compiled import compiled, pasted, uncounted
+from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,11 +45,13 @@ def _normal(x: np.uint64, truncated: bool) -> float:
         x = _mix(x ^ _STEP)
 
 
-@compiled
-def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int, a: float, b: float) -> None:
-    """Write the initial values of one row to ``out`` from ``at`` on."""
+@inlined
+def fill_columns(
+    out: Array, at: int, first: int, stop: int, key: np.uint64, row: int, kind: int, a: float, b: float
+) -> None:  # fmt: skip
+    """As :func:`fill_row` for the columns ``first`` to ``stop``."""
     state = _mix(key + np.uint64(row) * _ROW)
-    for d in range(dim):
+    for d in range(first, stop):
         x = state + np.uint64(d) * _STEP
         if kind == CONSTANT:
             out[at + d] = np.float32(a)
@@ -59,17 +61,29 @@ def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int,
             out[at + d] = np.float32(a + b * _normal(_mix(x), kind == TRUNCATED_NORMAL))
 
 
+@compiled
+def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int, a: float, b: float) -> None:
+    """Write the initial values of one row to ``out`` from ``at`` on."""
+    fill_columns(out, at, 0, dim, key, row, kind, a, b)
+
+
 @uncounted
 def initialise_row(t: int, row: int, tables: TableLayout, values: TableValues) -> None:
-    """Write the initial weights and slots of a row that was never read. Threads that do so at once write the same values."""
+    """Write the initial weights and slots of a row that was never read. Threads that do so at once write the same values.
+
+    The last weight is written after all others: a thread that finds it different from zero finds them, too.
+    """
     weights, slots, row_state = values
     dim, slot_dim = tables.dims[t], tables.slot_dims[t]
     whole = row * tables.rows_of[0] + tables.rows_of[1]
-    start = tables.weight_base[t] + row * dim
-    fill_row(weights, start, dim, tables.keys[t], whole, tables.kinds[t], tables.init_a[t], tables.init_b[t])
+    key, kind, a, b = tables.keys[t], tables.kinds[t], tables.init_a[t], tables.init_b[t]
     start = tables.slot_base[t] + row * slot_dim
     for d in range(slot_dim):
         slots[start + d] = tables.slot_start[tables.first_slot[t] + d]
+    start = tables.weight_base[t] + row * dim
+    fill_columns(weights, start, 0, dim - 1, key, whole, kind, a, b)
+    release()
+    fill_columns(weights, start, dim - 1, dim, key, whole, kind, a, b)
     release()
     row_state[tables.row_base[t] + row] = 1
 

@@ -1,7 +1,7 @@
 """Where the tables of an engine stand in its flat buffers, as the named tuples that its kernels take.
 
 All tables live in one flat float32 buffer. Tables of equal width and optimizer stand side by side: together they are one stacked
-array of rows. Numba takes a named tuple of arrays as it takes the arrays.
+array of rows, each table from the beginning of a cache line on. Numba takes a named tuple of arrays as it takes the arrays.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from trainer.embedding.spec import COMBINERS, Constant, FeatureSpec, Initializer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The float32 values of a cache line. Every table begins with one.
+LINE_FLOATS = 16
 CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 SUM, MEAN, SQRTN = (COMBINERS.index(name) for name in ("sum", "mean", "sqrtn"))
 
@@ -154,8 +156,8 @@ def table_layout(
         dims=dims,
         slot_dims=slot_dims,
         row_base=_starts_in(order, vocabulary),
-        weight_base=_starts_in(order, vocabulary * dims),
-        slot_base=_starts_in(order, vocabulary * slot_dims),
+        weight_base=_starts_in(order, _whole_lines(vocabulary * dims)),
+        slot_base=_starts_in(order, _whole_lines(vocabulary * slot_dims)),
         optimizer=np.array(codes, np.int64),
         parameters=np.stack(parameters),
         slot_start=np.concatenate([np.zeros(0, np.float32), *starts]),
@@ -171,9 +173,25 @@ def table_layout(
 def zero_values(layout: TableLayout) -> TableValues:
     """Tables that were never read. The system commits no memory for them until it is written to."""
     rows = layout.vocabulary
-    return TableValues(np.zeros(int((rows * layout.dims).sum()), np.float32),
-                       np.zeros(int((rows * layout.slot_dims).sum()), np.float32),
+    return TableValues(_zeros(int(_whole_lines(rows * layout.dims).sum())),
+                       _zeros(int(_whole_lines(rows * layout.slot_dims).sum())),
                        np.zeros(int(rows.sum()), np.uint8))  # fmt: skip
+
+
+def aligned(memory: Array, size: int) -> Array:
+    """``size`` values of a flat float32 array, which has 16 more, from the beginning of a cache line on: no vector spans two."""
+    first = -memory.ctypes.data // memory.itemsize % LINE_FLOATS
+    return memory[first : first + size]
+
+
+def _zeros(size: int) -> Array:
+    return aligned(np.zeros(size + LINE_FLOATS, np.float32), size)
+
+
+def _whole_lines(floats: Array) -> Array:
+    """These numbers of floats, rounded up to whole cache lines."""
+    rounded: Array = -(-floats // LINE_FLOATS) * LINE_FLOATS
+    return rounded
 
 
 def learning_rates(tables: Sequence[TableSpec]) -> Array:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from trainer.embedding.cpu.layout import LINE_FLOATS, aligned
 
-_ALIGNED_FLOATS = 16
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class OutputPool:
@@ -26,13 +26,8 @@ class OutputPool:
         """An array of ``size`` values, which may have any values."""
         for position in range(len(self._held)):
             # The list and the call's argument refer to it, and nothing else: a view would.
-            if len(self._held[position]) >= size + _ALIGNED_FLOATS and sys.getrefcount(self._held[position]) == 2:
-                return self._aligned(self._held[position], size)
-        memory = np.empty(int(size * (1 + self._spare)) + _ALIGNED_FLOATS, np.float32)
+            if len(self._held[position]) >= size + LINE_FLOATS and sys.getrefcount(self._held[position]) == 2:
+                return aligned(self._held[position], size)
+        memory = np.empty(int(size * (1 + self._spare)) + LINE_FLOATS, np.float32)
         self._held = [*self._held[1 - self._kept :], memory]
-        return self._aligned(memory, size)
-
-    @staticmethod
-    def _aligned(memory: Array, size: int) -> Array:
-        first = -memory.ctypes.data // memory.itemsize % _ALIGNED_FLOATS
-        return memory[first : first + size]
+        return aligned(memory, size)

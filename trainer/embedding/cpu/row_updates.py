@@ -1,8 +1,8 @@
 """The optimizers' updates of one row, for kernels. The formulas are those of :mod:`trainer.embedding.optimizers`.
 
 ``sums[g : g + dim]`` is the row's summed gradient of one step; ``weights[w : w + dim]`` and the row's slots from ``slots[s]`` on are
-updated in place. All arithmetic is float32, in the order of the programs that TensorFlow lowers for SparseCore, and equal for
-columns that a vector holds and those that are left over.
+updated in place, a vector of columns at a time. All arithmetic is float32, in the order of the programs that TensorFlow lowers for
+SparseCore.
 """
 
 from __future__ import annotations
@@ -11,7 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.vectors import LANES, clip, load, power, root, splat, store, total
+from trainer.embedding.cpu.vectors import (
+    LANES,
+    clip,
+    load,
+    load_as,
+    power,
+    root,
+    splat,
+    splat1,
+    splat4,
+    splat8,
+    splat_as,
+    store,
+    total,
+)
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from transforms.kernels.compiled import inlined
 
@@ -65,35 +79,10 @@ def _own_parameters(optimizer: Optimizer) -> tuple[int, list[float]]:
 
 
 @inlined
-def _update_sgd(weights: Array, w: int, sums: Array, g: int, dim: int, rate: np.float32) -> None:
-    whole = dim - dim % LANES
-    rates = splat(rate)
-    for d in range(0, whole, LANES):
-        store(weights, w + d, load(weights, w + d) - rates * load(sums, g + d))
-    for d in range(whole, dim):
-        weights[w + d] -= rate * sums[g + d]
-
-
-@inlined
-def _update_adagrad(
-    weights: Array, w: int, slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32
-) -> None:
-    whole = dim - dim % LANES
-    rates = splat(rate)
-    for d in range(0, whole, LANES):
-        gradient = load(sums, g + d)
-        accumulator = load(slots, s + d) + gradient * gradient
-        store(slots, s + d, accumulator)
-        store(weights, w + d, load(weights, w + d) - rates * gradient / root(accumulator))
-    for d in range(whole, dim):
-        slots[s + d] += sums[g + d] * sums[g + d]
-        weights[w + d] -= rate * sums[g + d] / root(slots[s + d])
-
-
-@inlined
-def _update_row_wise_adagrad(
-    weights: Array, w: int, slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, epsilon: np.float32
-) -> None:
+def _row_wise_rate(
+    slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, epsilon: np.float32
+) -> np.float32:
+    """Add the mean square of a row's gradient to its slot; returns the learning rate divided by its root."""
     whole = dim - dim % LANES
     squares = splat(_ZERO)
     for d in range(0, whole, LANES):
@@ -103,110 +92,100 @@ def _update_row_wise_adagrad(
     for d in range(whole, dim):
         square += sums[g + d] * sums[g + d]
     slots[s] += square / np.float32(dim)
-    _update_sgd(weights, w, sums, g, dim, rate / (root(slots[s]) + epsilon))
+    divided: np.float32 = rate / (root(slots[s]) + epsilon)
+    return divided
+
+
+@inlined
+def _update_sgd(like: Any, weights: Array, w: int, gradient: Any, rate: np.float32) -> None:
+    store(weights, w, load_as(weights, w, like) - splat_as(rate, like) * gradient)
+
+
+@inlined
+def _update_adagrad(like: Any, weights: Array, w: int, slots: Array, s: int, gradient: Any, rate: np.float32) -> None:
+    accumulator = load_as(slots, s, like) + gradient * gradient
+    store(slots, s, accumulator)
+    store(weights, w, load_as(weights, w, like) - splat_as(rate, like) * gradient / root(accumulator))
 
 
 @inlined
 def _update_adagrad_momentum(
-    weights: Array, w: int, slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, own: Array, t: int
-) -> None:
-    momentum, is_nesterov, exponent, beta2, epsilon = (
-        own[t, _OWN + 0],
-        own[t, _OWN + 1] != _ZERO,
-        own[t, _OWN + 2],
-        own[t, _OWN + 3],
-        own[t, _OWN + 4],
-    )
-    adds, complement, is_root = beta2 == _ONE, _ONE - beta2, exponent == _HALF
-    whole = dim - dim % LANES
-    momenta, rates, epsilons = splat(momentum), splat(rate), splat(epsilon)
-    exponents, betas, complements, ones = splat(-exponent), splat(beta2), splat(complement), splat(_ONE)
-    for d in range(0, whole, LANES):
-        gradient, accumulator = load(sums, g + d), load(slots, s + d)
-        if adds:
-            accumulator = accumulator + gradient * gradient
-        else:
-            accumulator = betas * accumulator + complements * gradient * gradient
-        store(slots, s + d, accumulator)
-        scale = ones / root(accumulator + epsilons) if is_root else power(accumulator + epsilons, exponents)
-        scaled = scale * gradient
-        moment = momenta * load(slots, s + dim + d) + scaled
-        store(slots, s + dim + d, moment)
-        if is_nesterov:
-            moment = momenta * moment + scaled
-        store(weights, w + d, load(weights, w + d) - rates * moment)
-    for d in range(whole, dim):
-        one, held = sums[g + d], slots[s + d]
-        held = held + one * one if adds else beta2 * held + complement * one * one
-        slots[s + d] = held
-        factor = _ONE / root(held + epsilon) if is_root else power(held + epsilon, -exponent)
-        step = factor * one
-        change = momentum * slots[s + dim + d] + step
-        slots[s + dim + d] = change
-        if is_nesterov:
-            change = momentum * change + step
-        weights[w + d] -= rate * change
+    like: Any, weights: Array, w: int, slots: Array, s: int, dim: int, gradient: Any, rate: np.float32, own: Array, t: int
+) -> None:  # fmt: skip
+    momentum, is_nesterov, exponent = splat_as(own[t, _OWN + 0], like), own[t, _OWN + 1] != _ZERO, own[t, _OWN + 2]
+    beta2, epsilon = own[t, _OWN + 3], splat_as(own[t, _OWN + 4], like)
+    accumulator = load_as(slots, s, like)
+    if beta2 == _ONE:
+        accumulator = accumulator + gradient * gradient
+    else:
+        accumulator = splat_as(beta2, like) * accumulator + splat_as(_ONE - beta2, like) * gradient * gradient
+    store(slots, s, accumulator)
+    if exponent == _HALF:
+        scaled = splat_as(_ONE, like) / root(accumulator + epsilon) * gradient
+    else:
+        scaled = power(accumulator + epsilon, splat_as(-exponent, like)) * gradient
+    moment = momentum * load_as(slots, s + dim, like) + scaled
+    store(slots, s + dim, moment)
+    if is_nesterov:
+        moment = momentum * moment + scaled
+    store(weights, w, load_as(weights, w, like) - splat_as(rate, like) * moment)
 
 
 @inlined
 def _update_adam(
-    weights: Array, w: int, slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, own: Array, t: int
-) -> None:
+    like: Any, weights: Array, w: int, slots: Array, s: int, dim: int, gradient: Any, rate: np.float32, own: Array, t: int
+) -> None:  # fmt: skip
     beta_1, beta_2, epsilon, is_inside = own[t, _OWN + 0], own[t, _OWN + 1], own[t, _OWN + 2], own[t, _OWN + 3] != _ZERO
     inside, outside = (epsilon * epsilon, _ZERO) if is_inside else (_ZERO, epsilon)
-    whole = dim - dim % LANES
-    ones, twos, rates = splat(beta_1), splat(beta_2), splat(rate)
-    rest_1, rest_2 = splat(_ONE - beta_1), splat(_ONE - beta_2)
-    insides, outsides = splat(inside), splat(outside)
-    for d in range(0, whole, LANES):
-        gradient = load(sums, g + d)
-        moment = ones * load(slots, s + d) + rest_1 * gradient
-        velocity = twos * load(slots, s + dim + d) + rest_2 * gradient * gradient
-        store(slots, s + d, moment)
-        store(slots, s + dim + d, velocity)
-        store(weights, w + d, load(weights, w + d) - rates * moment / (root(velocity + insides) + outsides))
-    for d in range(whole, dim):
-        one = sums[g + d]
-        slots[s + d] = beta_1 * slots[s + d] + (_ONE - beta_1) * one
-        slots[s + dim + d] = beta_2 * slots[s + dim + d] + (_ONE - beta_2) * one * one
-        weights[w + d] -= rate * slots[s + d] / (root(slots[s + dim + d] + inside) + outside)
+    moment = splat_as(beta_1, like) * load_as(slots, s, like) + splat_as(_ONE - beta_1, like) * gradient
+    velocity = splat_as(beta_2, like) * load_as(slots, s + dim, like)
+    velocity = velocity + splat_as(_ONE - beta_2, like) * gradient * gradient
+    store(slots, s, moment)
+    store(slots, s + dim, velocity)
+    divisor = root(velocity + splat_as(inside, like)) + splat_as(outside, like)
+    store(weights, w, load_as(weights, w, like) - splat_as(rate, like) * moment / divisor)
 
 
 @inlined
 def _update_ftrl(
-    weights: Array, w: int, slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, own: Array, t: int
-) -> None:
-    exponent, l1, l2, beta, is_multiplied = (
-        own[t, _OWN + 0],
-        own[t, _OWN + 1],
-        own[t, _OWN + 2],
-        own[t, _OWN + 3],
-        own[t, _OWN + 4] != _ZERO,
-    )
+    like: Any, weights: Array, w: int, slots: Array, s: int, dim: int, gradient: Any, rate: np.float32, own: Array, t: int
+) -> None:  # fmt: skip
+    exponent, l1, l2 = own[t, _OWN + 0], own[t, _OWN + 1], own[t, _OWN + 2]
+    beta, is_multiplied = splat_as(own[t, _OWN + 3], like), own[t, _OWN + 4] != _ZERO
     # In the form of products with the rate, gradients and strengths are multiplied and powers are not divided by it.
     factor, divisor = (rate, _ONE) if is_multiplied else (_ONE, rate)
-    threshold, ridge, is_root = factor * l1, _TWO * factor * l2, exponent == _HALF
-    whole = dim - dim % LANES
-    factors, divisors, exponents, betas = splat(factor), splat(divisor), splat(exponent), splat(beta)
-    least, most, ridges = splat(-threshold), splat(threshold), splat(ridge)
-    for d in range(0, whole, LANES):
-        gradient, before = load(sums, g + d), load(slots, s + d)
-        after = before + gradient * gradient
-        store(slots, s + d, after)
-        raised = root(after) if is_root else power(after, exponents)
-        base = root(before) if is_root else power(before, exponents)
-        linear = load(slots, s + dim + d) + factors * gradient - (raised - base) * load(weights, w + d) / divisors
-        store(slots, s + dim + d, linear)
-        store(weights, w + d, (clip(linear, least, most) - linear) / ((raised + betas) / divisors + ridges))
-    for d in range(whole, dim):
-        one, old = sums[g + d], slots[s + d]
-        new = old + one * one
-        slots[s + d] = new
-        high = root(new) if is_root else power(new, exponent)
-        low = root(old) if is_root else power(old, exponent)
-        term = slots[s + dim + d] + factor * one - (high - low) * weights[w + d] / divisor
-        slots[s + dim + d] = term
-        weights[w + d] = (clip(term, -threshold, threshold) - term) / ((high + beta) / divisor + ridge)
+    threshold, ridge, divisors = factor * l1, splat_as(_TWO * factor * l2, like), splat_as(divisor, like)
+    before = load_as(slots, s, like)
+    after = before + gradient * gradient
+    store(slots, s, after)
+    if exponent == _HALF:
+        raised, base = root(after), root(before)
+    else:
+        raised, base = power(after, splat_as(exponent, like)), power(before, splat_as(exponent, like))
+    linear = load_as(slots, s + dim, like) + splat_as(factor, like) * gradient
+    linear = linear - (raised - base) * load_as(weights, w, like) / divisors
+    store(slots, s + dim, linear)
+    limited = clip(linear, splat_as(-threshold, like), splat_as(threshold, like))
+    store(weights, w, (limited - linear) / ((raised + beta) / divisors + ridge))
+
+
+@inlined
+def _update_columns(
+    like: Any, code: int, parameters: Array, t: int, rate: np.float32, dim: int, weights: Array, w: int, slots: Array, s: int,
+    sums: Array, g: int,
+) -> None:  # fmt: skip
+    """Update as many columns as ``like`` has. Slots of a column are ``dim`` values apart."""
+    gradient = load_as(sums, g, like)
+    if code == SGD_CODE:
+        _update_sgd(like, weights, w, gradient, rate)
+    elif code == ADAGRAD:
+        _update_adagrad(like, weights, w, slots, s, gradient, rate)
+    elif code == ADAGRAD_MOMENTUM:
+        _update_adagrad_momentum(like, weights, w, slots, s, dim, gradient, rate, parameters, t)
+    elif code == ADAM:
+        _update_adam(like, weights, w, slots, s, dim, gradient, rate, parameters, t)
+    else:
+        _update_ftrl(like, weights, w, slots, s, dim, gradient, rate, parameters, t)
 
 
 @inlined
@@ -226,17 +205,18 @@ def update_row(
         factor = parameters[t, _DECAY] * (rate if parameters[t, _DECAY_BY_RATE] != _ZERO else _ONE)
         for d in range(w, w + dim):
             weights[d] -= factor * weights[d]
-    if code == SGD_CODE:
-        _update_sgd(weights, w, sums, g, dim, rate)
-    elif code == ADAGRAD:
-        _update_adagrad(weights, w, slots, s, sums, g, dim, rate)
-    elif code == ROW_WISE_ADAGRAD:
-        _update_row_wise_adagrad(weights, w, slots, s, sums, g, dim, rate, parameters[t, _OWN])
-    elif code == ADAGRAD_MOMENTUM:
-        _update_adagrad_momentum(weights, w, slots, s, sums, g, dim, rate, parameters, t)
-    elif code == ADAM:
-        _update_adam(weights, w, slots, s, sums, g, dim, rate, parameters, t)
-    else:
-        _update_ftrl(weights, w, slots, s, sums, g, dim, rate, parameters, t)
+    if code == ROW_WISE_ADAGRAD:
+        rate, code = _row_wise_rate(slots, s, sums, g, dim, rate, parameters[t, _OWN]), SGD_CODE
+    d = dim - dim % LANES
+    for c in range(0, d, LANES):
+        _update_columns(splat(_ZERO), code, parameters, t, rate, dim, weights, w + c, slots, s + c, sums, g + c)
+    if dim & 8:
+        _update_columns(splat8(_ZERO), code, parameters, t, rate, dim, weights, w + d, slots, s + d, sums, g + d)
+        d += 8
+    if dim & 4:
+        _update_columns(splat4(_ZERO), code, parameters, t, rate, dim, weights, w + d, slots, s + d, sums, g + d)
+        d += 4
+    for c in range(d, dim):
+        _update_columns(splat1(_ZERO), code, parameters, t, rate, dim, weights, w + c, slots, s + c, sums, g + c)
     if parameters[t, _WEIGHT_MIN] != -_INFINITY or parameters[t, _WEIGHT_MAX] != _INFINITY:
         _limit(weights, w, dim, parameters[t, _WEIGHT_MIN], parameters[t, _WEIGHT_MAX])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu import gradients as kernels
-from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.layout import LINE_FLOATS, Bags, FeatureLayout, TableLayout, TableValues, aligned
 from trainer.embedding.cpu.threads import Team, split_evenly
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -94,7 +94,9 @@ class RowUpdates:
             rows, floats = max(2 * rows, len(held.rows)), max(2 * floats, len(held.sums))
             places = 1 << max(int(2 * rows).bit_length(), 4)
             self._scratches[thread] = kernels.Scratch(
-                np.empty(places, np.int32), np.empty(rows, np.int64), np.empty(floats, np.float32)
+                np.empty(places, np.int32),
+                np.empty(rows, np.int64),
+                aligned(np.empty(floats + LINE_FLOATS, np.float32), floats),
             )
 
 

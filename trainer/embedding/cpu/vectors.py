@@ -1,8 +1,9 @@
-"""Values of 16 float32 in compiled code: one register where the processor has AVX-512, two or four where it does not.
+"""Values of 16, 8, 4 and 1 float32 in compiled code; 16 are one register where the processor has AVX-512.
 
 LLVM vectorises a loop over the columns of a row only behind checks of lengths and overlaps, which cost as much as the row. These
-values need none. Every operation is that of IEEE 754 on each lane, so a vector gives the same bits as 16 scalars. With
-``NUMBA_BOUNDSCHECK=1`` loads and stores check their positions as numba does for elements.
+values need none. Every operation is that of IEEE 754 on each lane, so vectors of any width give the same bits. A row is a sequence
+of 16 columns, then at most one of 8, one of 4, and single ones. With ``NUMBA_BOUNDSCHECK=1`` loads and stores check their positions
+as numba does for elements.
 """
 
 from __future__ import annotations
@@ -17,35 +18,39 @@ from numba.core.typing import signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, models, register_model
 
+#: The lanes of the widest vectors.
 LANES = 16
-
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
 
 
 class _VectorType(types.Type):
-    """The numba type of 16 float32."""
+    """The numba type of this many float32."""
 
-    def __init__(self) -> None:
-        super().__init__(name="float32x16")
-
-
-vector = _VectorType()
+    def __init__(self, lanes: int) -> None:
+        super().__init__(name=f"float32x{lanes}")
+        self.lanes = lanes
+        self.values = ir.VectorType(ir.FloatType(), lanes)
 
 
 @register_model(_VectorType)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, _FLOATS)
+        super().__init__(dmm, fe_type, fe_type.values)
+
+
+_VECTORS = tuple(_VectorType(lanes) for lanes in (LANES, 8, 4, 1))
+vector = _VECTORS[0]
 
 
 def _lower_operator(symbol: Any, instruction: str) -> None:
     @infer_global(symbol)
     class Operator(ConcreteTemplate):
-        cases = (signature(vector, vector, vector),)
+        cases = tuple(signature(one, one, one) for one in _VECTORS)
 
-    @lower_builtin(symbol, vector, vector)
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return getattr(builder, instruction)(*args)
+
+    for one in _VECTORS:
+        lower_builtin(symbol, one, one)(lower)
 
 
 for _symbol, _instruction in (
@@ -66,37 +71,67 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 
 def _is_flat(array: Any) -> bool:
-    return isinstance(array, types.Array) and array.dtype == types.float32 and array.ndim == 1 and array.layout == "C"
+    return isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
+
+
+def _is_floats(array: Any) -> bool:
+    return _is_flat(array) and bool(array.dtype == types.float32)
 
 
 def _as_index(context: Any, builder: Any, value: Any, kind: Any) -> Any:
     return context.cast(builder, value, kind, types.intp)
 
 
+def _load(kind: _VectorType) -> Any:
+    """Code that loads such a vector: arguments are an array, a position, and what else the type is taken from."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = _as_index(context, builder, args[1], sig.args[1])
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, kind.lanes)
+        return builder.load(builder.bitcast(pointer, kind.values.as_pointer()), align=4)
+
+    return codegen
+
+
 @intrinsic
 def load(typingctx: Any, array: Any, index: Any) -> Any:
     """The 16 values of a flat float32 array from ``index`` on."""
+    if not _is_floats(array) or not isinstance(index, types.Integer):
+        return None
+    return vector(array, index), _load(vector)
+
+
+@intrinsic
+def load_as(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many values of a flat float32 array as ``like`` has, from ``index`` on."""
+    if not _is_floats(array) or not isinstance(index, types.Integer) or like not in _VECTORS:
+        return None
+    return like(array, index, like), _load(like)
+
+
+@intrinsic
+def item(typingctx: Any, array: Any, index: Any) -> Any:
+    """``array[index]`` of a flat array, without the test for a negative index, which numba makes at each access."""
     if not _is_flat(array) or not isinstance(index, types.Integer):
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = _as_index(context, builder, args[1], sig.args[1])
-        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
-        return builder.load(builder.bitcast(pointer, _FLOATS.as_pointer()), align=4)
+        return builder.load(_pointer(context, builder, sig.args[0], args[0], at, 1))
 
-    return vector(array, index), codegen
+    return array.dtype(array, index), codegen
 
 
 @intrinsic
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write 16 values into a flat float32 array from ``index`` on."""
-    if not _is_flat(array) or not isinstance(index, types.Integer) or value != vector:
+    """Write the values of a vector into a flat float32 array from ``index`` on."""
+    if not _is_floats(array) or not isinstance(index, types.Integer) or value not in _VECTORS:
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = _as_index(context, builder, args[1], sig.args[1])
-        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
-        builder.store(args[2], builder.bitcast(pointer, _FLOATS.as_pointer()), align=4)
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, value.lanes)
+        builder.store(args[2], builder.bitcast(pointer, value.values.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(array, index, value), codegen
@@ -104,32 +139,47 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """As :func:`store` past the caches, for what is not read soon; the address must be a multiple of 64."""
-    if not _is_flat(array) or not isinstance(index, types.Integer) or value != vector:
+    """As :func:`store` past the caches, for what is not read soon; the address must be a multiple of the vector's bytes."""
+    if not _is_floats(array) or not isinstance(index, types.Integer) or value not in _VECTORS:
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = _as_index(context, builder, args[1], sig.args[1])
-        pointer = _pointer(context, builder, sig.args[0], args[0], at, LANES)
-        written = builder.store(args[2], builder.bitcast(pointer, _FLOATS.as_pointer()), align=4 * LANES)
+        pointer = _pointer(context, builder, sig.args[0], args[0], at, value.lanes)
+        written = builder.store(args[2], builder.bitcast(pointer, value.values.as_pointer()), align=4 * value.lanes)
         written.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
         return context.get_dummy_value()
 
     return types.void(array, index, value), codegen
 
 
-@intrinsic
-def splat(typingctx: Any, value: Any) -> Any:
-    """A vector of 16 times one float32."""
-    if value != types.float32:
-        return None
-
+def _splat(kind: _VectorType) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lanes = ir.VectorType(ir.IntType(32), LANES)
-        first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
-        return builder.shuffle_vector(first, ir.Constant(_FLOATS, ir.Undefined), ir.Constant(lanes, [0] * LANES))
+        lanes, nothing = ir.VectorType(ir.IntType(32), kind.lanes), ir.Constant(kind.values, ir.Undefined)
+        first = builder.insert_element(nothing, args[0], ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(first, nothing, ir.Constant(lanes, [0] * kind.lanes))
 
-    return vector(value), codegen
+    return codegen
+
+
+def _splat_of(kind: _VectorType) -> Any:
+    @intrinsic
+    def splat_to(typingctx: Any, value: Any) -> Any:
+        return (kind(value), _splat(kind)) if value == types.float32 else None
+
+    return splat_to
+
+
+#: Vectors of 16, 8, 4 and 1 times one float32.
+splat, splat8, splat4, splat1 = (_splat_of(kind) for kind in _VECTORS)
+
+
+@intrinsic
+def splat_as(typingctx: Any, value: Any, like: Any) -> Any:
+    """A vector of as many values as ``like`` has, each one float32."""
+    if value != types.float32 or like not in _VECTORS:
+        return None
+    return like(value, like), _splat(like)
 
 
 @intrinsic
@@ -158,12 +208,12 @@ def _function_of_one(name: str) -> Any:
 
     @intrinsic
     def apply(typingctx: Any, value: Any) -> Any:
-        if value not in (vector, types.float32):
+        if value not in (*_VECTORS, types.float32):
             return None
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             kind = args[0].type
-            suffix = "f32" if kind == ir.FloatType() else f"v{LANES}f32"
+            suffix = "f32" if kind == ir.FloatType() else f"v{kind.count}f32"
             function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), f"{name}.{suffix}")
             return builder.call(function, args)
 
@@ -180,16 +230,14 @@ floor = _function_of_one("llvm.floor")
 
 @intrinsic
 def power(typingctx: Any, value: Any, exponent: Any) -> Any:
-    """``value ** exponent`` of two vectors or two float32, lane by lane."""
-    if value not in (vector, types.float32) or exponent != value:
+    """``value ** exponent`` of two vectors, lane by lane."""
+    if value not in _VECTORS or exponent != value:
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         function = context.get_function(operator.pow, signature(types.float32, types.float32, types.float32))
-        if sig.args[0] == types.float32:
-            return function(builder, args)
-        found = ir.Constant(_FLOATS, ir.Undefined)
-        for lane in range(LANES):
+        found = ir.Constant(value.values, ir.Undefined)
+        for lane in range(value.lanes):
             at = ir.Constant(ir.IntType(32), lane)
             raised = function(builder, [builder.extract_element(one, at) for one in args])
             found = builder.insert_element(found, raised, at)
@@ -200,8 +248,8 @@ def power(typingctx: Any, value: Any, exponent: Any) -> Any:
 
 @intrinsic
 def clip(typingctx: Any, value: Any, least: Any, most: Any) -> Any:
-    """``value`` limited to [least, most]: NaN stays NaN. Three vectors or three float32."""
-    if value not in (vector, types.float32) or least != value or most != value:
+    """``value`` limited to [least, most]: NaN stays NaN. Three vectors of one width or three float32."""
+    if value not in (*_VECTORS, types.float32) or least != value or most != value:
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
