@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,8 +27,28 @@ class TableState:
     slots: Array
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Some changed rows of one table: ``rows`` (int64, ascending), and float32 [rows, dim] arrays; ``slots`` may have no columns."""
+
+    rows: Array
+    weights: Array
+    slots: Array
+
+
+class TablesSnapshot(Protocol):
+    """The changed rows of all tables of an engine at one moment."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table, in the engine's order."""
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """The changed rows of a table, some at a time; tables must be taken in order, each to its end."""
+
+
 class EmbeddingEngine(Protocol):
-    """Tables of embeddings: looked up, trained, saved and restored. Calls come from one thread.
+    """Tables of embeddings: looked up, trained, saved and restored. Calls come from one thread, but for the reading of a snapshot.
 
     All engines give the same activations and the same tables, up to the order of sums.
     """
@@ -66,4 +86,13 @@ class EmbeddingEngine(Protocol):
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
 
     def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature, by name."""
+        """The counts of each feature over the trained batches since the engine was made or loaded, by name."""
+
+    def begin_snapshot(self, *, most_bytes: int) -> TablesSnapshot:
+        """The changed rows of this moment, to be read in another thread while training goes on; one snapshot at a time.
+
+        ``most_bytes``: memory for rows that are changed before they are read. The snapshot must be read to its end, or ended.
+        """
+
+    def end_snapshot(self) -> None:
+        """End the snapshot, if there is one: training that waits for it goes on."""

@@ -14,18 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batches import IdBatch
+from trainer.embedding.batches import IdBatch, used_ids
+from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import combine_bags, shares_of
-from trainer.embedding.cpu.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.table_checks import check_states
+from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,7 +65,10 @@ class ShardedTables:
 
     def __init__(self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange) -> None:
         self.features, self.tables = tuple(features), tables_of(features)
+        if not self.features:
+            raise ConfigError("an embedding engine must have at least one feature")
         self._exchange, self._hosts = exchange, exchange.hosts
+        self._checks = BatchChecks(self.features)
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
         self._width = sum(feature.width for feature in self.features)
@@ -81,7 +87,8 @@ class ShardedTables:
         return self._width
 
     def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. The ids must have been checked."""
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
+        self._checks.check(batch)
         fetched = self._fetch(batch)
         out = np.empty(batch.rows * self._width, np.float32)
         combine_bags(
@@ -100,10 +107,13 @@ class ShardedTables:
         return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """Update the rows of all hosts' batches, after :meth:`lookup` of the same batch.
+        """Update the rows of all hosts' batches.
 
-        ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events.
+        ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events. Raises :class:`BadBatch`, and
+        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is exchanged.
         """
+        self._checks.check(batch)
+        check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, _ONE_THREAD)
         fetched = next((one for one in self._fetched if one.batch is batch), None) or self._fetch(batch)
@@ -137,23 +147,24 @@ class ShardedTables:
 
     def _distinct(self, batch: IdBatch) -> tuple[list[Array], Bags]:
         """The distinct rows of each table, ascending, and the batch with their positions."""
-        places = np.empty(len(batch.ids), np.int64)
+        places = np.zeros(len(batch.ids), np.int64)  # ids behind the end of a sequence are not looked up
         distinct = []
         of = self._layout
         for t in range(len(self.tables)):
             features = of.features_of[of.first_feature[t] : of.first_feature[t + 1]]
-            spans = [slice(int(batch.offsets[f, 0]), int(batch.offsets[f, -1])) for f in features]
-            rows, inverse = np.unique(np.concatenate([batch.ids[span] for span in spans]), return_inverse=True)
-            at = 0
-            for span in spans:
-                size = span.stop - span.start
-                places[span] = inverse[at : at + size]
-                at += size
+            used = np.concatenate([self._used_of(f, batch) for f in features])
+            rows, places[used] = np.unique(batch.ids[used], return_inverse=True)
             distinct.append(rows)
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         return distinct, Bags(places, batch.offsets, shares)
+
+    def _used_of(self, f: int, batch: IdBatch) -> Array:
+        """The positions of the ids of a feature that are looked up."""
+        ends = batch.offsets[f]
+        found: Array = ends[0] + used_ids(ends, self.features[f].max_sequence_length)
+        return found
 
     def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
         """The gradient of each distinct row, by those of the activations, flat, summed over the batch: flat, as its weights."""
@@ -167,12 +178,14 @@ class ShardedTables:
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the rows of this host from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
+        check_states(self.tables, state)
         own = {}
         for name, one in state.items():
             mine = one.rows % self._hosts == self._exchange.rank
             own[name] = TableState(one.rows[mine] // self._hosts, one.weights[mine], one.slots[mine])
         self._own.load_state(own)
         self._fetched.clear()
+        self._counter = BatchCounter(self.features, self._of_features.table)
 
     def _global(self, rows: Array) -> Array:
         found: Array = rows * self._hosts + self._exchange.rank

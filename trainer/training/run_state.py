@@ -15,10 +15,9 @@ from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.cpu.snapshot import EngineSnapshot
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import TablesSnapshot, TableState
 from trainer.embedding.optimizers import Adagrad, slot_width
-from trainer.embedding.sharded_tables import ShardedTables, ShardSnapshot
+from trainer.embedding.sharded_tables import ShardedTables
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The embedding tables of a model, and their snapshot: of one process, or the part of one host.
+#: The embedding tables of a model: of one process, or the part of one host.
 Tables = CpuEngine | ShardedTables
-TablesSnapshot = EngineSnapshot | ShardSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy as np
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
+from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
 from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
@@ -29,7 +30,8 @@ from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+from trainer.embedding.table_checks import check_states
+from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -74,7 +76,7 @@ class CpuEngine:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self._tables:
             _refuse_unsupported(table)
-        self._bounds = tuple(feature.table.vocabulary_size for feature in self._features)
+        self._checks = BatchChecks(self._features)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, (row_stride, row_first))
         self._dims = self._layout.dims[self._of_features.table]
@@ -160,9 +162,7 @@ class CpuEngine:
         and infinity; nothing is changed then.
         """
         bags = self._read_bags(batch)
-        if gradients.shape != (batch.rows, self._width) or gradients.dtype != np.float32:
-            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
-                           allowed=f"float32 {(batch.rows, self._width)}")  # fmt: skip
+        check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self._features, self._team)
         rates = learning_rates(self._tables)
@@ -232,7 +232,7 @@ class CpuEngine:
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
-        self._check(batch)
+        self._checks.check(batch)
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)
@@ -248,26 +248,6 @@ class CpuEngine:
                 initialise_missing(bags, self._of_features.table, self._layout, self._values)
                 held.are_initial = True
         return bags
-
-    def _check(self, batch: IdBatch) -> None:
-        ids, offsets = batch.ids, batch.offsets
-        if str(ids.dtype) not in ("int32", "int64") or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
-            raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
-                           value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
-        if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
-            raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(batch.weights.dtype),
-                           batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
-        if offsets.shape[0] != len(self._features) or offsets.shape[1] < 1:
-            raise BadBatch("a batch must have offsets for every feature", value=offsets.shape[0],
-                           allowed=str(len(self._features)))  # fmt: skip
-        if batch.bounds == self._bounds:
-            return
-        problem, f, at = lookup_kernels.check_batch(ids, offsets, self._of_features.table, self._layout.vocabulary)
-        if problem == lookup_kernels.BAD_ID:
-            raise _bad_id(self._features[f], int(ids[at]))
-        if problem == lookup_kernels.BAD_OFFSETS:
-            raise BadBatch("offsets must ascend from the end of the previous feature to the number of ids",
-                           where=f"feature {self._features[f].name}, event {at}", value=int(offsets[f, at]))  # fmt: skip
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
@@ -311,26 +291,13 @@ class CpuEngine:
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
-        if set(state) != {table.name for table in self._tables}:
-            raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(state),
-                                 allowed=", ".join(table.name for table in self._tables))  # fmt: skip
-        for t, table in enumerate(self._tables):
-            self._check_state(t, table, state[table.name])
+        check_states(self._tables, state)
         self._allocate()
         for t, table in enumerate(self._tables):
             saved, (weights, slots) = state[table.name], self._views(t)
             weights[saved.rows] = saved.weights
             slots[saved.rows] = saved.slots
             self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
-
-    def _check_state(self, t: int, table: TableSpec, saved: TableState) -> None:
-        count = saved.rows.size
-        shapes = (saved.rows.shape, saved.weights.shape, saved.slots.shape)
-        types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
-        expected = ((count,), (count, table.dim), (count, int(self._layout.slot_dims[t])))
-        if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
-            raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
-                                 value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
 
 
 def _refuse_unsupported(table: TableSpec) -> None:
@@ -373,20 +340,3 @@ def _by_table(
         floats += [flat[at[t] : at[t + 1]] for flat, at in zip(gradients, float_starts, strict=True)]
     totals: Array = np.stack([counts for _, counts in asked]).sum(axis=0)
     return np.concatenate(rows), totals, np.concatenate(floats)
-
-
-def _ascending(rows: Array, table: TableSpec) -> bool:
-    """Whether these are distinct rows of the table in ascending order."""
-    if not len(rows):
-        return True
-    return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
-
-
-def _bad_id(feature: FeatureSpec, value: int) -> BadBatch:
-    return BadBatch(
-        "an embedding id must lie in its table",
-        where=f"feature {feature.name}, table {feature.table.name}",
-        value=value,
-        allowed=f"[0, {feature.table.vocabulary_size})",
-        next_step="hash the input into buckets (.hash_buckets(n)) or give the table more rows",
-    )
