@@ -28,24 +28,21 @@ class EngineKind:
         name: in the names of tests.
         make: an engine of these features, in its initial state.
         hosts: that divide the events of a batch among them.
-        refuses: a setting of an optimizer that the engine does not have.
     """
 
     name: str
     make: Callable[[Sequence[FeatureSpec]], EmbeddingEngine]
     hosts: int = 1
-    refuses: str = "use_gradient_accumulation"
 
 
 def _on_slice(
     replicas: int, sparse_cores: int, *, stacked: bool = True
 ) -> Callable[[Sequence[FeatureSpec]], EmbeddingEngine]:
     def make(features: Sequence[FeatureSpec]) -> EmbeddingEngine:
-        slice_ = EmulatedSlice(replicas, sparse_cores=sparse_cores)
-        engine = slice_.make_engine(
-            features, seed=SEED, events_per_replica=EVENTS // replicas, pipelined=False,
-            settings=SparseCoreSettings(disable_table_stacking=not stacked),
-        )  # fmt: skip
+        settings = SparseCoreSettings(disable_table_stacking=not stacked)
+        slice_ = EmulatedSlice(replicas, sparse_cores=sparse_cores, settings=settings)
+        events = EVENTS // replicas
+        engine = slice_.make_engine(features, seed=SEED, events_per_replica=events, pipelined=False)
         return SteppedTables(engine, slice_)
 
     return make

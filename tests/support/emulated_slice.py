@@ -117,19 +117,21 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
 class EmulatedSlice:
     """A :class:`~trainer.embedding.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4."""
 
-    def __init__(self, replicas: int = 2, *, sparse_cores: int = 4) -> None:
+    def __init__(self, replicas: int = 2, *, sparse_cores: int = 4, settings: SparseCoreSettings | None = None) -> None:
         self.replicas, self.sparse_cores = replicas, sparse_cores
+        self._settings = settings or SparseCoreSettings()
         self.strategy = planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
         self.strategy.extended._get_replica_id_in_sync_group = lambda replica: replica
+        # a packed variable finds its parts by their devices, which are one here
+        self.strategy._enable_packed_variable_in_eager_mode = False
 
     def make_engine(
-        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool,
-        settings: SparseCoreSettings,
-    ) -> TpuEngine:  # fmt: skip
+        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
+    ) -> TpuEngine:
         options = {"seed": seed, "events_per_replica": events_per_replica, "pipelined": pipelined}
         with self.strategy.scope():
             if self.sparse_cores:
-                engine = EmulatedSparseCoreEngine(features, settings=settings, **options)
+                engine = EmulatedSparseCoreEngine(features, settings=self._settings, **options)
             else:
                 engine = EmulatedTpuEmbeddingEngine(features, **options)
             engine.build()

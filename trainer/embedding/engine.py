@@ -47,37 +47,12 @@ class TablesSnapshot(Protocol):
         """The changed rows of a table, some at a time; tables must be taken in order, each to its end."""
 
 
-class EmbeddingEngine(Protocol):
-    """Tables of embeddings: looked up, trained, saved and restored. Calls come from one thread, but for the reading of a snapshot.
-
-    All engines give the same activations and the same tables, up to the order of sums.
-    """
-
-    @property
-    def features(self) -> tuple[FeatureSpec, ...]:
-        """The features, in the order of a batch."""
+class SavedTables(Protocol):
+    """Tables of embeddings as checkpoints see them."""
 
     @property
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables, in the order of their first use."""
-
-    @property
-    def width(self) -> int:
-        """Columns of the activations: the sum of the features' widths."""
-
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
-
-        Raises :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
-        """
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """One optimizer update for each distinct row of ``batch``, with the sum of its gradients.
-
-        ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Raises
-        :class:`~trainer.errors.BadBatch` for others, and :class:`~trainer.errors.NonFiniteLoss` for NaN or infinity; nothing is
-        changed then.
-        """
 
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: equal states have equal bytes."""
@@ -96,3 +71,32 @@ class EmbeddingEngine(Protocol):
 
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one: training that waits for it goes on."""
+
+
+class EmbeddingEngine(SavedTables, Protocol):
+    """Tables of embeddings: looked up, trained, saved and restored. Calls come from one thread, but for the reading of a snapshot.
+
+    All engines give the same activations and the same tables, up to the order of sums.
+    """
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """The features, in the order of a batch."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations: the sum of the features' widths."""
+
+    def lookup(self, batch: IdBatch) -> Array:
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
+
+        Raises :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
+        """
+
+    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+        """One optimizer update for each distinct row of ``batch``, with the sum of its gradients.
+
+        ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Raises
+        :class:`~trainer.errors.BadBatch` for others, and :class:`~trainer.errors.NonFiniteLoss` for NaN or infinity; nothing is
+        changed then.
+        """

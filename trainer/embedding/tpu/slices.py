@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.tpu.engine import TpuEngine
 
@@ -40,13 +39,7 @@ class TpuSlice(Protocol):
         """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
 
     def make_engine(
-        self,
-        features: Sequence[FeatureSpec],
-        *,
-        seed: int,
-        events_per_replica: int,
-        pipelined: bool,
-        settings: SparseCoreSettings,
+        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
     ) -> TpuEngine:
         """The built engine that fits the generation of the slice, with initial values."""
 
