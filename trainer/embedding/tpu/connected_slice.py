@@ -51,7 +51,7 @@ class ConnectedSlice:
     """See :class:`~trainer.embedding.tpu.slices.TpuSlice`. Raises :class:`ConfigError` for a slice without embedding hardware or of several hosts."""
 
     def __init__(self, strategy: Any, settings: SparseCoreSettings) -> None:
-        from tensorflow.core.protobuf.tpu import topology_pb2
+        import tensorflow as tf
 
         extended = strategy.extended
         if extended.num_hosts > 1:
@@ -59,9 +59,10 @@ class ConnectedSlice:
                               allowed="a slice of one host, such as v5p:2x2x1 or v6e:2x4",
                               next_step="take a slice of one host, or train with the cpu engine on all hosts")  # fmt: skip
         self.strategy, self._settings = strategy, settings
-        self._feature = topology_pb2.TPUHardwareFeature
         self._hardware = extended.tpu_hardware_feature
-        if self._hardware.embedding_feature == self._feature.UNSUPPORTED:
+        kinds = tf.tpu.experimental.HardwareFeature.EmbeddingFeature
+        self._has_sparse_cores = self._hardware.embedding_feature == kinds.V2
+        if self._hardware.embedding_feature == kinds.UNSUPPORTED:
             raise ConfigError("the TPUs of the tpu engine must have embedding hardware", where="--tpu", value="none",
                               allowed="v2 to v4, v5p, v6e or TPU7x", next_step="train with the cpu engine on v5e")  # fmt: skip
 
@@ -73,8 +74,7 @@ class ConnectedSlice:
     @property
     def sparse_cores(self) -> int:
         """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
-        is_sparse_core = self._hardware.embedding_feature == self._feature.V2
-        return int(self._hardware.num_embedding_devices_per_chip) if is_sparse_core else 0
+        return int(self._hardware.num_embedding_devices_per_chip) if self._has_sparse_cores else 0
 
     def make_engine(
         self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
@@ -92,6 +92,16 @@ class ConnectedSlice:
 
     def lookup(self, engine: TpuEngine) -> Callable[[IdBatch], Array]:
         """See :meth:`TpuSlice.lookup <trainer.embedding.tpu.slices.TpuSlice.lookup>`."""
+        program = self.lookup_program(engine)
+
+        def run(batch: IdBatch) -> Array:
+            with _clear_errors():
+                return np.concatenate([part.numpy() for part in program(self._iterator(engine, [(batch, ())], ()))])
+
+        return run
+
+    def lookup_program(self, engine: TpuEngine) -> Any:
+        """The ``tf.function`` of a lookup: from an iterator over elements to the activations of each replica."""
         import tensorflow as tf
 
         def replica(inputs: Any, others: Any) -> Any:
@@ -101,16 +111,22 @@ class ConnectedSlice:
             found = self.strategy.run(replica, args=next(iterator))
             return self.strategy.experimental_local_results(found)
 
-        program = tf.function(traced, autograph=False)
-
-        def run(batch: IdBatch) -> Array:
-            with _clear_errors():
-                return np.concatenate([part.numpy() for part in program(self._iterator(engine, [(batch, ())], ()))])
-
-        return run
+        return tf.function(traced, autograph=False)
 
     def update(self, engine: TpuEngine) -> Callable[[IdBatch, Array], None]:
         """See :meth:`TpuSlice.update <trainer.embedding.tpu.slices.TpuSlice.update>`."""
+        import tensorflow as tf
+
+        program, specs = self.update_program(engine), (tf.TensorSpec([engine.events, engine.width]),)
+
+        def run(batch: IdBatch, gradients: Array) -> None:
+            with _clear_errors():
+                program(self._iterator(engine, [(batch, (gradients,))], specs))
+
+        return run
+
+    def update_program(self, engine: TpuEngine) -> Any:
+        """The ``tf.function`` of an update, of an iterator over elements with gradients."""
         import tensorflow as tf
 
         def replica(inputs: Any, others: Any) -> None:
@@ -121,14 +137,7 @@ class ConnectedSlice:
         def traced(iterator: Any) -> None:
             self.strategy.run(replica, args=next(iterator))
 
-        program = tf.function(traced, autograph=False)
-        specs = (tf.TensorSpec([engine.events, engine.width]),)
-
-        def run(batch: IdBatch, gradients: Array) -> None:
-            with _clear_errors():
-                program(self._iterator(engine, [(batch, (gradients,))], specs))
-
-        return run
+        return tf.function(traced, autograph=False)
 
     def training(
         self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
