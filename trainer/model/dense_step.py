@@ -1,7 +1,7 @@
 """The dense part of a training step as a function of its state: forward, backward, and the update of the dense weights.
 
-It is the step of one replica; sums over replicas are part of it. ``headrace tpu check`` compiles it, and the tpu engine trains it: Keras's
-optimizers keep their state in variables, which do not work under a ``TPUStrategy``.
+It is the step of one replica; sums over replicas are part of it. ``headrace tpu check`` compiles it, and the tpu engine trains it. Keras's
+optimizers keep their state in variables: a lowered step cannot have them, and under a planned ``TPUStrategy`` Keras does not find them.
 """
 
 from __future__ import annotations
