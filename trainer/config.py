@@ -19,6 +19,7 @@ EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "a
 DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
 NETWORKS = ("dlrm", "dcn")
+ENGINES = ("cpu", "tpu")
 CROSS_STRUCTURES = ("stacked", "parallel")
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _POSITIVE_RATES = (
@@ -91,6 +92,7 @@ class TrainConfig:
         count_events: count how often every event was trained (1 byte per event).
         staleness: steps whose updates a lookup may miss: 0, or 1 to look rows up while the step before trains the dense part.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
+        engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
@@ -134,6 +136,7 @@ class TrainConfig:
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     staleness: int = 0
+    engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
 
@@ -178,6 +181,7 @@ class TrainConfig:
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
         _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
         self._check_functions()
+        self._check_engine()
         for name, table in self.tables.items():
             if not isinstance(table, str) or not table:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
@@ -191,6 +195,12 @@ class TrainConfig:
         for name, reason in self.chosen.items():
             if not isinstance(reason, str):
                 _refuse(f"chosen[{name!r}]", reason, "a text, the reason")
+
+    def _check_engine(self) -> None:
+        _check_choice("engine", self.engine, ENGINES)
+        if self.engine == "tpu" and self.embedding_optimizer == "row_wise_adagrad":
+            allowed = ", ".join(one for one in EMBEDDING_OPTIMIZERS if one != "row_wise_adagrad")
+            _refuse("embedding_optimizer", self.embedding_optimizer, f"one of {allowed} with the tpu engine")
 
     def _check_functions(self) -> None:
         if not isinstance(self.network, str) or not (self.network in NETWORKS or _PATH.fullmatch(self.network)):

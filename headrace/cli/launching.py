@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, check_launcher, command_line, option_name
 from headrace.cli.options.session import home_text
+from headrace.cli.options.tpus import TpuOptions, check_slice_of
 from headrace.cli.training_jobs import job_options
 from headrace.terminal.output import write_output
 from transforms.errors import InputError
@@ -27,20 +28,23 @@ _METADATA = "http://metadata.google.internal"
 _OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http")
 
 
-def write_launch(command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def write_launch(
+    command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any], tpus: TpuOptions | None
+) -> None:
     """Write the manifests or the script of a job.
 
     Args:
         command: ``headrace train``.
         given: its parameters.
         options: of the training.
+        tpus: of its hosts; None: they train with the cpu engine.
 
     Raises :class:`InputError`.
     """
     from headrace.launchers.manifests import Cluster, gke_manifests, to_yaml
     from headrace.launchers.tpu_vm import TpuVm, tpu_vm_script
 
-    job = _cluster_job(command, given, options)
+    job = _cluster_job(command, given, options, tpus)
     if check_launcher(given) == GKE:
         cluster = Cluster(given["namespace"] or "default", given["queue"], given["priority"])
         text = to_yaml(gke_manifests(job, cluster))
@@ -52,7 +56,9 @@ def write_launch(command: Callable[..., None], given: Mapping[str, Any], options
         write_output(given["output"], text, option="--output")
 
 
-def _cluster_job(command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any]) -> ClusterJob:
+def _cluster_job(
+    command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any], tpus: TpuOptions | None
+) -> ClusterJob:
     from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
     from trainer.topology import Topology
 
@@ -65,6 +71,7 @@ def _cluster_job(command: Callable[..., None], given: Mapping[str, Any], options
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
     topology = Topology.parse(given["topology"])
     check_hosts(given["hosts"], topology)
+    check_slice_of(tpus, topology, options)
     job_options({**given, "hosts": topology.hosts})
     return ClusterJob(
         name=given["job_name"] or "headrace",
@@ -78,4 +85,5 @@ def _cluster_job(command: Callable[..., None], given: Mapping[str, Any], options
         grace_secs=given["grace_secs"],
         notice_metadata=given["notice_metadata"] or (_METADATA if given["launcher"] == TPU_VM else ""),
         spot=given["spot"],
+        tpu_arguments=() if tpus is None else tuple(tpus.arguments()),
     )

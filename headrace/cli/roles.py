@@ -14,6 +14,7 @@ import typer
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
 from headrace.cli.options.tokens import read_token_file
+from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, tpu_of
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
@@ -194,6 +195,9 @@ def host(
     notice_metadata: Annotated[
         str, typer.Option(help="Take preemption notices of this machine from this metadata server.")
     ] = "",
+    tpu: Tpu = "",
+    max_ids: MaxIds = 256,
+    max_unique_ids: MaxUniqueIds = 256,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
@@ -202,6 +206,7 @@ def host(
     from trainer.launch.notices import MetadataNotice
     from trainer.launch.role_signals import on_termination
 
+    tpus = tpu_of(tpu, max_ids, max_unique_ids)
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)
@@ -211,5 +216,6 @@ def host(
         on_signals=on_termination,
         before_write=_slow(slow_disk),
         notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),
+        connect=None if tpus is None else tpus.connect,
     )
     _end(is_over)

@@ -72,7 +72,10 @@ def check(
     options = read_options(config)
     import_tensorflow_quietly()
     from trainer.tpu_check.check import check_slice
+    from trainer.tpu_check.devices import devices_of
 
+    for one in slices:
+        devices_of(one)  # raises before anything is checked
     checked, number = _model(home, model, version, options, events, settings, pipelined=not serial)
     compiler = TpuEnvironment(Path(environment))
     rows = []
@@ -117,9 +120,9 @@ def _model(
 
 
 def _row(found: SliceCheck) -> SliceRow:
-    from headrace.screens.tpu import ProblemRow, SliceRow, StackRow, StepRow
+    from headrace.screens.tpu import SliceRow, StackRow
 
-    devices, step, problem = found.devices, found.step, found.problem
+    devices = found.devices
     return SliceRow(
         topology=str(found.topology),
         chips=found.topology.chips,
@@ -136,14 +139,6 @@ def _row(found: SliceCheck) -> SliceRow:
                      one.max_unique_ids)
             for one in found.stacks
         ),
-        step=None
-        if step is None
-        else StepRow(
-            step.needed_bytes, step.temporary_bytes, step.flops, step.accessed_bytes, dict(step.collectives), step.compile_secs
-        ),
-        problem=None
-        if problem is None
-        else ProblemRow(
-            problem.kind, problem.what, problem.needed_bytes, problem.available_bytes, problem.next_step
-        ),
+        step=found.step,
+        problem=found.problem,
     )  # fmt: skip

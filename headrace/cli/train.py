@@ -40,6 +40,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
+from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
+    from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
     from trainer.runs.data_changes import ChangePolicy
     from trainer.training.loop import TrainEvent, TrainReport
@@ -188,6 +190,9 @@ def train(
         ),
     ] = 0,
     poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
+    tpu: Tpu = "",
+    max_ids: MaxIds = 256,
+    max_unique_ids: MaxUniqueIds = 256,
     launcher: Launcher = LOCAL,
     output: Output = "",
     job_name: JobName = "",
@@ -216,8 +221,10 @@ def train(
         raise InputError(
             "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
         )
-    if check_launcher(given) in (GKE, TPU_VM):
-        return write_launch(train, given, read_options(config))
+    launched, options = check_launcher(given), read_options(config)
+    tpus = tpu_of_training(given, options)
+    if launched in (GKE, TPU_VM):
+        return write_launch(train, given, options, tpus)
     job = job_options(given)
     _check_run_dir(run_dir, is_job=job is not None)
     if run_dir or job_dir:
@@ -232,7 +239,9 @@ def train(
         held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_folder_of(run_dir, model, solution.model_version, home)
         keep_freed_memory()  # each fragment takes as much as the one before
-        options = read_options(config)
+        if tpus is not None:
+            options = {**options, "engine": "tpu"}
+        slice_ = _connect(tpus, options, folder) if tpus is not None and job is None else None
         for column in baseline or ():
             _check_baseline(warehouse, solution, column)
         if held_out:
@@ -243,7 +252,7 @@ def train(
             report = train_job(warehouse, resolve, settings, changes, job, remote)
         else:
             import_tensorflow_quietly()
-            report = _train(warehouse, solution, settings, changes)
+            report = _train(warehouse, solution, settings, changes, slice_)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
@@ -320,7 +329,20 @@ def change_policy(accept: bool, train_labels: bool) -> ChangePolicy:
     return ChangePolicy(accept, train_labels)
 
 
-def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, changes: ChangePolicy) -> TrainReport:
+def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuSlice:
+    """The TPUs of a run, before anything is read or compared: the settings of TensorFlow come first."""
+    from trainer.training.choosing import options_before_choices
+
+    import_tensorflow_quietly()
+    from trainer.model.tensorflow_settings import prepare_tensorflow
+
+    prepare_tensorflow(options_before_choices(options, run_dir=run_dir))
+    return tpus.connect()
+
+
+def _train(
+    warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, changes: ChangePolicy, slice_: TpuSlice | None
+) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
 
@@ -338,6 +360,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
             progress=follow,
             read_labels=partial(read_labels, warehouse.storage, solution),
             changes=changes,
+            slice_=slice_,
         )
 
 

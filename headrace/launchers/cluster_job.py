@@ -65,6 +65,7 @@ class ClusterJob:
         grace_secs: for which a host may commit after a preemption notice.
         notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
         spot: use machines that may be preempted.
+        tpu_arguments: of the host, whose TPUs train; empty: hosts train with the cpu engine.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ClusterJob:
     grace_secs: float = 30.0
     notice_metadata: str = ""
     spot: bool = False
+    tpu_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("--job-name", self.name, most=_MOST_NAME)

@@ -37,7 +37,8 @@ def reader_command(name: str, address: str, controller: str) -> list[str]:
 def host_command(job: ClusterJob, name: str, address: str, controller: str) -> list[str]:
     """The command of a host, which serves at ``address``."""
     notices = ["--notice-metadata", job.notice_metadata] if job.notice_metadata else []
-    return [*_role_command("host", name, address, controller), "--grace-secs", f"{job.grace_secs:g}", *notices]
+    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *job.tpu_arguments]
+    return [*_role_command("host", name, address, controller), *own]
 
 
 def _role_command(role: str, name: str, address: str, controller: str) -> list[str]:

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
+from trainer.tpu_check.check import CompiledStep
+from trainer.tpu_check.compiler_errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +28,6 @@ class StackRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
-    """A compiled training step, on each device. See :class:`trainer.tpu_check.check.CompiledStep`."""
-
-    needed_bytes: int
-    temporary_bytes: int
-    flops: float
-    accessed_bytes: float
-    collectives: dict[str, int]
-    compile_secs: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemRow:
-    """Why a step does not compile. See :class:`trainer.tpu_check.compiler_errors.Problem`."""
-
-    kind: str
-    what: str
-    needed_bytes: int
-    available_bytes: int
-    next_step: str
-
-
-@dataclass(frozen=True, slots=True)
 class SliceRow:
     """A model on one slice; ``hbm_bytes``, ``sparse_cores``, ``table_bytes`` and ``dense_bytes``: of each device."""
 
@@ -62,8 +41,8 @@ class SliceRow:
     table_bytes: int
     dense_bytes: int
     stacks: tuple[StackRow, ...]
-    step: StepRow | None
-    problem: ProblemRow | None
+    step: CompiledStep | None
+    problem: Problem | None
 
     def render(self) -> RenderableType:
         """The slice, its tables, and the step or the problem."""
@@ -97,7 +76,7 @@ class SliceRow:
         ]
 
 
-def _problem_lines(problem: ProblemRow) -> list[str]:
+def _problem_lines(problem: Problem) -> list[str]:
     lines = [f"does not compile: {problem.what}"]
     if problem.needed_bytes:
         lines.append(

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.screens.tpu import ProblemRow, SliceRow, StackRow, StepRow, TpuCheckScreen
+from headrace.screens.tpu import SliceRow, StackRow, TpuCheckScreen
 from tests.headrace.test_commands import check_golden
+from trainer.tpu_check.check import CompiledStep
+from trainer.tpu_check.compiler_errors import Problem
 
 GIB = 1 << 30
 STACK = StackRow("a_b", ("a", "b"), 2_000_000, (16, 12), "Adagrad", 500_000, 1 * GIB, 256, 128)
@@ -64,9 +66,13 @@ def test_what_cannot_be_checked_is_one_clear_error(submitted, arguments, status,
     assert problem in submitted("tpu", "check", *arguments, status=status).err
 
 
+def test_no_slice_is_checked_beside_one_that_cannot_be(submitted):
+    err = submitted("tpu", "check", "second", "--topology", "v6e:2x2", "--topology", "v5e:2x2", status=2).err
+    assert "generation with SparseCores" in err
+    assert "checking" not in err
+
+
 def test_a_compiled_step_and_a_problem_are_shown():
-    step = StepRow(3 * GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2, "all-to-all": 12}, 21.5)
-    problem = ProblemRow(
-        "hbm", "a training step must fit in the HBM of a device", 115 * GIB, 95 * GIB, "check v5p:2x2x2"
-    )
+    step = CompiledStep(3 * GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2, "all-to-all": 12}, 21.5)
+    problem = Problem("hbm", "a training step must fit in the HBM of a device", 115 * GIB, 95 * GIB, "check v5p:2x2x2")
     check_golden("tpu_check_step", text(TpuCheckScreen("m", 1, (row(step=step), row(problem=problem)), "")))

@@ -11,19 +11,7 @@ from trainer.embedding import to_tensorflow
 from trainer.embedding.optimizers import Optimizer
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
-
-
-class _Values:
-    """Stands for a table's variable while the program is written: read once, assigned once."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def read_value(self) -> Any:
-        return self.value
-
-    def assign(self, value: Any) -> None:
-        self.value = value
+from trainer.embedding.tpu.traced_tables import TracedArray
 
 
 def lower_update(optimizer: Optimizer, *, dim: int) -> str:
@@ -39,7 +27,7 @@ def lower_update(optimizer: Optimizer, *, dim: int) -> str:
     names = ["parameters", *(slot.name for slot in optimizer.slots)]
 
     def update(pointers: Any, samples: Any, tokens: Any, gains: Any, gradients: Any, *values: Any) -> list[Any]:
-        tables._variables = {"t": {name: _Values(value) for name, value in zip(names, values, strict=True)}}
+        tables._variables = {"t": {name: TracedArray(value) for name, value in zip(names, values, strict=True)}}
         tables._built = True
         parts = PartitionedCsrFormatTensor(pointers, samples, tokens, gains, events, tf.constant(1))
         tables.apply_gradients({"f": gradients}, {"t": parts})

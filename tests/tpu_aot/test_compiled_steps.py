@@ -8,6 +8,8 @@ import pytest
 
 from tests.trainer.tpu_check.models import dlrm
 from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.model.heads import BINARY, Head
+from trainer.model.task_heads import TaskHeads
 from trainer.topology import Topology
 from trainer.tpu_check.check import SliceCheck, check_slice
 from trainer.tpu_check.environment import TpuEnvironment
@@ -49,6 +51,24 @@ def test_a_training_step_compiles(name: str, tpu_environment: TpuEnvironment) ->
         assert table_bytes(few) == pytest.approx(16 * table_bytes(found), rel=0.01)
         saved = few.step.needed_bytes - found.step.needed_bytes
         assert saved == pytest.approx(table_bytes(few) - table_bytes(found), rel=0.05), "a step copies no table"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"network": "dcn", "cross_rank": 16, "dense_optimizer": "adagrad"},
+        {"head": TaskHeads((("click", BINARY), ("amount", Head("regression")))), "task_mlp": (16,), "network": "dcn",
+         "cross_structure": "parallel"},
+        {"head": TaskHeads((("click", BINARY), ("conversion", BINARY))), "task_weights": {"conversion": 2.0}},
+    ],
+    ids=["dcn", "dcn, two tasks", "dlrm, two labels"],
+)  # fmt: skip
+def test_other_networks_and_several_labels_compile(model: dict, tpu_environment: TpuEnvironment) -> None:
+    found = checked("v6e:2x2", tpu_environment, **model)
+    assert found.problem is None
+    assert found.step is not None
+    assert found.step.needed_bytes < found.devices.hbm_bytes
+    assert found.step.collectives["all-to-all"] >= 4
 
 
 def test_tables_beyond_the_hbm_are_a_clear_error(tpu_environment: TpuEnvironment) -> None:

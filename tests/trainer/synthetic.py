@@ -121,7 +121,15 @@ def main(run_dir: str, options: str, batches: str) -> None:
 
     settings = json.loads(options)
     data = Synthetic(settings.pop("partitions", 4))
-    report = train(data.solution, data.read, config(run_dir, deterministic=True, **settings), progress=tell)
+    options = config(run_dir, deterministic=True, **settings)
+    slice_ = None
+    if options.engine == "tpu":
+        from tests.support.emulated_slice import EmulatedSlice
+        from trainer.model.tensorflow_settings import prepare_tensorflow
+
+        prepare_tensorflow(options)  # before the slice's first use of TensorFlow
+        slice_ = EmulatedSlice()
+    report = train(data.solution, data.read, options, progress=tell, slice_=slice_)
     print(json.dumps({"kind": "report", "report": report.to_document()}), flush=True)
 
 

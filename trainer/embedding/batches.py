@@ -52,6 +52,19 @@ def part_of(batch: IdBatch, first: int, stop: int) -> IdBatch:
     )
 
 
+def used_ids(ends: Array, length: int) -> Array:
+    """Positions, among the ids of one feature, of those that are looked up: of a sequence, the first ``length`` of each event.
+
+    ``ends``: where the feature's bags begin and end; ``length``: 0 for a feature whose bags are combined.
+    """
+    count = int(ends[-1] - ends[0])
+    if not length:
+        return np.arange(count)
+    in_bag = np.arange(count) - np.repeat(ends[:-1] - ends[0], np.diff(ends))
+    found: Array = np.flatnonzero(in_bag < length)
+    return found
+
+
 def id_dtype(bounds: tuple[int, ...]) -> type[np.int32] | type[np.int64]:
     """The type of ids below these bounds: the smaller they are, the less memory is moved."""
     return np.int32 if max(bounds, default=0) <= 2**31 else np.int64

@@ -31,7 +31,8 @@ from trainer.runs.epochs import Epoch
 from trainer.scheduling.orders import StartEpoch
 from trainer.scheduling.work_units import units_of
 from trainer.training.run_state import EpochScores, RunProgress, Weights
-from trainer.training.step_pipeline import StepPipeline, TrainedBatch
+from trainer.training.step_pipeline import TrainedBatch, steps_of
+from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Carried = tuple[tuple[int, int], ...]
@@ -79,7 +80,7 @@ class AttemptTools:
     """
 
     data: JobData
-    weights: Weights
+    weights: Weights | TpuWeights
     buffer: UnitBuffer
     exchange: Exchange
     gate: UnitGate
@@ -106,8 +107,8 @@ class Attempt:
         rank, hosts = tools.exchange.rank, tools.exchange.hosts
         own = units_of(rank, hosts, order.first_unit, order.stop_unit)
         self._units = deque([*self._carried, *own])
-        self._steps = StepPipeline(tools.weights, tools.data.config.staleness)
-        self._last: tuple[Array, Array] | None = None
+        self._steps = steps_of(tools.weights, tools.data.config.staleness)
+        self._last: list[tuple[Array, Array]] = []
 
     def _ends_early(self) -> bool:
         """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
@@ -221,11 +222,11 @@ class Attempt:
         segment.assembler.add(decoded, request.number)
 
     def _agree(self, status: _Status) -> list[int]:
-        """The status of every host, by rank; rank 0 also receives the predictions of the last step."""
+        """The status of every host, by rank; rank 0 also receives the predictions of the steps since the call before."""
         exchange = self._tools.exchange
         none = np.zeros(0, np.float32)
-        labels, logits = self._last or (none, none)
-        self._last = None
+        labels, logits = (np.concatenate([none, *(one[k] for one in self._last)]) for k in range(2))
+        self._last.clear()
         if exchange.hosts == 1:
             self._collect([(labels, logits)])
             return [status]
@@ -247,24 +248,22 @@ class Attempt:
                 self._state.collector.add(known, logits.reshape(shape))
 
     def _advance(self, segment: _Segment, batch: Batch | None) -> None:
-        """Train a batch, or finish all steps; count the batch whose step was done."""
+        """Train a batch, or finish all steps; count the batches whose steps are done."""
         tools, progress = self._tools, self._state.progress
         try:
-            trained = self._steps.drain() if batch is None else self._steps.train(batch)
-            if trained is not None and not np.isfinite(trained.logits).all():
-                raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
+            found = self._steps.drain() if batch is None else self._steps.train(batch)
         except NonFiniteLoss as error:
             kept = tools.on_bad_batch(self._steps.latest)
             place = f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else "")
             raise error.at(place) from error
-        if trained is not None:
+        for trained in found:
             self._count(segment, trained)
 
     def _count(self, segment: _Segment, trained: TrainedBatch) -> None:
         """Add a trained batch to the predictions, the ledger and the progress."""
         batch, tools, state = trained.batch, self._tools, self._state
         labels = batch.labels[: batch.rows]
-        self._last = labels.ravel(), np.asarray(trained.logits, np.float32).ravel()
+        self._last.append((labels.ravel(), np.asarray(trained.logits, np.float32).ravel()))
         if state.ledger is not None:
             state.ledger.count(
                 batch.spans,

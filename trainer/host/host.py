@@ -19,7 +19,8 @@ from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.read import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.exchange import Exchange, OneHost
-from trainer.errors import AttemptOver, HostLost, RunMismatch
+from trainer.embedding.tpu.slices import TpuSlice
+from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch
 from trainer.flight.addresses import Address
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.host.host_exchange import HostExchange
@@ -38,6 +39,7 @@ from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Orde
 from trainer.training.job_plan import JobPlan
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
+from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -66,9 +68,9 @@ class Reports(Protocol):
 
 @dataclass
 class _Model:
-    """The weights in memory, for a rank among a number of hosts."""
+    """The weights in memory or on TPUs, for a rank among a number of hosts."""
 
-    weights: Weights
+    weights: Weights | TpuWeights
     initial: dict[str, Array]
     exchange: _CurrentExchange
 
@@ -96,6 +98,7 @@ class Host:
         address: of that service.
         token: of the job.
         before_write: called before each part is written.
+        connect: sets up the TPUs that train, once; None: the cpu engine trains.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -113,8 +116,11 @@ class Host:
         address: str = "",
         token: str = "",
         before_write: Callable[[], None] = lambda: None,
+        connect: Callable[[], TpuSlice] | None = None,
     ) -> None:
         self._before_write = before_write
+        self._connect = connect
+        self._slice: TpuSlice | None = None
         self.name, self._run_dir, self._folder = name, run_dir, folder
         self._find_document, self._mailbox = find_document, mailbox
         self._address, self._token = address, token
@@ -319,13 +325,30 @@ class Host:
             return model
         self._wait_for_writer()
         exchange, head = _CurrentExchange(rank, hosts), data.plan.head
-        if hosts == 1:
+        weights: Weights | TpuWeights
+        if self._connect is not None:
+            weights = self._weights_on_slice(self._connect, hosts, data)
+        elif hosts == 1:
             weights = build_weights(data.layout, data.config, head)
         else:
             weights = ShardedWeights(data.layout, data.config, head, exchange)
         self._state_attempt = None
         self._model = _Model(weights, weights.arrays(), exchange)
         return self._model
+
+    def _weights_on_slice(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData) -> Weights | TpuWeights:
+        """The model on the TPUs of this machine. Raises :class:`ConfigError` for what they cannot train."""
+        if hosts != 1:
+            raise ConfigError("a job on TPUs must have one host", value=hosts, allowed="1",
+                              next_step="take a slice of one machine, or start its hosts without --tpu")  # fmt: skip
+        from trainer.model.tensorflow_settings import prepare_tensorflow
+
+        if self._slice is None:
+            prepare_tensorflow(data.config)  # before the first use of TensorFlow
+            self._slice = connect()
+        config, head = replace(data.config, engine="tpu"), data.plan.head
+        check_slice(self._slice, data.layout, config, head)
+        return weights_on(self._slice, data.layout, config, head)
 
     def _exchange_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> Exchange:
         if len(order.hosts) == 1:

@@ -14,7 +14,7 @@ from trainer.data.label_record import LabelRecord
 from trainer.errors import NonFiniteLoss
 from trainer.host.attempt import TrainedState
 from trainer.scheduling.orders import StartEpoch
-from trainer.training.run_state import Weights
+from trainer.training.run_state import ModelWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: Weights, labels: LabelRecord | None
+    order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: ModelWeights, labels: LabelRecord | None
 ) -> Snapshot:
     """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite.
 

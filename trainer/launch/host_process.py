@@ -9,6 +9,7 @@ from functools import partial
 
 from trainer.control.controller_client import ControllerClient
 from trainer.control.membership import Membership
+from trainer.embedding.tpu.slices import TpuSlice
 from trainer.host.exchange_service import ExchangeService
 from trainer.host.host import Host
 from trainer.host.mailbox import Mailbox
@@ -33,6 +34,7 @@ def run_host(
     on_signals: Callable[[Callable[[], None]], None] = lambda notice: None,
     before_write: Callable[[], None] = lambda: None,
     notice_sources: Sequence[NoticeSource] = (),
+    connect: Callable[[], TpuSlice] | None = None,
 ) -> bool:
     """Train the run's job as the host ``options.name``. Returns whether the job is over.
 
@@ -41,6 +43,7 @@ def run_host(
         on_signals: is given a function that sends a preemption notice for this host.
         before_write: called before each part is written.
         notice_sources: of preemption notices for this host's machine.
+        connect: sets up the TPUs that train; None: the cpu engine does.
     """
     files, job = options.files, options.find_job()
     spec, token, client = job.spec, job.token, job.client
@@ -62,6 +65,7 @@ def run_host(
             address=str(options.advertised or service.address),
             before_write=before_write,
             token=token,
+            connect=connect,
         )
         membership = Membership(
             client,

@@ -29,6 +29,10 @@ from transforms.errors import listed
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+#: Keras's lists of the variables of each optimizer, one variable for each weight.
+_SLOT_LISTS = {"sgd": (), "adagrad": ("_accumulators",), "adam": ("_momentums", "_velocities")}
+
+
 class DenseModel:
     """The network and the linear part over the activations of an embedding engine. All steps have the shape of a full batch.
 
@@ -158,6 +162,17 @@ class DenseModel:
         return self._trainable
 
     @property
+    def optimizer_slots(self) -> list[list[Any]]:
+        """By dense weight, the optimizer's variables for it."""
+        lists = [getattr(self._optimizer, name) for name in _SLOT_LISTS[self._config.dense_optimizer]]
+        return [[of_weights[k] for of_weights in lists] for k in range(len(self._trainable))]
+
+    @property
+    def optimizer_updates(self) -> Any:
+        """The optimizer's variable for the number of its updates."""
+        return self._optimizer.iterations
+
+    @property
     def changing(self) -> list[Any]:
         """Other variables that a step changes: random state and moving statistics."""
         return [*self._random, *self._moving]
@@ -167,10 +182,10 @@ class DenseModel:
         return [variable.value for variable in (*self._trainable, *self._moving, *self._random)]
 
     def check_replicable(self) -> None:
-        """Raise :class:`ConfigError` for variables that would differ between the hosts of a job."""
+        """Raise :class:`ConfigError` for variables that would differ between the hosts of a job, or the devices of a slice."""
         if self._moving:
-            raise ConfigError("a network of a job with several hosts must have trained variables only", where=f"network {self._config.network}",
-                              value=self._moving[0].path, next_step="train with --hosts 1, or use layers without moving statistics, such as "
+            raise ConfigError("a network on several hosts or devices must have trained variables only", where=f"network {self._config.network}",
+                              value=self._moving[0].path, next_step="train with --hosts 1 and the cpu engine, or use layers without moving statistics, such as "
                               "LayerNormalization in place of BatchNormalization")  # fmt: skip
 
     def state(self) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainer.config import TrainConfig
@@ -12,11 +12,8 @@ from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, read_head
-from trainer.training.run_state import linear_features
+from trainer.training.one_engine import joined_features
 from transforms.types import type_document, type_from_document
-
-#: The tables of the linear part are beside those of the towers, under names of their own.
-LINEAR = "linear/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,7 @@ class CheckedModel:
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
         """The features of one engine: those of the towers, then those of the linear part."""
-        layout, config = self.layout, self.config
-        towers = layout.features if config.deep else ()
-        linear = linear_features(layout, config, self.head) if config.linear else ()
-        return (*towers, *(_renamed(feature) for feature in linear))
+        return joined_features(self.layout, self.config, self.head)
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`from_document`."""
@@ -81,8 +75,3 @@ class CheckedModel:
         typed = tuple(TypedInput(one["name"], type_from_document(one["type"])) for one in inputs)
         head = read_head(DocumentField(fields.pop("head"), "head"))
         return cls(inputs=typed, config=config, head=head, settings=settings, **fields)
-
-
-def _renamed(feature: FeatureSpec) -> FeatureSpec:
-    table = replace(feature.table, name=LINEAR + feature.table.name)
-    return replace(feature, name=LINEAR + feature.name, table=table)

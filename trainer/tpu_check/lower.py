@@ -15,12 +15,13 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.python.tpu.ops import tpu_ops
 
 from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.embedding.tpu.traced_tables import TracedTables
+from trainer.model.dense_step import DensePart
 from trainer.tpu_check.checked_model import CheckedModel
-from trainer.tpu_check.dense_step import DensePart
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 
 
@@ -65,15 +66,18 @@ def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> d
 
 def _step(tables: TracedTables, dense: DensePart, signature: Mapping[str, Any], replicas: int) -> Any:
     """The step as a function of flat arguments, in the order of the signature, to the new state."""
-    names = list(signature)
+    names, replica_groups = list(signature), [list(range(replicas))]
+
+    def total_of(value: Any) -> Any:
+        return tpu_ops.cross_replica_sum(value, group_assignment=replica_groups)
 
     def step(*flat: Any) -> list[Any]:
         given = dict(zip(names, tf.nest.pack_sequence_as(list(signature.values()), flat), strict=True))
         activations, kept = tables.begin(given["csr"], given["minibatches"], given["tables"])
         inputs = (activations, given["dense"], given["labels"], given["weights"])
-        gradients, state = dense.step(given["state"], *inputs, replicas)
-        tables.end(gradients, kept)
-        return tf.nest.flatten([tables.arrays(), state])  # type: ignore[no-any-return]
+        found = dense.step(given["state"], *inputs, replicas=replicas, total_of=total_of)
+        tables.end(found.gradients, kept)
+        return tf.nest.flatten([tables.arrays(), found.state])  # type: ignore[no-any-return]
 
     return step
 

@@ -52,7 +52,7 @@ def choose_config(
     ``before_trial``: called before models are built to be compared, such as to import TensorFlow. An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
     errors of reading a fragment.
     """
-    asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
+    asked = _asked(given)
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
     if plain.has_own_code:
         before_trial()  # its module imports TensorFlow
@@ -75,6 +75,18 @@ def choose_config(
     by_trial = _by_trial(facts, sample, asked, by_rule, plain, layout, head, tell or _ignore, before_trial)
     reasons = {**by_rule.reasons, **by_trial.reasons}
     return dataclasses.replace(plain, **by_rule.options, **by_trial.options, chosen=dict(sorted(reasons.items())))
+
+
+def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
+    """The options of a run that are known without its data: those ``given``, those of its checkpoint, and defaults."""
+    saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
+    kept = {} if saved is None else dict(saved.identity.config)
+    return TrainConfig.from_document({**kept, **_asked(given)}, run_dir=run_dir)
+
+
+def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given."""
+    return {name: value for name, value in given.items() if value is not None and value != "auto"}
 
 
 def _ignore(message: str) -> None:

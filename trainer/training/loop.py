@@ -22,8 +22,10 @@ from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
+from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyCollector, AnyScores
+from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.reading.batches import Batch, make_batches
 from trainer.reading.columns import DecodedFragment
@@ -32,8 +34,9 @@ from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
 from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
-from trainer.training.run_state import EpochScores, build_weights, snapshot
-from trainer.training.step_pipeline import StepPipeline, TrainedBatch
+from trainer.training.run_state import EpochScores, snapshot
+from trainer.training.step_pipeline import TrainedBatch, steps_of
+from trainer.training.tpu_weights import check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -123,6 +126,7 @@ def train(
     clock: Callable[[], float] = time.monotonic,
     read_labels: ReadFragment | None = None,
     changes: ChangePolicy = REFUSE_CHANGES,
+    slice_: TpuSlice | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -133,13 +137,16 @@ def train(
         read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
             before the first step; by default ``read``.
         changes: what is done about trained data that has changed.
+        slice_: the TPUs that train with the ``tpu`` engine.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
     for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
     checkpoint survives all of them.
     """
-    described(solution, with_code_digests(config))  # raises before a folder is made
+    checked = with_code_digests(config)
+    _, layout = described(solution, checked)  # raises before a folder is made
+    check_slice(slice_, layout, checked, heads_of(solution.target))
     if is_gcs(config.run_dir):
         raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
                           value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
@@ -157,6 +164,7 @@ def train(
                 on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
             ),
             tell,
+            slice_,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -172,13 +180,15 @@ def _never() -> bool:
 class _Run:
     """One process's part of a run."""
 
-    def __init__(self, prepared: PreparedRun, tell: Callable[[TrainEvent], None]) -> None:
+    def __init__(
+        self, prepared: PreparedRun, tell: Callable[[TrainEvent], None], slice_: TpuSlice | None = None
+    ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
-        self._weights = build_weights(prepared.layout, self._config, prepared.head)
+        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head)
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
@@ -209,7 +219,7 @@ class _Run:
             head=prepared.head,
         )
         finished = True
-        self._steps = StepPipeline(self._weights, self._config.staleness)
+        self._steps = steps_of(self._weights, self._config.staleness)
         with closing(stream), self._steps, BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
             for epoch in prepared.remaining:
                 self._epoch(epoch, stream)
@@ -236,24 +246,21 @@ class _Run:
         events = self._prepared.due
         due = decoded if events is None else events.select(decoded, epoch.pass_number)
         for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
-            self._count(self._advance(batch, epoch), collector)
-        self._count(self._advance(None, epoch), collector)
+            self._advance(batch, epoch, collector)
+        self._advance(None, epoch, collector)
         self._commit(epoch, collector.scores())
 
-    def _advance(self, batch: Batch | None, epoch: Epoch) -> TrainedBatch | None:
-        """Train a batch, or finish all steps; return the batch whose step was done. Its logits are finite."""
+    def _advance(self, batch: Batch | None, epoch: Epoch, collector: AnyCollector) -> None:
+        """Train a batch, or finish all steps; count the batches whose steps are done."""
         try:
-            trained = self._steps.drain() if batch is None else self._steps.train(batch)
-            if trained is not None and not np.isfinite(trained.logits).all():
-                raise NonFiniteLoss("training diverged: a prediction is NaN or infinite")
+            found = self._steps.drain() if batch is None else self._steps.train(batch)
         except NonFiniteLoss as error:
             raise error.at(self._place(epoch)) from error
-        return trained
+        for trained in found:
+            self._count(trained, collector)
 
-    def _count(self, trained: TrainedBatch | None, collector: AnyCollector) -> None:
+    def _count(self, trained: TrainedBatch, collector: AnyCollector) -> None:
         """Add a trained batch to the scores, the ledger and the progress."""
-        if trained is None:
-            return
         batch = trained.batch
         collector.add(batch.labels[: batch.rows], trained.logits)
         if self._ledger:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,10 +16,8 @@ from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.cpu.snapshot import EngineSnapshot
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import EmbeddingEngine, SavedTables, TablesSnapshot, TableState
 from trainer.embedding.optimizers import Adagrad, slot_width
-from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-#: The embedding tables of a model, and their snapshot: of one process, or the part of one host.
-Tables = CpuEngine | ShardedTables
-TablesSnapshot = EngineSnapshot | ShardSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +118,51 @@ class DenseStep:
     dense: Array | None = None
 
 
+class ModelWeights(Protocol):
+    """A whole model in training, wherever its tables are."""
+
+    @property
+    def layout(self) -> InputLayout:
+        """The use of the inputs."""
+
+    @property
+    def head(self) -> AnyHead:
+        """The task, or the tasks."""
+
+    def arrays(self) -> dict[str, Array]:
+        """All weights, slots and random state, as a checkpoint stores them: the same names and shapes for all engines."""
+
+    def dense_arrays(self) -> dict[str, Array]:
+        """The dense part of :meth:`arrays`."""
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """The tables of :meth:`arrays` as they are now, to be read in another thread while training goes on.
+
+        ``most_bytes``: see :meth:`EmbeddingEngine.begin_snapshot <trainer.embedding.engine.EmbeddingEngine.begin_snapshot>`. The parts raise
+        :class:`NonFiniteLoss` for weights that are not finite.
+        """
+
+    def end_tables(self) -> None:
+        """End the reading of :meth:`begin_tables`, also where it failed."""
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
+
+
 class Weights:
-    """The whole model: embedding tables, tables of the linear part, and the dense part."""
+    """The whole model in the memory of this process, or one host's part of it: embedding tables, tables of the linear part, and the dense part."""
 
     def __init__(
         self,
         layout: InputLayout,
-        engine: Tables | None,
+        engine: EmbeddingEngine | None,
         dense: DenseModel,
         head: AnyHead = BINARY,
-        linear: Tables | None = None,
+        linear: EmbeddingEngine | None = None,
     ) -> None:
         self.layout = layout
-        self.engine: Tables | None = engine
-        self.linear: Tables | None = linear
+        self.engine: EmbeddingEngine | None = engine
+        self.linear: EmbeddingEngine | None = linear
         self.dense = dense
         self.head = head
 
@@ -173,33 +199,35 @@ class Weights:
         looked_up = self.look_up(batch)
         return self.dense.predict(looked_up.towers, looked_up.linear, batch.dense)[: batch.rows]
 
-    def _lookup(self, engine: Tables | None, batch: Batch) -> Array:
+    def _lookup(self, engine: EmbeddingEngine | None, batch: Batch) -> Array:
         if engine is None:
             return np.zeros((len(batch.labels), 0), np.float32)
         return engine.lookup(batch.ids)
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
-        arrays = self.dense_arrays()
-        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
-            for table, state in (engine.state() if engine else {}).items():
-                arrays[f"{kind}/rows/{table}"] = state.rows
-                arrays[f"{kind}/weights/{table}"] = state.weights
-                arrays[f"{kind}/slots/{table}"] = state.slots
-        return arrays
+        states = (
+            (kind, table, state)
+            for kind, engine in self._engines()
+            for table, state in (engine.state() if engine else {}).items()
+        )
+        return {**self.dense_arrays(), **state_arrays(states)}
+
+    def _engines(self) -> tuple[tuple[str, EmbeddingEngine | None], ...]:
+        """The parts of the model with tables, as checkpoints name them."""
+        return ("embedding", self.engine), ("linear", self.linear)
 
     def dense_arrays(self) -> dict[str, Array]:
         """The dense part of :meth:`arrays`."""
         return {f"dense/{name}": array for name, array in self.dense.state().items()}
 
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
-        """The tables of :meth:`arrays` as they are now, to be read in another thread while training goes on.
-
-        ``most_bytes``: see :meth:`CpuEngine.begin_snapshot`. The parts raise :class:`NonFiniteLoss` for weights that are not finite.
-        """
-        engines = (("embedding", self.engine), ("linear", self.linear))
+        """See :meth:`ModelWeights.begin_tables`."""
         return tuple(
-            together for kind, engine in engines if engine for together in parted_tables(kind, engine, most_bytes)
+            together
+            for kind, engine in self._engines()
+            if engine
+            for together in parted_tables(partial(_own_place, kind), engine, most_bytes)
         )
 
     def end_tables(self) -> None:
@@ -210,27 +238,52 @@ class Weights:
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
-        self.dense.load_state(_under(arrays, "dense/"))
-        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
-            rows, weights, slots = (_under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
-            if not rows.keys() == weights.keys() == slots.keys():
-                raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
+        self.dense.load_state(under(arrays, "dense/"))
+        for kind, engine in self._engines():
+            states = saved_states(arrays, kind)
             if engine is not None:
-                engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
+                engine.load_state(states)
 
 
-def parted_tables(kind: str, engine: Tables, most_bytes: int) -> list[PartedArrays]:
-    """The tables of one engine as they are now; see :meth:`Weights.begin_tables`."""
+def _own_place(kind: str, table: str) -> tuple[str, str]:
+    return kind, table
+
+
+def state_arrays(states: Iterable[tuple[str, str, TableState]]) -> dict[str, Array]:
+    """The arrays of tables as a checkpoint stores them, from the part of the model, the name and the state of each."""
+    arrays = {}
+    for kind, table, state in states:
+        arrays[f"{kind}/rows/{table}"] = state.rows
+        arrays[f"{kind}/weights/{table}"] = state.weights
+        arrays[f"{kind}/slots/{table}"] = state.slots
+    return arrays
+
+
+def saved_states(arrays: Mapping[str, Array], kind: str) -> dict[str, TableState]:
+    """The states of one part of the model, the inverse of :func:`state_arrays`. Raises :class:`TornCheckpoint`."""
+    rows, weights, slots = (under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
+    if not rows.keys() == weights.keys() == slots.keys():
+        raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
+    return {name: TableState(rows[name], weights[name], slots[name]) for name in rows}
+
+
+def parted_tables(
+    place_of: Callable[[str], tuple[str, str]], engine: SavedTables, most_bytes: int
+) -> list[PartedArrays]:
+    """The tables of one engine as they are now; see :meth:`ModelWeights.begin_tables`.
+
+    ``place_of``: from a table's name in the engine to the part of the model that has it, and its name there.
+    """
     snapshot = engine.begin_snapshot(most_bytes=most_bytes)
     found = []
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
-        slot_dim = slot_width(table.optimizer, table.dim)
+        slot_dim, (kind, name) = slot_width(table.optimizer, table.dim), place_of(table.name)
         kinds = (
-            ArrayKind(f"{kind}/rows/{table.name}", "int64", (count,)),
-            ArrayKind(f"{kind}/weights/{table.name}", "float32", (count, table.dim)),
-            ArrayKind(f"{kind}/slots/{table.name}", "float32", (count, slot_dim)),
+            ArrayKind(f"{kind}/rows/{name}", "int64", (count,)),
+            ArrayKind(f"{kind}/weights/{name}", "float32", (count, table.dim)),
+            ArrayKind(f"{kind}/slots/{name}", "float32", (count, slot_dim)),
         )
-        found.append(PartedArrays(kinds, _finite_parts(snapshot, t, f"{kind} table {table.name}")))
+        found.append(PartedArrays(kinds, _finite_parts(snapshot, t, f"{kind} table {name}")))
     return found
 
 
@@ -242,7 +295,8 @@ def _finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tupl
         yield part.rows, part.weights, part.slots
 
 
-def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+def under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
@@ -282,7 +336,11 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> 
 
 
 def snapshot(
-    identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None, labels: LabelRecord | None
+    identity: RunIdentity,
+    progress: RunProgress,
+    weights: ModelWeights,
+    ledger: Ledger | None,
+    labels: LabelRecord | None,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The document of a checkpoint, and its arrays without those of :meth:`Weights.begin_tables`."""
     arrays = weights.dense_arrays()

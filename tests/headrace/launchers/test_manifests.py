@@ -113,6 +113,42 @@ def test_the_hosts_are_the_machines_of_the_slice(
     assert option(arguments(documents, "controller"), "--hosts") == str(hosts)
 
 
+@pytest.mark.parametrize("by_option", [False, True])
+def test_the_host_of_a_job_on_tpus_connects_to_them(
+    by_option: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "options.json"
+    config.write_text('{"engine": "tpu"}' if by_option else "{}")
+    engine = ["--config", str(config)] if by_option else ["--tpu", "local"]
+    documents = rendered(capsys, "--topology", "v5p:2x2x1", *engine, "--max-ids", "1024")
+    host = arguments(documents, "host")
+    assert option(host, "--tpu") == "local"
+    assert option(host, "--max-ids") == "1024"
+    assert "--max-unique-ids" not in host
+    controller = arguments(documents, "controller")
+    assert option(controller, "--hosts") == "1"
+    assert option(controller, "--config" if by_option else "--tpu")
+    assert "--tpu" not in arguments(rendered(capsys), "host"), "the cpu engine trains without the option"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--topology", "v5p:4x4x4"], "a slice of the tpu engine must be one machine"),
+        (["--topology", "v5e:2x4"], "the tpu engine must have SparseCores"),
+        (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of their machines"),
+        (["--topology", "v5p:2x2x1", "--config", "options.json"], "batch_rows must be a multiple of the SparseCores"),
+    ],
+)
+def test_a_slice_on_which_the_tpu_engine_cannot_train_is_refused(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "options.json").write_text('{"batch_rows": 100}')
+    assert run([*BASE, "--tpu", "local", *arguments]) == 2
+    assert text in " ".join(capsys.readouterr().err.split())
+
+
 def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     """The controller's name is that of its pod in the service of its JobSet; each role serves at its pod's address."""
     documents = rendered(capsys)

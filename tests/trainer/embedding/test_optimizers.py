@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.optimizer_formulas import reference
 from trainer.embedding import (
     FTRL,
     SGD,
@@ -57,46 +58,6 @@ def test_updates_are_those_of_sparse_core(case):
     # A power of the CPU's library may differ by an ulp; XLA's is not exactly rounded either.
     np.testing.assert_allclose(found, np.array(case["new_weights"], np.float32), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(found_slots, np.concatenate([np.zeros(0), *expected]), rtol=1e-6, atol=1e-7)
-
-
-def reference(optimizer, w, slots, g, rate):
-    """One update in float64: the formulas of ``trainer.embedding.optimizers``, as written there."""
-    g = np.clip(g, *(-np.inf if optimizer.clip_gradient_min is None else optimizer.clip_gradient_min,
-                     np.inf if optimizer.clip_gradient_max is None else optimizer.clip_gradient_max))  # fmt: skip
-    decay = optimizer.weight_decay_factor or 0.0
-    w = w - decay * (rate if optimizer.multiply_weight_decay_factor_by_learning_rate else 1.0) * w
-    match optimizer:
-        case SGD():
-            w = w - rate * g
-        case Adagrad():
-            slots = slots + g**2
-            w = w - rate * g / np.sqrt(slots)
-        case RowWiseAdagrad():
-            slots = slots + np.mean(g**2)
-            w = w - rate / (np.sqrt(slots) + optimizer.epsilon) * g
-        case AdagradMomentum(momentum=momentum, beta2=beta2):
-            a, m = np.split(slots, 2)
-            a = a + g**2 if beta2 == 1 else beta2 * a + (1 - beta2) * g**2
-            scaled = (a + optimizer.epsilon) ** (-1 / optimizer.exponent) * g
-            m = momentum * m + scaled
-            w = w - rate * (momentum * m + scaled if optimizer.use_nesterov else m)
-            slots = np.concatenate([a, m])
-        case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
-            m, v = np.split(slots, 2)
-            m, v = beta_1 * m + (1 - beta_1) * g, beta_2 * v + (1 - beta_2) * g**2
-            w = w - rate * m / (np.sqrt(v + epsilon**2) if optimizer.sum_inside_sqrt else np.sqrt(v) + epsilon)
-            slots = np.concatenate([m, v])
-        case FTRL():
-            a, linear = np.split(slots, 2)
-            p, l1 = -optimizer.learning_rate_power, optimizer.l1_regularization_strength
-            by_rate = rate if optimizer.multiply_linear_by_learning_rate else 1.0
-            linear = linear / by_rate + g - ((a + g**2) ** p - a**p) / rate * w
-            a = a + g**2
-            ridge = (a**p + optimizer.beta) / rate + 2 * optimizer.l2_regularization_strength
-            w = (np.clip(linear, -l1, l1) - linear) / ridge
-            slots = np.concatenate([a, linear * by_rate])
-    least, most = optimizer.clip_weight_min, optimizer.clip_weight_max
-    return np.clip(w, -np.inf if least is None else least, np.inf if most is None else most), slots
 
 
 def common_settings():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,13 +91,14 @@ def test_a_lookup_misses_the_update_of_exactly_one_step(scene, slow):
     weights = weights_of(scene)
     recorded = Recorded(weights, batches, slow)
     with StepPipeline(recorded, 1) as steps:
-        found = [steps.train(batch) for batch in batches]
+        begun = steps.train(batches[0])
+        found = [one for batch in batches[1:] for one in steps.train(batch)]
         assert steps.is_ahead
-        found.append(steps.drain())
+        found += steps.drain()
         assert not steps.is_ahead
-    assert found[0] is None
-    assert [one.batch for one in found[1:]] == batches
-    for one, other in zip(found[1:], logits, strict=True):
+    assert not begun
+    assert [one.batch for one in found] == batches
+    for one, other in zip(found, logits, strict=True):
         np.testing.assert_array_equal(one.logits, other)
     equal_state(weights, expected)
     at = {effect: place for place, effect in enumerate(recorded.effects)}
@@ -112,10 +114,10 @@ def test_without_staleness_each_step_is_done_before_the_next(scene):
     one, other = weights_of(scene), weights_of(scene)
     with StepPipeline(one, 0) as steps:
         for batch in batches:
-            trained = steps.train(batch)
+            (trained,) = steps.train(batch)
             assert trained.batch is batch
             np.testing.assert_array_equal(trained.logits, other.train(batch))
-        assert steps.drain() is None
+        assert not steps.drain()
     equal_state(one, other)
 
 
@@ -124,13 +126,11 @@ def test_a_failed_step_ends_its_thread_and_names_its_batch(scene):
     weights = weights_of(scene)
     with StepPipeline(weights, 1) as steps:
         steps.train(batches[0])
-        broken = np.full_like(batches[1].dense, np.nan)
-        steps.train(
-            type(batches[1])(batches[1].rows, batches[1].ids, broken, batches[1].labels, batches[1].weights, ())
-        )
-        steps.train(batches[2])  # the dense step of the broken batch
-        with pytest.raises(NonFiniteLoss, match="gradient is NaN"):
-            steps.drain()
+        broken = replace(batches[1], dense=np.full_like(batches[1].dense, np.nan))
+        steps.train(broken)
+        with pytest.raises(NonFiniteLoss, match="a prediction is NaN"):
+            steps.train(batches[2])  # the dense step of the broken batch
+        assert steps.latest is broken
 
 
 def test_a_run_with_staleness_learns_and_repeats_bit_for_bit(tmp_path):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,20 +16,12 @@ import numpy as np
 from trainer.embedding.cpu.aside import count_aside, put_aside
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
+from trainer.embedding.engine import ChangedRows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Bytes of weights and slots that are captured at once, while training waits.
 RANGE_BYTES = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedRows:
-    """Some changed rows of one table: ``rows`` (int64, ascending), and float32 [rows, dim] arrays; ``slots`` may have no columns."""
-
-    rows: Array
-    weights: Array
-    slots: Array
 
 
 class _Aside(threading.Condition):

@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch, part_of
+from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout
-from trainer.embedding.cpu.snapshot import ChangedRows
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.partitioned.core_threads import CoreThreads
 from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.state_checks import check_states
-from trainer.errors import BadBatch, ConfigError
+from trainer.embedding.table_checks import check_states
+from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,6 +66,7 @@ class PartitionedEngine:
         if not features:
             raise ConfigError("an embedding engine must have at least one feature")
         self._features, self._tables = tuple(features), tables_of(features)
+        self._checks = BatchChecks(self._features)
         self._buffers = StaticBuffers(self._tables, cores, settings)
         self._threads = CoreThreads(cores)
         self._cores = tuple(
@@ -121,9 +121,7 @@ class PartitionedEngine:
         order. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
         """
         divided = self._parts(batch)
-        if gradients.shape != (batch.rows, self.width) or gradients.dtype != np.float32:
-            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
-                           allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
+        check_gradients(batch, gradients, self.width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self._features, _ONE_THREAD)
         if not all(core.has_fetched(part) for core, part in zip(self._cores, divided.parts, strict=True)):
@@ -139,7 +137,7 @@ class PartitionedEngine:
         for one in self._divided:
             if one.batch is batch:
                 return one
-        check_batch(batch, self._features)
+        self._checks.check(batch)
         cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
         parts = tuple(part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores))
         self._divided.append(_Divided(batch, parts))
@@ -171,6 +169,7 @@ class PartitionedEngine:
         for core in self._cores:
             core.load_state(state)
         self._divided.clear()
+        self._counter = BatchCounter(self._features, feature_layout(self._features, self._tables).table)
 
     def begin_snapshot(self, *, most_bytes: int) -> PartitionedSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""

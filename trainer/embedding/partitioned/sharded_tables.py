@@ -16,21 +16,24 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import TableValues, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.snapshot import ChangedRows, EngineSnapshot
+from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_evenly, split_events
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.table_checks import check_states
+from trainer.errors import ConfigError
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -70,6 +73,9 @@ class ShardedTables:
         buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] = _EVERYTHING,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
+        if not self.features:
+            raise ConfigError("an embedding engine must have at least one feature")
+        self._checks = BatchChecks(self.features)
         self._exchange, self._hosts, self._buffers = exchange, exchange.hosts, buffers
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
@@ -96,7 +102,8 @@ class ShardedTables:
         return self._width
 
     def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. The ids must have been checked."""
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
+        self._checks.check(batch)
         return self.fetch(self.requests(batch))
 
     def requests(self, batch: IdBatch) -> Requests:
@@ -118,10 +125,13 @@ class ShardedTables:
         return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """Update the rows of all cores' batches, after :meth:`lookup` of the same batch.
+        """Update the rows of all cores' batches.
 
-        ``gradients``: float32 [batch.rows, width], of the loss over all cores' events.
+        ``gradients``: float32 [batch.rows, width], of the loss over all cores' events. Raises :class:`BadBatch`, and
+        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is exchanged.
         """
+        self._checks.check(batch)
+        check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
         fetched = self._fetched_of(batch)
@@ -197,12 +207,14 @@ class ShardedTables:
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
+        check_states(self.tables, state)
         own = {}
         for name, one in state.items():
             mine = one.rows % self._hosts == self._exchange.rank
             own[name] = TableState(one.rows[mine] // self._hosts, one.weights[mine], one.slots[mine])
         self._own.load_state(own)
         self._fetched.clear()
+        self._counter = BatchCounter(self.features, self._of_features.table)
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights of some rows of this core, by their numbers in the whole table; for inspection and tests."""

@@ -14,20 +14,17 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.batch_checks import BatchChecks
 from trainer.embedding.engine import TableState
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.state_checks import check_states
+from trainer.embedding.table_checks import check_states
 from trainer.embedding.tensorflow_settings import table_to_tensorflow
-from trainer.embedding.tpu.host_inputs import bags_of, check_batch, replica_inputs
+from trainer.embedding.tpu.host_inputs import bags_of, distinct_rows, replica_inputs
 from trainer.embedding.tpu.learning_rates import LearningRates
 from trainer.embedding.tpu.placement import Placement, WholeTable
-from trainer.embedding.tpu.table_states import (
-    PARAMETERS,
-    StackArrays,
-    initial_arrays,
-    read_state,
-    write_state,
-)
+from trainer.embedding.tpu.table_snapshot import CopiedTables
+from trainer.embedding.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, read_state, write_state
 from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,6 +55,12 @@ class TpuEngine(ABC):
             raise ConfigError("a TPU engine must be made in the scope of a TPUStrategy", value=type(self.strategy).__name__,
                               next_step="with strategy.scope(): …")  # fmt: skip
         self._rates = LearningRates(self.tables)
+        self._checks = BatchChecks(self.features)
+        self._snapshot: CopiedTables | None = None
+        self._counter = self._new_counter()
+
+    def _new_counter(self) -> BatchCounter:
+        return BatchCounter(self.features, np.array([self.tables.index(feature.table) for feature in self.features]))
 
     @property
     def staleness(self) -> int:
@@ -85,7 +88,10 @@ class TpuEngine(ABC):
 
         Raises :class:`BadBatch` for a batch of other than ``events`` events a replica, or that does not fit the tables.
         """
-        check_batch(batch, self.features, self.events * self.replicas)
+        self._checks.check(batch)
+        if batch.rows != self.events * self.replicas:
+            raise BadBatch("a batch must have the events of a step of all replicas", value=batch.rows,
+                           allowed=f"{self.events} for each of {self.replicas} replicas")  # fmt: skip
         return [self._replica_inputs(batch, replica) for replica in range(self.replicas)]
 
     def _replica_inputs(self, batch: IdBatch, replica: int) -> Any:
@@ -139,6 +145,26 @@ class TpuEngine(ABC):
         """Restore the state of any engine, slice or stacking. Raises :class:`TornCheckpoint` if it does not fit."""
         check_states(self.tables, state)
         self._write_tables(state)
+        self._counter = self._new_counter()
+
+    def count_step(self, batch: IdBatch) -> None:
+        """Add a (checked) batch that was trained to :meth:`statistics`."""
+        self._counter.add(batch.offsets, distinct_rows(batch, self.features, self.tables))
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature over the batches of :meth:`count_step` since the engine was made or loaded, by name."""
+        return self._counter.by_feature()
+
+    def begin_snapshot(self, *, most_bytes: int) -> CopiedTables:
+        """See :meth:`~trainer.embedding.engine.EmbeddingEngine.begin_snapshot`: a copy, so that ``most_bytes`` bounds nothing."""
+        self._snapshot = CopiedTables(self.state())
+        return self._snapshot
+
+    def end_snapshot(self) -> None:
+        """Release the copy, if there is one."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
 
     def _write_tables(self, state: Mapping[str, TableState]) -> None:
         places = self.places()

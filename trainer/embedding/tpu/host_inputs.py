@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.spec import FeatureSpec
-from trainer.errors import BadBatch
+from trainer.embedding.batches import IdBatch, used_ids
+from trainer.embedding.spec import FeatureSpec, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,41 +38,13 @@ def bags_of(feature: FeatureSpec, events: int) -> int:
     return events * max(feature.max_sequence_length, 1)
 
 
-def check_batch(batch: IdBatch, features: Sequence[FeatureSpec], events: int) -> None:
-    """Raise :class:`BadBatch` for a batch of another shape or number of events, offsets that do not fit, or ids outside their tables.
-
-    An id that is not in its table would be one of another table of its stack.
-    """
-    ids, offsets = batch.ids, batch.offsets
-    types = (str(ids.dtype), str(offsets.dtype))
-    if (
-        types[0] not in ("int32", "int64")
-        or types[1] != "int64"
-        or ids.ndim != 1
-        or offsets.shape != (len(features), events + 1)
-    ):
-        raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets of all features and events",
-                       value=(*types, offsets.shape), allowed=str((len(features), events + 1)))  # fmt: skip
-    if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
-        raise BadBatch("a weighted batch must have a float32 weight for every id",
-                       value=(str(batch.weights.dtype), batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
-    if batch.bounds == tuple(feature.table.vocabulary_size for feature in features):
-        return
-    expected = np.concatenate([[0], offsets[:-1, -1]])
-    if (np.diff(offsets, axis=1) < 0).any() or (offsets[:, 0] != expected).any() or offsets[-1, -1] != len(ids):
-        raise BadBatch("offsets must ascend from the end of the previous feature to the number of ids")
-    for feature, ends in zip(features, offsets, strict=True):
-        _check_ids(feature, ids[ends[0] : ends[-1]])
-
-
-def _check_ids(feature: FeatureSpec, ids: Array) -> None:
-    if not len(ids):
-        return
-    worst = int(ids.min()) if ids.min() < 0 else int(ids.max())
-    if not 0 <= worst < feature.table.vocabulary_size:
-        raise BadBatch("an embedding id must lie in its table", where=f"feature {feature.name}, table {feature.table.name}",
-                       value=worst, allowed=f"[0, {feature.table.vocabulary_size})",
-                       next_step="hash the input into buckets (.hash_buckets(n)) or give the table more rows")  # fmt: skip
+def distinct_rows(batch: IdBatch, features: Sequence[FeatureSpec], tables: Sequence[TableSpec]) -> Array:
+    """The distinct rows of each table that a step of a (checked) batch updates, int64."""
+    ids: dict[str, list[Array]] = {table.name: [] for table in tables}
+    for feature, ends in zip(features, batch.offsets, strict=True):
+        own = batch.ids[ends[0] : ends[-1]]
+        ids[feature.table.name].append(own[used_ids(ends, feature.max_sequence_length)])
+    return np.array([len(np.unique(np.concatenate(parts))) for parts in ids.values()], np.int64)
 
 
 def replica_inputs(batch: IdBatch, features: Sequence[FeatureSpec], replica: int, events: int) -> list[RaggedInput]:

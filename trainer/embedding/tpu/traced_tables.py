@@ -18,16 +18,18 @@ from trainer.embedding.tpu.table_states import PARAMETERS
 _CSR_PARTS = ("row_pointers", "sorted_sample_ids", "sorted_token_ids", "sorted_gains")
 
 
-class _Argument:
+class TracedArray:
     """Stands for a variable of the tables while the step is traced: read once, assigned once."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def read_value(self) -> Any:
+        """The value now."""
         return self.value
 
     def assign(self, value: Any) -> None:
+        """Set the value."""
         self.value = value
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> Any:
@@ -81,7 +83,7 @@ class TracedTables:
     def begin(self, csr: Mapping[str, Sequence[Any]], minibatches: Any, arrays: Mapping[str, Mapping[str, Any]]) -> Any:
         """Make the arguments the values of the tables and ids that the engine uses; the activations and what the update needs."""
         self._embedding._variables = {
-            stack: {name: _Argument(value) for name, value in values.items()} for stack, values in arrays.items()
+            stack: {name: TracedArray(value) for name, value in values.items()} for stack, values in arrays.items()
         }
         counts = self._embedding._table_to_sample_count
         parts = {

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainer.embedding.batches import IdBatch
 from trainer.embedding.tpu.engine import TpuEngine
-
-#: From activations, [events, width], and the other tensors of a replica's step to the gradients of the activations.
-DenseStep = Callable[..., Any]
+from trainer.embedding.tpu.slices import DenseStep, StepInputs
 
 
 def training_loop(engine: TpuEngine, dense_step: DenseStep) -> Any:
@@ -35,7 +32,7 @@ def training_loop(engine: TpuEngine, dense_step: DenseStep) -> Any:
 
 
 def replica_elements(
-    engine: TpuEngine, batches: Callable[[], Iterable[tuple[IdBatch, tuple[Any, ...]]]], other_specs: tuple[Any, ...]
+    engine: TpuEngine, batches: Callable[[], Iterable[StepInputs]], other_specs: tuple[Any, ...]
 ) -> Any:  # fmt: skip
     """A ``tf.data.Dataset`` with an element for each replica of each batch, replicas in order.
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.embedding.test_engine import batch_of
-from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.tpu.host_inputs import check_batch, gains_of, replica_inputs
-from trainer.errors import BadBatch
+from trainer.embedding import SGD, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding.tpu.host_inputs import gains_of, replica_inputs
 
 ROWS, REPLICAS = 20, 2
 
@@ -44,7 +42,6 @@ def test_sums_of_inputs_are_the_lookups_of_the_cpu_engine(batch, combiner, lengt
     table = TableSpec("t", ROWS, 3, SGD(1.0), combiner)
     engine = CpuEngine([FeatureSpec("a", table), FeatureSpec("b", table, length)], seed=0)
     rows, events = engine.weights_of("t", np.arange(ROWS)), batch.rows // REPLICAS
-    check_batch(batch, engine.features, batch.rows)
     for replica in range(REPLICAS):
         inputs = replica_inputs(batch, engine.features, replica, events)
         found = [summed(one, rows).reshape(events, -1) for one in inputs]
@@ -87,26 +84,3 @@ def test_ids_and_unweighted_sums_are_not_copied():
     for made in (one, two):
         assert np.shares_memory(made.ids, batch.ids)
         assert np.shares_memory(made.gains, batch.weights)
-
-
-TABLE = TableSpec("t", ROWS, 3, SGD(1.0))
-GOOD = batch_of([[[1, 2], [3]]])
-
-
-@pytest.mark.parametrize(
-    ("batch", "problem"),
-    [
-        (batch_of([[[1], [ROWS]]]), "must lie in its table"),
-        (batch_of([[[-1], [1]]]), "must lie in its table"),
-        (batch_of([[[1]]]), "of all features and events"),
-        (IdBatch(GOOD.ids.astype(np.float32), GOOD.offsets), "int32 or int64 ids"),
-        (IdBatch(GOOD.ids, np.array([[0, 2, 1]])), "offsets must ascend"),
-        (IdBatch(GOOD.ids, np.array([[1, 2, 3]])), "offsets must ascend"),
-        (replace(GOOD, weights=np.ones(3)), "float32 weight for every id"),
-        (replace(GOOD, weights=np.ones(2, np.float32)), "float32 weight for every id"),
-    ],
-)
-def test_batches_that_do_not_fit_are_refused(batch, problem):
-    check_batch(GOOD, [FeatureSpec("a", TABLE)], 2)
-    with pytest.raises(BadBatch, match=problem):
-        check_batch(batch, [FeatureSpec("a", TABLE)], 2)

@@ -157,7 +157,7 @@ def test_errors_name_the_thing(four):
         four.weights_of("none", np.arange(1))
     with pytest.raises(BadBatch, match="a row must lie in its table"):
         four.weights_of("one", np.array([100]))
-    with pytest.raises(BadBatch, match="of all features and events"):
+    with pytest.raises(BadBatch, match="a step of all replicas"):
         four.inputs(batch_of([[[1]] * EVENTS] * 8))
 
 

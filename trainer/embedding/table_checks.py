@@ -1,4 +1,4 @@
-"""What every engine checks of saved tables before it changes its own."""
+"""Checks that a saved state is one of an engine's tables, the same for all engines. Pure."""
 
 from __future__ import annotations
 

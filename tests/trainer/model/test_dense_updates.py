@@ -7,7 +7,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
-dense_updates = pytest.importorskip("trainer.tpu_check.dense_updates")
+dense_updates = pytest.importorskip("trainer.model.dense_updates")
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,41 @@
 """The dense part of a training step as a function of its state: forward, backward, and the update of the dense weights.
 
-It is the step of one replica; sums over replicas are part of it.
+It is the step of one replica; sums over replicas are part of it. ``headrace tpu check`` compiles it, and the tpu engine trains it. Keras's
+optimizers keep their state in variables: a lowered step cannot have them, and under a planned ``TPUStrategy`` Keras does not find them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.tpu.ops import tpu_ops
 
 from trainer.config import TrainConfig
 from trainer.model.dense_model import DenseModel
+from trainer.model.dense_updates import SLOTS, updated
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
-from trainer.tpu_check.dense_updates import SLOTS, updated
+
+#: The state of the dense part: arrays, variables' values or types, all in one structure.
+DenseState = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DenseResult:
+    """A step of one replica.
+
+    Attributes:
+        logits: before the step, without dropout, [events] or [events, outputs].
+        gradients: of the activations.
+        state: after the step.
+    """
+
+    logits: Any
+    gradients: Any
+    state: DenseState
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,7 @@ class DensePart:
         towers = sum(feature.width for feature in layout.features) if config.deep else 0
         return cls(DenseModel(layout, config, head), config, towers)
 
-    def state_specs(self) -> dict[str, Any]:
+    def state_specs(self) -> DenseState:
         """The types of the state: weights, slots of each, random state and moving statistics, and the number of updates."""
         weights = [tf.TensorSpec(one.shape, one.dtype) for one in self.model.trainable]
         return {
@@ -50,28 +68,59 @@ class DensePart:
             "updates": tf.TensorSpec([], tf.float32),
         }
 
+    def read_state(self) -> DenseState:
+        """The state of the model's variables, as arrays."""
+        model = self.model
+        return {
+            "weights": [one.numpy() for one in model.trainable],
+            "slots": [[slot.numpy() for slot in slots] for slots in model.optimizer_slots],
+            "changing": [one.numpy() for one in model.changing],
+            "updates": model.optimizer_updates.numpy().astype("float32"),
+        }
+
+    def write_state(self, state: Mapping[str, Any]) -> None:
+        """Set the model's variables to a state, the inverse of :meth:`read_state`."""
+        model = self.model
+        model.optimizer_updates.assign(int(state["updates"]))
+        variables = [*model.trainable, *model.changing, *(slot for slots in model.optimizer_slots for slot in slots)]
+        arrays = [*state["weights"], *state["changing"], *(slot for slots in state["slots"] for slot in slots)]
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+
     def step(
-        self, state: Mapping[str, Any], activations: Any, dense: Any, labels: Any, weights: Any, replicas: int
-    ) -> tuple[Any, dict[str, Any]]:
-        """The gradients of the activations, and the state after the step; the loss is the mean over the events of all replicas."""
+        self,
+        state: Mapping[str, Any],
+        activations: Any,
+        dense: Any,
+        labels: Any,
+        weights: Any,
+        *,
+        replicas: int,
+        total_of: Callable[[Any], Any],
+    ) -> DenseResult:
+        """A step by the mean loss over the events of all ``replicas``; ``total_of``: the sum of a tensor over them."""
         variables = [*self.model.trainable, *self.model.changing]
         mapping = list(zip(variables, [*state["weights"], *state["changing"]], strict=True))
+        columns = [self.tower_columns, activations.shape[1] - self.tower_columns]
         with keras.StatelessScope(state_mapping=mapping) as scope, tf.GradientTape() as tape:
             tape.watch([activations, *state["weights"]])
-            columns = [self.tower_columns, activations.shape[1] - self.tower_columns]
             towers, linear = tf.split(activations, columns, axis=1)
             logits = self.model.logits(towers, linear, dense, training=True)
-            total = _sum_over_replicas(tf.reduce_sum(weights), replicas)
+            total = total_of(tf.reduce_sum(weights))
             loss = self.model.loss(logits, labels, weights, total, replicas)
         sources = [activations, *state["weights"]]
         by_activations, *by_weights = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        if self.model.changing:
+            with keras.StatelessScope(state_mapping=mapping):
+                logits = self.model.logits(towers, linear, dense)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
-        return by_activations, {**self._update(state, by_weights, replicas), "changing": changing}
+        after = self._update(state, [total_of(gradient) for gradient in by_weights])
+        return DenseResult(logits, by_activations, {**after, "changing": changing})
 
-    def _update(self, state: Mapping[str, Any], gradients: Sequence[Any], replicas: int) -> dict[str, Any]:
+    def _update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
         kind, rate = self.config.dense_optimizer, self.config.dense_learning_rate
         made = [
-            updated(kind, rate, weight, _sum_over_replicas(gradient, replicas), slots, state["updates"])
+            updated(kind, rate, weight, gradient, slots, state["updates"])
             for weight, gradient, slots in zip(state["weights"], gradients, state["slots"], strict=True)
         ]
         return {
@@ -79,7 +128,3 @@ class DensePart:
             "slots": [one[1:] for one in made],
             "updates": state["updates"] + 1.0,
         }
-
-
-def _sum_over_replicas(value: Any, replicas: int) -> Any:
-    return tpu_ops.cross_replica_sum(value, group_assignment=[list(range(replicas))])

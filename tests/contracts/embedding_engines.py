@@ -1,0 +1,60 @@
+"""The engines that keep the contract of :class:`trainer.embedding.engine.EmbeddingEngine`. A further engine is one more entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.support.emulated_slice import EmulatedSlice
+from trainer.embedding import CpuEngine, FeatureSpec
+from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.embedding.tpu.stepped_tables import SteppedTables
+
+SEED = 3
+#: The most events of a batch.
+EVENTS = 16
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """A kind of engine.
+
+    Attributes:
+        name: in the names of tests.
+        make: an engine of these features, in its initial state.
+    """
+
+    name: str
+    make: Callable[[Sequence[FeatureSpec]], EmbeddingEngine]
+
+
+def _on_slice(
+    replicas: int, sparse_cores: int, *, stacked: bool = True
+) -> Callable[[Sequence[FeatureSpec]], EmbeddingEngine]:
+    def make(features: Sequence[FeatureSpec]) -> EmbeddingEngine:
+        settings = SparseCoreSettings(disable_table_stacking=not stacked)
+        slice_ = EmulatedSlice(replicas, sparse_cores=sparse_cores, settings=settings)
+        events = EVENTS // replicas
+        engine = slice_.make_engine(features, seed=SEED, events_per_replica=events, pipelined=False)
+        return SteppedTables(engine, slice_)
+
+    return make
+
+
+KINDS = (
+    EngineKind("cpu", lambda features: CpuEngine(features, seed=SEED)),
+    EngineKind("cpu, 3 threads", lambda features: CpuEngine(features, seed=SEED, threads=3)),
+    EngineKind("1 core", lambda features: PartitionedEngine(features, seed=SEED, cores=1)),
+    EngineKind("3 cores", lambda features: PartitionedEngine(features, seed=SEED, cores=3)),
+    EngineKind(
+        "3 cores, 2 ids of a bag deduplicated",
+        lambda features: PartitionedEngine(
+            features, seed=SEED, cores=3, dense_ids={feature.name: 2 for feature in features}
+        ),
+    ),
+    EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
+    EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),
+    EngineKind("TPUEmbedding, 2 cores", _on_slice(2, 0)),
+)

@@ -1,0 +1,103 @@
+"""``headrace train --tpu``: on an emulated slice, and what is refused without TPUs or before anything is read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from headrace.cli.main import run
+from headrace.demo.sample_log import write_sample_log
+from tests.headrace.conftest import SMALL, UNTRIED
+from tests.support.emulated_slice import EmulatedSlice
+
+TRAIN = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00")
+
+
+@pytest.fixture
+def submitted(cli, models_file, tmp_path):
+    write_sample_log(tmp_path / "log", SMALL, late=False)
+    cli("table", "add", "log", tmp_path / "log", "--time-column", "time")
+    cli("model", "submit", models_file, "--table", "log", "--model", "first")
+    return cli
+
+
+@pytest.fixture
+def on_slice(monkeypatch):
+    """The names and limits with which an emulated slice was connected."""
+    asked = []
+
+    def connect(name, settings):
+        asked.append((name, settings.default_max_ids, settings.default_max_unique_ids))
+        return EmulatedSlice(2, settings=settings)
+
+    monkeypatch.setattr("trainer.embedding.tpu.connected_slice.connect", connect)
+    return asked
+
+
+def options_file(tmp_path, **options):
+    file = tmp_path / "training.json"
+    chosen = {**UNTRIED, "batch_rows": 64, "deep": True, "deterministic": False, **options}
+    file.write_text(json.dumps(chosen), encoding="utf-8")
+    return str(file)
+
+
+def test_a_slice_trains_and_a_test_on_this_machine_follows(submitted, on_slice, tmp_path):
+    plain = options_file(tmp_path)
+    expected = submitted(*TRAIN, "--config", plain, "--run-dir", tmp_path / "cpu", "--json").json
+    limits = ("--max-ids", 1024, "--max-unique-ids", 512)
+    train = (*TRAIN, "--config", plain, "--run-dir", tmp_path / "tpu", "--tpu", "local", *limits, "--json")
+    found = submitted(*train).json
+    assert on_slice == [("local", 1024, 512)]
+    assert found["events_this_time"] == expected["events_this_time"]
+    assert found["exact"]
+    for name in ("auc", "log_loss", "normalized_entropy"):
+        assert found["test"][name] == pytest.approx(expected["test"][name], abs=1e-4)
+    by_option = options_file(tmp_path, engine="tpu")
+    again = submitted(*TRAIN, "--config", by_option, "--run-dir", tmp_path / "tpu", "--json").json
+    assert on_slice[1:] == [("local", 256, 256)]
+    assert again["events_this_time"] == 0
+    on_cpu = submitted(*TRAIN, "--config", options_file(tmp_path), "--run-dir", tmp_path / "tpu", "--json").json
+    assert (on_cpu["events_this_time"], len(on_slice)) == (0, 2)
+
+
+def test_a_machine_without_tpus_is_one_clear_error(submitted, tmp_path):
+    err = submitted(
+        *TRAIN, "--config", options_file(tmp_path), "--run-dir", tmp_path / "run", "--tpu", "local", status=2
+    ).err
+    assert "the tpu engine must reach a TPU" in err
+    assert "--tpu local" in err
+    assert "train with the cpu engine" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        (["--max-ids", "512"], {}, "--max-ids must go with --tpu"),
+        (["--tpu", "local", "--max-unique-ids", "0"], {}, "--max-unique-ids must be >= 1"),
+        (["--tpu", "local"], {"engine": "cpu"}, "--tpu must go with the tpu engine"),
+        (["--tpu", "local", "--hosts", "2"], {}, "must train in this process"),
+        (["--follow"], {"engine": "tpu"}, "must train in this process"),
+        (["--launcher", "remote", "--hosts", "2", "--tpu", "local"], {}, "a job on TPUs must have one host"),
+        (["--launcher", "remote", "--hosts", "1", "--tpu", "my-slice"], {}, "the TPUs of their machines"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_refused_before_anything_is_read(
+    arguments, options, text, tmp_path, capsys
+):
+    file = tmp_path / "training.json"
+    file.write_text(json.dumps(options), encoding="utf-8")
+    home = tmp_path / "home"
+    assert run(["train", "ctr", "--home", str(home), "--config", str(file), *arguments]) == 2
+    assert text in " ".join(capsys.readouterr().err.split())
+    assert not home.exists()
+
+
+def test_an_optimizer_that_is_on_no_tpu_is_refused_by_name(submitted, on_slice, tmp_path):
+    file = options_file(tmp_path, embedding_optimizer="row_wise_adagrad")
+    err = submitted(*TRAIN, "--config", file, "--run-dir", tmp_path / "run", "--tpu", "local", status=2).err
+    assert "embedding_optimizer must be one of" in err
+    assert not on_slice

@@ -1,0 +1,49 @@
+"""The tables of the towers and of the linear part in one embedding engine: a TPU has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trainer.config import TrainConfig
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.spec import FeatureSpec
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.training.run_state import linear_features
+
+#: The tables of the linear part are beside those of the towers, under names of their own.
+LINEAR = "linear/"
+
+
+def joined_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:
+    """The features of one engine: those of the towers, then those of the linear part."""
+    towers = layout.features if config.deep else ()
+    linear = linear_features(layout, config, head) if config.linear else ()
+    return (*towers, *(_renamed(feature) for feature in linear))
+
+
+def _renamed(feature: FeatureSpec) -> FeatureSpec:
+    table = replace(feature.table, name=LINEAR + feature.table.name)
+    return replace(feature, name=LINEAR + feature.name, table=table)
+
+
+def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
+    """The ids of a batch for the features of :func:`joined_features`: twice, if the model has both parts."""
+    if not (config.deep and config.linear):
+        return ids
+    weights = None if ids.weights is None else np.concatenate([ids.weights, ids.weights])
+    offsets = np.concatenate([ids.offsets, ids.offsets + len(ids.ids)])
+    bounds = None if ids.bounds is None else ids.bounds * 2
+    return IdBatch(np.concatenate([ids.ids, ids.ids]), offsets, weights, bounds)
+
+
+def place_of(table: str) -> tuple[str, str]:
+    """The part of the model that has a table of one engine, as checkpoints name it, and the table's name there."""
+    return ("linear", table.removeprefix(LINEAR)) if table.startswith(LINEAR) else ("embedding", table)
+
+
+def name_in_engine(kind: str, table: str) -> str:
+    """The inverse of :func:`place_of`."""
+    return LINEAR + table if kind == "linear" else table

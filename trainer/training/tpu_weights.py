@@ -1,0 +1,236 @@
+"""The whole model on a TPU slice: one embedding engine, and the dense part with a copy of its state on every replica.
+
+A step is compiled with its lookups, dense part, dense optimizer and updates. The host gives it batches and reads the logits afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.config import TrainConfig
+from trainer.embedding.engine import TableState
+from trainer.embedding.tpu.slices import StepInputs, TpuSlice
+from trainer.errors import ConfigError
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.reading.batches import Batch
+from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
+from trainer.training.run_state import Weights, build_weights, parted_tables, saved_states, state_arrays, under
+
+if TYPE_CHECKING:
+    from trainer.model.dense_step import DenseState
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Steps that the slice trains before the host looks at their logits.
+STEPS_PER_CALL = 64
+
+
+class TpuWeights:
+    """The model on ``slice_``: see :class:`~trainer.training.run_state.ModelWeights`.
+
+    ``steps_per_call``: the most steps of one call of :meth:`train`. Raises :class:`ConfigError` for options that the slice cannot honour.
+    """
+
+    def __init__(
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        slice_: TpuSlice,
+        *,
+        steps_per_call: int = STEPS_PER_CALL,
+    ) -> None:
+        from trainer.model.dense_step import DensePart
+
+        self.layout, self.head, self.steps_per_call = layout, head, steps_per_call
+        self._config, self._slice = config, slice_
+        events = events_per_replica(config, slice_)
+        features = joined_features(layout, config, head)
+        self._dense = DensePart.build(layout, config, head)
+        self.engine = slice_.make_engine(
+            features, seed=config.seed, events_per_replica=events, pipelined=bool(config.staleness)
+        )
+        logits = (steps_per_call, events) if head.width == 1 else (steps_per_call, events, head.width)
+        self._variables = _ReplicaVariables(slice_.strategy, self._dense.read_state(), logits)
+        self._done = 0
+        self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
+
+    def _other_specs(self, events: int) -> tuple[Any, ...]:
+        import tensorflow as tf
+
+        shapes = ([events, self.layout.dense_width], list(self.head.label_shape(events)), [events])
+        return tuple(tf.TensorSpec(shape, tf.float32) for shape in shapes)
+
+    def _replica_step(self, activations: Any, dense: Any, labels: Any, weights: Any) -> Any:
+        """The dense part of a step on one replica. Logits are NaN where a gradient of the activations is not finite."""
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        found = self._dense.step(
+            self._variables.read(),
+            activations,
+            dense,
+            labels,
+            weights,
+            replicas=self._slice.replicas,
+            total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
+        )
+        finite = tf.reduce_all(tf.math.is_finite(found.gradients))
+        self._variables.write(found.state, tf.where(finite, found.logits, np.float32(np.nan)))
+        return found.gradients
+
+    def train(self, batches: Sequence[Batch]) -> list[Array]:
+        """Train up to ``steps_per_call`` batches, one step each; return the logits of each before its step, float32 [batch.rows, …].
+
+        Logits that are not finite say that training diverged at that step.
+        """
+        inputs = [self._step_inputs(batch) for batch in batches]
+        self.engine.update_learning_rates()
+        self._train(inputs)
+        for ids, _ in inputs:
+            self.engine.count_step(ids)
+        steps = (self._done + np.arange(len(batches))) % self.steps_per_call
+        self._done += len(batches)
+        logits = self._variables.logits()
+        return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
+
+    def _step_inputs(self, batch: Batch) -> StepInputs:
+        labels = np.asarray(self.head.targets(batch.labels), np.float32)
+        return joined_ids(batch.ids, self._config), (batch.dense, labels, batch.weights)
+
+    def arrays(self) -> dict[str, Array]:
+        """All weights, slots and random state, as a checkpoint stores them."""
+        return {**self.dense_arrays(), **state_arrays(self._states_by_part())}
+
+    def _states_by_part(self) -> Iterator[tuple[str, str, TableState]]:
+        for name, state in self.engine.state().items():
+            yield *place_of(name), state
+
+    def dense_arrays(self) -> dict[str, Array]:
+        """The dense part of :meth:`arrays`."""
+        self._dense.write_state(self._variables.values())
+        return {f"dense/{name}": array for name, array in self._dense.model.state().items()}
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """The tables of :meth:`arrays` as they are now: a copy, to be read in another thread while training goes on."""
+        return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def end_tables(self) -> None:
+        """End the reading of :meth:`begin_tables`, also where it failed."""
+        self.engine.end_snapshot()
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the :meth:`arrays` of a checkpoint of any engine. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
+        self._dense.model.load_state(under(arrays, "dense/"))
+        self._variables.assign(self._dense.read_state())
+        states = {
+            name_in_engine(kind, name): state
+            for kind in ("embedding", "linear")
+            for name, state in saved_states(arrays, kind).items()
+        }
+        self.engine.load_state(states)
+
+
+def weights_on(
+    slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead
+) -> Weights | TpuWeights:
+    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow."""
+    if slice_ is None:
+        return build_weights(layout, config, head)
+    from trainer.model.tensorflow_settings import prepare_tensorflow
+
+    prepare_tensorflow(config)
+    return TpuWeights(layout, config, head, slice_)
+
+
+def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
+    """Raise :class:`ConfigError` for a model that the slice cannot train, and for another engine than that of the machine."""
+    if (slice_ is not None) != (config.engine == "tpu"):
+        raise ConfigError("the engine of training must be that of its machine", where="engine", value=config.engine,
+                          allowed="cpu without a TPU slice, tpu with one",
+                          next_step="headrace train --tpu local trains on the TPUs of this machine")  # fmt: skip
+    if slice_ is None:
+        return
+    events_per_replica(config, slice_)
+    if not layout.features:
+        raise ConfigError("a model of the tpu engine must have an input of ids", where="engine", value="tpu",
+                          next_step="add an input of ids, or train with the cpu engine")  # fmt: skip
+    if slice_.replicas > 1 and config.has_own_network:
+        from trainer.model.dense_model import DenseModel
+
+        DenseModel(layout, config, head).check_replicable()
+
+
+def events_per_replica(config: TrainConfig, slice_: TpuSlice) -> int:
+    """The events of a step on each device. Raises :class:`ConfigError` for a ``batch_rows`` that cannot be divided."""
+    unit = slice_.replicas * max(slice_.sparse_cores, 1)
+    if config.batch_rows % unit:
+        raise ConfigError("batch_rows must be a multiple of the SparseCores of the slice", where="batch_rows", value=config.batch_rows,
+                          allowed=f"multiples of {unit}: {slice_.replicas} devices with {max(slice_.sparse_cores, 1)} each",
+                          next_step="correct this training option")  # fmt: skip
+    return config.batch_rows // slice_.replicas
+
+
+class _ReplicaVariables:
+    """The state of the dense part and the logits of the last steps, on every replica. Replicas have equal states."""
+
+    def __init__(self, strategy: Any, initial: DenseState, logits_shape: tuple[int, ...]) -> None:
+        import tensorflow as tf
+
+        self._steps = logits_shape[0]
+        with strategy.scope():
+            self._state = tf.nest.map_structure(_variable, initial)
+            self._logits = _variable(np.zeros(logits_shape, np.float32))
+            self._next = _variable(np.zeros((), np.int32))
+
+    def read(self) -> Any:
+        """The state of this replica, inside a step."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(lambda one: one.read_value(), self._state)
+
+    def write(self, state: Any, logits: Any) -> None:
+        """Set the state of this replica, and note the logits of a step, inside that step."""
+        import tensorflow as tf
+
+        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
+            variable.assign(tf.ensure_shape(value, variable.shape))
+        place = self._next.read_value()
+        kept = tf.tensor_scatter_nd_update(self._logits.read_value(), [[place]], [logits])
+        self._logits.assign(tf.ensure_shape(kept, self._logits.shape))
+        self._next.assign((place + 1) % self._steps)
+
+    def values(self) -> Any:
+        """The state of the first replica, on the host."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(lambda one: one.values[0].numpy(), self._state)
+
+    def logits(self) -> Array:
+        """The logits of the last steps, [steps, events of all replicas, …]."""
+        return np.concatenate([part.numpy() for part in self._logits.values], axis=1)
+
+    def assign(self, state: Any) -> None:
+        """Set the state of all replicas, on the host."""
+        import tensorflow as tf
+
+        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
+            for part in variable.values:
+                part.assign(value)
+
+
+def _variable(value: Array) -> Any:
+    """A variable with a copy on every replica, which only the replica itself changes."""
+    import tensorflow as tf
+
+    return tf.Variable(
+        value,
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.NONE,
+    )
