@@ -35,6 +35,11 @@ class IdBatch:
         return int(self.offsets.shape[1]) - 1
 
 
+def id_dtype(bounds: tuple[int, ...]) -> type[np.int32] | type[np.int64]:
+    """The type of ids below these bounds: the smaller they are, the less memory is moved."""
+    return np.int32 if max(bounds, default=0) <= 2**31 else np.int64
+
+
 def used_ids(ends: Array, length: int) -> Array:
     """Positions, among the ids of one feature, of those that are looked up: of a sequence, the first ``length`` of each event.
 
@@ -46,8 +51,3 @@ def used_ids(ends: Array, length: int) -> Array:
     in_bag = np.arange(count) - np.repeat(ends[:-1] - ends[0], np.diff(ends))
     found: Array = np.flatnonzero(in_bag < length)
     return found
-
-
-def id_dtype(bounds: tuple[int, ...]) -> type[np.int32] | type[np.int64]:
-    """The type of ids below these bounds: the smaller they are, the less memory is moved."""
-    return np.int32 if max(bounds, default=0) <= 2**31 else np.int64

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch, used_ids
-from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
@@ -26,8 +26,9 @@ from trainer.embedding.cpu.threads import Team
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.table_checks import check_states
+from trainer.embedding.state_checks import check_states
 from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,7 +69,6 @@ class ShardedTables:
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
         self._exchange, self._hosts = exchange, exchange.hosts
-        self._checks = BatchChecks(self.features)
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
         self._width = sum(feature.width for feature in self.features)
@@ -88,7 +88,7 @@ class ShardedTables:
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         fetched = self._fetch(batch)
         out = np.empty(batch.rows * self._width, np.float32)
         combine_bags(
@@ -112,7 +112,7 @@ class ShardedTables:
         ``gradients``: float32 [batch.rows, width], of the loss over all hosts' events. Raises :class:`BadBatch`, and
         :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is exchanged.
         """
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, _ONE_THREAD)

@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.engine import EmbeddingEngine
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
 from trainer.serving.trained import Trained
+from trainer.training.run_state import Tables
 from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -76,7 +76,7 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         return tf.concat(bags, axis=1)
 
 
-def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
+def _variables(engine: Tables | None) -> dict[str, Any]:
     if engine is None:
         return {}
     assert isinstance(engine, CpuEngine), "a trained model is in one process"

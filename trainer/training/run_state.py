@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The embedding tables of a model: of one process, or the part of one host.
+Tables = EmbeddingEngine
+
 
 @dataclass(frozen=True, slots=True)
 class EpochScores:

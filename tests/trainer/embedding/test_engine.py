@@ -21,8 +21,8 @@ from trainer.embedding import (
     TableSpec,
     TableState,
     Uniform,
+    batch_checks,
 )
-from trainer.embedding.cpu import lookup as kernels
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 ROWS = 7
@@ -235,13 +235,13 @@ def test_offsets_that_do_not_fit_are_refused(offsets):
 
 def test_a_batch_is_looked_at_once_and_not_at_all_where_its_maker_did(monkeypatch):
     engine, looked = engine_of(), []
-    check_batch = kernels.check_batch
+    find_problem = batch_checks.find_problem
 
     def counted(*arguments):
         looked.append(arguments[0])
-        return check_batch(*arguments)
+        return find_problem(*arguments)
 
-    monkeypatch.setattr(kernels, "check_batch", counted)
+    monkeypatch.setattr(batch_checks, "find_problem", counted)
     batch = batch_of([[[0], [1]], [[2], []]])
     engine.apply_gradients(batch, engine.lookup(batch))
     assert len(looked) == 1

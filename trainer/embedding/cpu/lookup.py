@@ -16,32 +16,8 @@ from transforms.kernels.compiled import compiled, inlined, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BAD_OFFSETS, BAD_ID = 1, 2
 
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
-
-
-@compiled
-def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) -> tuple[int, int, int]:
-    """(0, 0, 0) if every offset and id is in range, else (BAD_OFFSETS or BAD_ID, feature, position)."""
-    features, ends = offsets.shape
-    expected = 0
-    for f in range(features):
-        if offsets[f, 0] != expected:
-            return BAD_OFFSETS, f, 0
-        for b in range(1, ends):
-            if offsets[f, b] < offsets[f, b - 1]:
-                return BAD_OFFSETS, f, b
-        expected = offsets[f, ends - 1]
-        if expected > len(ids):
-            return BAD_OFFSETS, f, ends - 1
-        size = vocabulary[table_of[f]]
-        for i in range(offsets[f, 0], expected):
-            if ids[i] < 0 or ids[i] >= size:
-                return BAD_ID, f, i
-    if expected != len(ids):
-        return BAD_OFFSETS, features - 1, ends - 1
-    return 0, 0, 0
 
 
 @compiled
