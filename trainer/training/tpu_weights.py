@@ -14,6 +14,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
 from trainer.embedding.tpu.slices import StepInputs, TpuSlice
+from trainer.embedding.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -149,7 +150,7 @@ def weights_on(
 
 
 def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
-    """Raise :class:`ConfigError` for a model that the slice cannot train, and for another engine than that of the machine."""
+    """Raise :class:`ConfigError` or :class:`UnsupportedSetting` for a model that the slice cannot train, or another engine than the machine's."""
     if (slice_ is not None) != (config.engine == "tpu"):
         raise ConfigError("the engine of training must be that of its machine", where="engine", value=config.engine,
                           allowed="cpu without a TPU slice, tpu with one",
@@ -160,6 +161,11 @@ def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfi
     if not layout.features:
         raise ConfigError("a model of the tpu engine must have an input of ids", where="engine", value="tpu",
                           next_step="add an input of ids, or train with the cpu engine")  # fmt: skip
+    features = joined_features(layout, config, head)
+    if slice_.sparse_cores:
+        refuse_for_sparse_core(features)
+    else:
+        refuse_for_tpu_embedding(features)
     if slice_.replicas > 1 and config.has_own_network:
         from trainer.model.dense_model import DenseModel
 

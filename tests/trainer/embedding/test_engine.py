@@ -21,8 +21,8 @@ from trainer.embedding import (
     TableSpec,
     TableState,
     Uniform,
+    batch_checks,
 )
-from trainer.embedding.cpu import batch_checks
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 ROWS = 7

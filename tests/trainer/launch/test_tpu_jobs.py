@@ -11,6 +11,7 @@ from tests.trainer.launch.jobs import launch, make_warehouse, newest, run_job, s
 from tests.trainer.training.test_tpu_training import assert_close
 from trainer.control.job_files import JobFiles
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
+from trainer.scheduling.holds import ErrorClass
 from trainer.scheduling.transitions import JobState
 
 pytest.importorskip("tensorflow")
@@ -33,3 +34,18 @@ def test_a_host_on_tpus_trains_what_a_host_on_its_cpu_trains(tmp_path):
     for name in ("ledger", "step", "position", "identity"):
         assert one.document[name] == other.document[name], name
     assert_close(tmp_path / "tpu", tmp_path / "cpu")
+
+
+def test_a_host_without_tpus_holds_its_job(tmp_path):
+    def command(kind, name, arguments):
+        plain = role_command(str(tmp_path / "run"), kind, name, arguments)
+        return [*plain, "--tpu", "local"] if kind == "host" else plain
+
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=100) as warehouse:
+        job = launch(warehouse, tmp_path / "run", settings(), batch_rows=64)
+        looks = SupervisorSettings(look_secs=0.1)
+        status = Supervisor(JobFiles(tmp_path / "run"), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.hold is not None
+    assert status.hold.error_class is ErrorClass.PERMANENT
+    assert status.hold.reason == "ConfigError: the tpu engine must reach a TPU"
+    assert status.hold.role == "host h0"

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
-from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
 from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
@@ -31,7 +31,7 @@ from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.table_checks import check_states
+from trainer.embedding.state_checks import check_states
 from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -84,7 +84,6 @@ class CpuEngine:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self._tables:
             _refuse_unsupported(table)
-        self._checks = BatchChecks(self._features)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, (row_stride, row_first))
         self._dims = self._layout.dims[self._of_features.table]
@@ -172,7 +171,9 @@ class CpuEngine:
         and infinity; nothing is changed then.
         """
         bags = self._read_bags(batch)
-        check_gradients(batch, gradients, self._width)
+        if gradients.shape != (batch.rows, self._width) or gradients.dtype != np.float32:
+            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
+                           allowed=f"float32 {(batch.rows, self._width)}")  # fmt: skip
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self._features, self._team)
         rates = learning_rates(self._tables)
@@ -244,7 +245,7 @@ class CpuEngine:
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
-        self._checks.check(batch)
+        check_batch(batch, self._features)
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)

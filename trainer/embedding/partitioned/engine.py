@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch, part_of
-from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.core_threads import CoreThreads
 from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.table_checks import check_states
+from trainer.embedding.state_checks import check_states
 from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,7 +67,6 @@ class PartitionedEngine:
         if not features:
             raise ConfigError("an embedding engine must have at least one feature")
         self._features, self._tables = tuple(features), tables_of(features)
-        self._checks = BatchChecks(self._features)
         self._buffers = StaticBuffers(self._tables, cores, settings)
         self._threads = CoreThreads(cores)
         self._cores = tuple(
@@ -137,7 +137,7 @@ class PartitionedEngine:
         for one in self._divided:
             if one.batch is batch:
                 return one
-        self._checks.check(batch)
+        check_batch(batch, self._features)
         cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
         parts = tuple(part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores))
         self._divided.append(_Divided(batch, parts))

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
@@ -28,11 +28,12 @@ from trainer.embedding.cpu.threads import Team, available_threads, split_evenly,
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.table_checks import check_states
+from trainer.embedding.state_checks import check_states
 from trainer.errors import ConfigError
 from transforms.errors import DataError
 
@@ -75,7 +76,6 @@ class ShardedTables:
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
-        self._checks = BatchChecks(self.features)
         self._exchange, self._hosts, self._buffers = exchange, exchange.hosts, buffers
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
@@ -103,7 +103,7 @@ class ShardedTables:
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         return self.fetch(self.requests(batch))
 
     def requests(self, batch: IdBatch) -> Requests:
@@ -130,7 +130,7 @@ class ShardedTables:
         ``gradients``: float32 [batch.rows, width], of the loss over all cores' events. Raises :class:`BadBatch`, and
         :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is exchanged.
         """
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)

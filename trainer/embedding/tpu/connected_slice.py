@@ -95,7 +95,7 @@ class ConnectedSlice:
         program = self.lookup_program(engine)
 
         def run(batch: IdBatch) -> Array:
-            with _clear_errors():
+            with clear_errors():
                 return np.concatenate([part.numpy() for part in program(self._iterator(engine, [(batch, ())], ()))])
 
         return run
@@ -120,7 +120,7 @@ class ConnectedSlice:
         program, specs = self.update_program(engine), (tf.TensorSpec([engine.events, engine.width]),)
 
         def run(batch: IdBatch, gradients: Array) -> None:
-            with _clear_errors():
+            with clear_errors():
                 program(self._iterator(engine, [(batch, (gradients,))], specs))
 
         return run
@@ -148,7 +148,7 @@ class ConnectedSlice:
         loop = training_loop(engine, dense_step)
 
         def run(batches: Sequence[StepInputs]) -> None:
-            with _clear_errors():
+            with clear_errors():
                 loop(self._iterator(engine, batches, other_specs), tf.constant(len(batches)))
 
         return run
@@ -163,7 +163,7 @@ class ConnectedSlice:
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
+def clear_errors() -> Iterator[None]:
     """Raise the clear error for ids beyond the buffers of a SparseCore."""
     import tensorflow as tf
 

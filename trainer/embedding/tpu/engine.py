@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.batch_checks import BatchChecks
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.embedding.table_checks import check_states
+from trainer.embedding.state_checks import check_states
 from trainer.embedding.tensorflow_settings import table_to_tensorflow
 from trainer.embedding.tpu.host_inputs import bags_of, distinct_rows, replica_inputs
 from trainer.embedding.tpu.learning_rates import LearningRates
@@ -55,7 +55,6 @@ class TpuEngine(ABC):
             raise ConfigError("a TPU engine must be made in the scope of a TPUStrategy", value=type(self.strategy).__name__,
                               next_step="with strategy.scope(): …")  # fmt: skip
         self._rates = LearningRates(self.tables)
-        self._checks = BatchChecks(self.features)
         self._snapshot: CopiedTables | None = None
         self._counter = self._new_counter()
 
@@ -88,7 +87,7 @@ class TpuEngine(ABC):
 
         Raises :class:`BadBatch` for a batch of other than ``events`` events a replica, or that does not fit the tables.
         """
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         if batch.rows != self.events * self.replicas:
             raise BadBatch("a batch must have the events of a step of all replicas", value=batch.rows,
                            allowed=f"{self.events} for each of {self.replicas} replicas")  # fmt: skip

@@ -96,12 +96,13 @@ def clear_overflow(error: Exception) -> BadBatch | None:
         return None
     count, unique, limit, stack = found.groups()
     setting = f"max_{'unique_' if unique else ''}ids_per_table"
+    option = "--max-unique-ids" if unique else "--max-ids"
     return BadBatch(
         "the ids of a batch must fit in the buffers of the SparseCores",
         where=f"stack {stack}",
         value=int(count),
         allowed=f"<= {limit}, from {setting}",
-        next_step=f"set {setting}[{stack!r}] to at least {count}, or train smaller batches",
+        next_step=f"set {setting}[{stack!r}] to at least {count} ({option} of headrace train), or train smaller batches",
     )
 
 

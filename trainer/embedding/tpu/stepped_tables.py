@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.batch_checks import BatchChecks, check_gradients
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.tpu.engine import TpuEngine
 from trainer.embedding.tpu.slices import TpuSlice
@@ -35,7 +36,6 @@ class SteppedTables:
     def __init__(self, engine: TpuEngine, slice_: TpuSlice) -> None:
         self._engine = engine
         self._look_up, self._update = slice_.lookup(engine), slice_.update(engine)
-        self._checks = BatchChecks(engine.features)
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
@@ -68,7 +68,7 @@ class SteppedTables:
 
     def _padded(self, batch: IdBatch) -> IdBatch:
         """The (checked) batch with empty bags up to the events of a step."""
-        self._checks.check(batch)
+        check_batch(batch, self.features)
         events = self._engine.events * self._engine.replicas
         if batch.rows > events:
             raise BadBatch(

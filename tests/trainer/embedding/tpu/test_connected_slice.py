@@ -8,10 +8,10 @@ import pytest
 
 from tests.trainer.embedding.tpu.engines import EVENTS, features
 from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.tpu.connected_slice import ConnectedSlice, connect
+from trainer.embedding.tpu.connected_slice import ConnectedSlice, clear_errors, connect
 from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.embedding.tpu.training_loop import replica_elements
-from trainer.errors import ConfigError
+from trainer.errors import BadBatch, ConfigError
 
 tf = pytest.importorskip("tensorflow")
 
@@ -75,3 +75,12 @@ def test_an_update_looks_up_and_updates_each_stack(scene):
     found = operators(slice_.update_program(engine), engine, (tf.TensorSpec([EVENTS, engine.width]),))
     stacks = len(list(engine.stacks()))
     assert sum(count for name, count in found.items() if name.startswith("XlaSparseDenseMatmulGradWith")) == stacks
+
+
+def test_ids_beyond_the_buffers_of_a_program_are_a_clear_error():
+    told = "Sparse core 0 gets 535 ids while the max ids per sparse core is set to be 256 for table t0_t4. More"
+    with pytest.raises(BadBatch, match="must fit in the buffers of the SparseCores") as caught, clear_errors():
+        raise tf.errors.InvalidArgumentError(None, None, told)
+    assert "--max-ids of headrace train" in caught.value.next_step
+    with pytest.raises(tf.errors.InvalidArgumentError, match="another"), clear_errors():
+        raise tf.errors.InvalidArgumentError(None, None, "another")

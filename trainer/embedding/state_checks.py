@@ -1,4 +1,4 @@
-"""Checks that a saved state is one of an engine's tables, the same for all engines. Pure."""
+"""What every engine checks of saved tables before it changes its own."""
 
 from __future__ import annotations
 
