@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,7 +26,7 @@ from trainer.embedding import (
     TableState,
     Uniform,
 )
-from trainer.embedding.cpu.layout import LINE_FLOATS
+from trainer.embedding.cpu.memory import LINE_FLOATS, small_tables
 from trainer.embedding.optimizers import slot_width
 
 ROWS = 9
@@ -166,3 +168,26 @@ def test_every_table_begins_a_cache_line():
     assert values.weights.ctypes.data % (4 * LINE_FLOATS) == values.slots.ctypes.data % (4 * LINE_FLOATS) == 0
     assert not (layout.weight_base % LINE_FLOATS).any()
     assert not (layout.slot_base % LINE_FLOATS).any()
+
+
+def test_only_small_tables_have_huge_pages():
+    large = 65 << 20
+    starts = np.array([0, 300 + large, 100, 300 + 2 * large, 200, 300])
+    sizes = np.array([100, large, 100, 50, 100, large])
+    assert list(small_tables(starts, sizes)) == [(0, 300), (300 + 2 * large, 350 + 2 * large)]
+    assert list(small_tables(starts[1:2], sizes[1:2])) == []
+
+
+def test_a_large_table_costs_its_used_rows():
+    table = TableSpec("t", 200_000_000, 16, SGD(1.0))
+    before = resident_bytes()
+    engine = CpuEngine([FeatureSpec("f", table)], seed=0)
+    ids = np.random.default_rng(0).integers(0, 200_000_000, 2000)
+    engine.lookup(IdBatch(ids, np.arange(2001)[None]))
+    # A page for the row and one for its state, and the tables of pages; with huge pages these rows take gigabytes.
+    assert resident_bytes() - before < 200 << 20
+
+
+def resident_bytes():
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1])

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trainer.embedding.cpu.memory import LINE_FLOATS, table_zeros
 from trainer.embedding.cpu.row_updates import optimizer_parameters
 from trainer.embedding.optimizers import current_learning_rate, slot_width
 from trainer.embedding.spec import COMBINERS, Constant, FeatureSpec, Initializer, TableSpec, Uniform
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The float32 values of a cache line. Every table begins with one.
-LINE_FLOATS = 16
 CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 SUM, MEAN, SQRTN = (COMBINERS.index(name) for name in ("sum", "mean", "sqrtn"))
 
@@ -171,21 +170,14 @@ def table_layout(
 
 
 def zero_values(layout: TableLayout) -> TableValues:
-    """Tables that were never read. The system commits no memory for them until it is written to."""
+    """Tables that were never read. The system commits no memory for them until it is written to.
+
+    Raises MemoryError where the system refuses memory of this size.
+    """
     rows = layout.vocabulary
-    return TableValues(_zeros(int(_whole_lines(rows * layout.dims).sum())),
-                       _zeros(int(_whole_lines(rows * layout.slot_dims).sum())),
-                       np.zeros(int(rows.sum()), np.uint8))  # fmt: skip
-
-
-def aligned(memory: Array, size: int) -> Array:
-    """``size`` values of a flat float32 array, which has 16 more, from the beginning of a cache line on: no vector spans two."""
-    first = -memory.ctypes.data // memory.itemsize % LINE_FLOATS
-    return memory[first : first + size]
-
-
-def _zeros(size: int) -> Array:
-    return aligned(np.zeros(size + LINE_FLOATS, np.float32), size)
+    return TableValues(table_zeros(layout.weight_base, _whole_lines(rows * layout.dims), np.float32),
+                       table_zeros(layout.slot_base, _whole_lines(rows * layout.slot_dims), np.float32),
+                       table_zeros(layout.row_base, rows, np.uint8))  # fmt: skip
 
 
 def _whole_lines(floats: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.layout import LINE_FLOATS, aligned
+from trainer.embedding.cpu.memory import LINE_FLOATS, aligned
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

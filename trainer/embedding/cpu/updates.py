@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu import gradients as kernels
-from trainer.embedding.cpu.layout import LINE_FLOATS, Bags, FeatureLayout, TableLayout, TableValues, aligned
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.memory import LINE_FLOATS, aligned
 from trainer.embedding.cpu.threads import Team, split_evenly
 
 Array = np.ndarray[Any, np.dtype[Any]]
