@@ -14,7 +14,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,15 @@ SHAPES = (
 class GatheredPairs(SelfInteraction):
     """The gather form, with the same layer."""
 
-    def apply(self, layer: Any, vectors: Sequence[Any], beside: Any = None) -> Any:
+    def apply(self, layer: Any, stacked: Any, beside: Any = None) -> Any:
         """See :meth:`SelfInteraction.apply`."""
-        pairs = self._pairs(self._products(vectors))
+        pairs = self._pairs(self._products(stacked))
         return layer(pairs if beside is None else tf.concat([beside, pairs], axis=1))
 
     def _pairs(self, products: Any) -> Any:
-        rows, columns = np.tril_indices(self._vectors, -1)
-        taken = (rows * self._vectors + columns).astype(np.int32)
-        source = np.full(self._vectors**2, self.pairs, np.int32)
+        rows, columns = np.tril_indices(self.vectors, -1)
+        taken = (rows * self.vectors + columns).astype(np.int32)
+        source = np.full(self.vectors**2, self.pairs, np.int32)
         source[taken] = np.arange(self.pairs)
 
         def select(flat: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -95,7 +95,7 @@ def make_step(shape: Shape, interaction: type[SelfInteraction], *, jit: bool) ->
     def step(activations: Any, dense: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(activations)
-            logits = network.logits(tf.split(activations, shape.inputs, axis=1), dense, training=True)[:, 0]
+            logits = network.logits(activations, dense, training=True)[:, 0]
             loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
         by_activations, *gradients = tape.gradient(loss, [activations, *network.trainable])
         optimizer.apply(gradients, network.trainable)

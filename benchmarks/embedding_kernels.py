@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.embedding_cases import Case, cases
+from benchmarks.support.fbgemm_environment import FOLDER
 
 _ROOT = Path(__file__).resolve().parents[1]
-_FBGEMM = _ROOT / ".fbgemm" / "bin" / "python"
+_FBGEMM = FOLDER / "bin" / "python"
 #: OpenMP's threads go on spinning for a while after their work.
 _PAUSE_SECS = 0.3
 

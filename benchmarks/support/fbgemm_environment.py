@@ -12,8 +12,12 @@ import venv
 from pathlib import Path
 
 TORCH, FBGEMM, TORCHREC = "torch==2.13.0", "fbgemm-gpu-cpu==1.8.0", "torchrec==1.8.0"
-OTHERS = ("numpy", "pandas", "pyre-extensions", "iopath", "tensordict", "torchmetrics==1.0.3", "tqdm", "psutil")
-_PROBE = "import torch, fbgemm_gpu, torchrec"
+OTHERS = ("numpy", "pandas", "pyre-extensions", "iopath", "tensordict", "torchmetrics==1.0.3", "tqdm", "psutil",
+          "pyarrow==25.0.1")  # fmt: skip
+_PROBE = "import torch, fbgemm_gpu, torchrec, pyarrow"
+
+#: Where the benchmarks look for it.
+FOLDER = Path(__file__).resolve().parents[2] / ".fbgemm"
 
 
 def install(folder: Path) -> str:

@@ -32,9 +32,9 @@ class Dcn:
         self.random = random_of([*self._deep.drops, *self._last.drops])
         self.moving: list[Any] = []
 
-    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
+    def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
-        first = tf.concat([*vectors, dense], axis=1)
+        first = tf.concat([activations, dense], axis=1)
         crossed = self._cross(first)
         if not self._is_parallel:
             return self._last(self._deep(crossed, training=training), training=training)

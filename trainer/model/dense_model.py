@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dlrm import Dlrm
@@ -24,6 +25,7 @@ from trainer.model.keras_network import KerasNetwork
 from trainer.model.losses import event_losses
 from trainer.model.network import Network
 from trainer.model.task_heads import AnyHead, initial_logits
+from trainer.model.traced import Traced
 from transforms.errors import listed
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,7 +46,7 @@ class DenseModel:
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
-        self._widths = [feature.width for feature in layout.features] if config.deep else []
+        self._width = sum(feature.width for feature in layout.features) if config.deep else 0
         self._linear_width = len(layout.features) * head.width if config.linear else 0
         self._network = _network_of(layout, config, head) if config.deep else None
         self._linear = self._linear_variables() if config.linear else []
@@ -53,29 +55,29 @@ class DenseModel:
         self._moving = list(self._network.moving) if self._network else []
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
-        self._step = tf.function(self._train_step, input_signature=self._signature(5), autograph=False)
-        self._differentiate = tf.function(self._gradients, input_signature=self._signature(5), autograph=False)
+        shapes = self._shapes()
+        self._step = Traced(self._train_step, shapes)
+        self._differentiate = Traced(self._gradients, shapes)
         self._update = tf.function(self._apply_step, autograph=False)
-        self._forward = tf.function(self._predict_step, input_signature=self._signature(3), autograph=False)
+        self._forward = Traced(self._predict_step, shapes[:3])
 
     def _linear_variables(self) -> list[Any]:
         """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
         bias = keras.Variable(np.array(initial_logits(self._config, self._head), np.float32))
         return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
 
-    def _signature(self, inputs: int) -> list[Any]:
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of activations, those of the linear part, dense numbers, labels and weights of a batch."""
         rows = self._config.batch_rows
-        labels = list(self._head.label_shape(rows))
-        shapes = ([rows, sum(self._widths)], [rows, self._linear_width], [rows, self._dense_width], labels, [rows])
-        return [tf.TensorSpec(shape, tf.float32) for shape in shapes[:inputs]]
+        labels = tuple(self._head.label_shape(rows))
+        return (rows, self._width), (rows, self._linear_width), (rows, self._dense_width), labels, (rows,)
 
     def logits(self, activations: Any, linear: Any, dense: Any, *, training: bool = False) -> Any:
         """Tensors to logits, [rows] or [rows, outputs], for any number of rows."""
         dense = self._scaling.scaled(dense)
         logits: Any = 0.0
         if self._network:
-            vectors = tf.split(activations, self._widths, axis=1) if self._widths else []
-            logits = self._network.logits(vectors, dense, training=training)
+            logits = self._network.logits(activations, dense, training=training)
         if self._linear:
             bias, kernel = self._linear
             logits += tf.reduce_sum(tf.reshape(linear, [tf.shape(linear)[0], -1, self._head.width]), axis=1)
@@ -221,5 +223,5 @@ def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def _optimizer(config: TrainConfig) -> Any:
-    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}
+    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": FusedAdam, "sgd": keras.optimizers.SGD}
     return kinds[config.dense_optimizer](learning_rate=config.dense_learning_rate)

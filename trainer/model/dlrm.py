@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
@@ -25,12 +27,14 @@ class Dlrm:
             raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
                               next_step="give top_mlp a width")  # fmt: skip
         made = SeededLayers(config)
-        widths = [feature.width for feature in layout.features]
+        self._dim, self._widths = config.dim, [feature.width for feature in layout.features]
         self._projections = {
-            f: made.dense(config.dim, width, None, bias=False) for f, width in enumerate(widths) if width != config.dim
+            f: made.dense(config.dim, width, None, bias=False)
+            for f, width in enumerate(self._widths)
+            if width != config.dim
         }
         self._bottom = made.tower([*config.bottom_mlp, config.dim], layout.dense_width) if layout.dense else None
-        self._interaction = SelfInteraction(len(widths) + bool(layout.dense))
+        self._interaction = SelfInteraction(len(self._widths) + bool(layout.dense))
         # A single vector has no pairs and is the top tower's only input.
         width = (self._interaction.pairs + (config.dim if layout.dense else 0)) or config.dim
         self._top = made.tower(config.top_mlp, width, dropout=config.dropout)
@@ -40,19 +44,30 @@ class Dlrm:
         self.random = random_of([*self._top.drops, *self._last.drops])
         self.moving: list[Any] = []
 
-    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
+    def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
-        vectors = [self._projections[f](v) if f in self._projections else v for f, v in enumerate(vectors)]
         numbers = self._bottom(dense) if self._bottom else None
+        vectors = self._projected(activations)
         if numbers is not None:
-            vectors = [*vectors, numbers]
+            vectors = tf.concat([vectors, numbers], axis=1)
         if not self._interaction.pairs:
-            return self._last(self._top(vectors[0], training=training), training=training)
+            return self._last(self._top(vectors, training=training), training=training)
         first, *_ = [*self._top.layers, *self._last.layers]
-        hidden = self._interaction.apply(first, vectors, numbers)
+        hidden = self._interaction.apply(
+            first, tf.reshape(vectors, [-1, self._interaction.vectors, self._dim]), numbers
+        )
         if not self._top.layers:
             return hidden
         return self._last(self._top(None, first=hidden, training=training), training=training)
+
+    def _projected(self, activations: Any) -> Any:
+        """[events, inputs x dim]: the activations, those of other widths projected."""
+        if not self._projections:
+            return activations
+        parts = tf.split(activations, self._widths, axis=1)
+        return tf.concat(
+            [self._projections[f](v) if f in self._projections else v for f, v in enumerate(parts)], axis=1
+        )
 
     def penalties(self) -> Sequence[Any]:
         """None."""

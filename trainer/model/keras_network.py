@@ -62,11 +62,10 @@ class KerasNetwork:
     """
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
-        self._names = [feature.name for feature in layout.features]
         self._place = f"network {config.network}"
-        widths = {feature.name: feature.width for feature in layout.features}
+        self._widths = {feature.name: feature.width for feature in layout.features}
         shapes = ActivationShapes(
-            widths,
+            self._widths,
             layout.dense_width,
             head.width,
             (0.0,) * head.width if config.linear else initial_logits(config, head),
@@ -114,9 +113,10 @@ class KerasNetwork:
                                   value=f"{variable.path}: {variable.dtype}",
                                   next_step="leave keras.config.set_dtype_policy at float32")  # fmt: skip
 
-    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
+    def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
-        return self._model((dict(zip(self._names, vectors, strict=True)), dense), training=training)
+        vectors = tf.split(activations, list(self._widths.values()), axis=1) if self._widths else []
+        return self._model((dict(zip(self._widths, vectors, strict=True)), dense), training=training)
 
     def penalties(self) -> Sequence[Any]:
         """The losses that the model's layers and regularizers add."""

@@ -19,8 +19,8 @@ class Network(Protocol):
     random: list[Any]
     moving: list[Any]
 
-    def logits(self, vectors: Sequence[Any], dense: Any, *, training: bool) -> Any:
-        """[events, outputs] from one [events, width] for each embedded input, in order, and dense numbers [events, columns]."""
+    def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
+        """[events, outputs] from the activations of all embedded inputs, side by side in order, and dense numbers [events, columns]."""
 
     def penalties(self) -> Sequence[Any]:
         """Scalars that are added to the mean loss, of the last call of :meth:`logits`."""

@@ -19,12 +19,11 @@ def layer_of(inputs, *, bias=True, seed=1):
     return layer
 
 
-def gathered(layer, vectors, beside):
+def gathered(layer, stacked, beside):
     """The gather form: the pairs are taken from the products, then the layer is applied."""
-    stacked = tf.stack(vectors, axis=1)
     products = tf.reshape(tf.matmul(stacked, stacked, transpose_b=True), [ROWS, -1])
-    rows, columns = np.tril_indices(len(vectors), -1)
-    pairs = tf.gather(products, rows * len(vectors) + columns, axis=1)
+    rows, columns = np.tril_indices(stacked.shape[1], -1)
+    pairs = tf.gather(products, rows * stacked.shape[1] + columns, axis=1)
     return layer(pairs if beside is None else tf.concat([beside, pairs], axis=1))
 
 
@@ -47,7 +46,7 @@ def test_the_masked_form_has_the_values_and_the_gradients_of_the_gather_form(cou
     for form in (interaction.apply, gathered):
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            values = form(layer, vectors, beside)
+            values = form(layer, tf.stack(vectors, axis=1), beside)
             loss = tf.reduce_sum(values * weights)
         found.append((values, tape.gradient(loss, sources)))
     (masked, masked_gradients), (expected, gradients) = found
@@ -60,7 +59,7 @@ def compiled_text(form, layer, count):
     def step(vectors, beside):
         with tf.GradientTape() as tape:
             tape.watch(vectors)
-            loss = tf.reduce_sum(form(layer, vectors, beside))
+            loss = tf.reduce_sum(form(layer, tf.stack(vectors, axis=1), beside))
         return tape.gradient(loss, [*vectors, layer.kernel.value])
 
     return tf.function(step, jit_compile=True, autograph=False).experimental_get_compiler_ir(*inputs_of(count, True))()

@@ -25,6 +25,7 @@ from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, t
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
@@ -95,25 +96,14 @@ class CpuEngine:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Allocate the tables. Zero pages are not committed until written, so this needs no memory yet."""
+        """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
         try:
             self._values = zero_values(self._layout)
         except (MemoryError, ValueError) as error:
-            raise self._does_not_fit(error) from error
+            raise does_not_fit(self._tables, machine_bytes()) from error
         self._prepared: deque[_Prepared] = deque(maxlen=2)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
-
-    def _does_not_fit(self, error: Exception) -> ConfigError:
-        of = self._layout
-        sizes = 4 * of.vocabulary * (of.dims + of.slot_dims)
-        largest = int(sizes.argmax())
-        return ConfigError(
-            "the embedding tables must fit in memory", value=str(error),
-            where=f"{int(of.vocabulary.sum()):,} rows, {int(sizes.sum()) / 1e9:,.1f} GB in all; the largest is table "
-                  f"{self._tables[largest].name} with {int(sizes[largest]) / 1e9:,.1f} GB",
-            next_step="hash into fewer buckets, or make dim smaller",
-        )  # fmt: skip
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
