@@ -13,7 +13,7 @@ class Traced:
     """``function`` as a graph for arguments of ``shapes``, traced when it is first called.
 
     A call goes to the graph directly: ``tf.function`` compares the arguments' types with its signature on every call, which takes as
-    long as a quarter of a small step.
+    long as a fifth of a small step.
     """
 
     def __init__(self, function: Callable[..., Any], shapes: Sequence[Sequence[int]]) -> None:
