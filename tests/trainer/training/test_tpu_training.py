@@ -73,12 +73,14 @@ OPTIONS = ("seed", "dim", "dims", "tables", "batch_rows", "linear_learning_rate"
 
 
 def assert_close(run_dir, other_dir, most=1e-5):
+    """Values differ by at most ``most`` times the largest of their array, or 1."""
     one, other = whole_model(run_dir), whole_model(other_dir)
     assert one.keys() == other.keys()
     for name, array in one.items():
         assert (array.shape, array.dtype) == (other[name].shape, other[name].dtype), name
-        difference = np.abs(array.astype(np.float64) - other[name].astype(np.float64))
-        assert difference.max(initial=0.0) <= most, name
+        expected = other[name].astype(np.float64)
+        difference = np.abs(array.astype(np.float64) - expected).max(initial=0.0)
+        assert difference <= most * max(np.abs(expected).max(initial=0.0), 1.0), name
 
 
 @pytest.mark.parametrize("staleness", [0, 1])
