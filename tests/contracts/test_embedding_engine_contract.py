@@ -216,6 +216,7 @@ def test_a_snapshot_that_is_ended_does_not_hold_training_up(engine):
     engine.begin_snapshot(most_bytes=0)
     engine.end_snapshot()
     train(engine, some_batch(seed=2))
+    assert {one.batches for one in engine.statistics().values()} == {2}
 
 
 @settings(max_examples=scaled(4))

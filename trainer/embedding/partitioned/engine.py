@@ -22,14 +22,13 @@ from trainer.embedding.partitioned.core_threads import CoreThreads
 from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
 from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.embedding.state_checks import check_states
 from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_CORES = 1024
-_EVERYTHING: Mapping[str, int] = {}
 _ONE_THREAD = Team(1)
 
 
@@ -60,33 +59,23 @@ class PartitionedEngine:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, settings: SparseCoreSettings | None = None,
-        dense_ids: Mapping[str, int] = _EVERYTHING,
+        dense_ids: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
         if not features:
             raise ConfigError("an embedding engine must have at least one feature")
-        self._features, self._tables = tuple(features), tables_of(features)
-        self._buffers = StaticBuffers(self._tables, cores, settings)
+        self.features, self.tables = tuple(features), tables_of(features)
+        self._buffers = StaticBuffers(self.tables, cores, settings)
         self._threads = CoreThreads(cores)
         self._cores = tuple(
             ShardedTables(
-                self._features, seed=seed, exchange=exchange, threads=1, buffers=self._buffers, dense_ids=dense_ids
+                self.features, seed=seed, exchange=exchange, threads=1, buffers=self._buffers, dense_ids=dense_ids
             )
             for exchange in self._threads.exchanges
         )
         self._divided: deque[_Divided] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
-        self._counter = BatchCounter(self._features, feature_layout(self._features, self._tables).table)
-
-    @property
-    def features(self) -> tuple[FeatureSpec, ...]:
-        """The features, in the order of a batch."""
-        return self._features
-
-    @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """The tables, in the order of their first use."""
-        return self._tables
+        self._counter = BatchCounter(self.features, feature_layout(self.features, self.tables).table)
 
     @property
     def cores(self) -> int:
@@ -123,7 +112,7 @@ class PartitionedEngine:
         divided = self._parts(batch)
         check_gradients(batch, gradients, self.width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self._features, _ONE_THREAD)
+        check_finite(flat, self.features, _ONE_THREAD)
         if not all(core.has_fetched(part) for core, part in zip(self._cores, divided.parts, strict=True)):
             self.lookup(batch)
         ends = np.cumsum([0, *(part.rows * self.width for part in divided.parts)])
@@ -137,7 +126,7 @@ class PartitionedEngine:
         for one in self._divided:
             if one.batch is batch:
                 return one
-        check_batch(batch, self._features)
+        check_batch(batch, self.features)
         cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
         parts = tuple(part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores))
         self._divided.append(_Divided(batch, parts))
@@ -150,7 +139,7 @@ class PartitionedEngine:
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
         owners = np.asarray(rows, np.int64) % self.cores
-        dims = {one.name: one.dim for one in self._tables}
+        dims = {one.name: one.dim for one in self.tables}
         if table not in dims:
             raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(dims))
         out = np.empty((len(owners), dims[table]), np.float32)
@@ -161,15 +150,15 @@ class PartitionedEngine:
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: that of any other number of cores."""
         states = [core.state() for core in self._cores]
-        return {table.name: _joined([one[table.name] for one in states]) for table in self._tables}
+        return {table.name: _joined([one[table.name] for one in states]) for table in self.tables}
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
-        check_states(self._tables, state)
+        check_states(self.tables, state)
         for core in self._cores:
             core.load_state(state)
         self._divided.clear()
-        self._counter = BatchCounter(self._features, feature_layout(self._features, self._tables).table)
+        self._counter = BatchCounter(self.features, feature_layout(self.features, self.tables).table)
 
     def begin_snapshot(self, *, most_bytes: int) -> PartitionedSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""

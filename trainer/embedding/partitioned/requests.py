@@ -62,9 +62,10 @@ class RequestMaker:
 
     def __init__(
         self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, owners: int,
-        dense_ids: Mapping[str, int], team: Team,
+        dense_ids: Mapping[str, int] | None, team: Team,
     ) -> None:  # fmt: skip
         self._of_features, self._layout, self._owners, self._team = of_features, layout, owners, team
+        dense_ids = dense_ids or {}
         self._dense_ids = np.array([dense_ids.get(one.name, _NO_LIMIT) for one in features], np.int64)
         _check_dense_ids(features, dense_ids)
 

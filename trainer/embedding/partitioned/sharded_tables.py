@@ -40,7 +40,6 @@ from transforms.errors import DataError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _NO_SLOTS = np.zeros(0, np.float32)
-_EVERYTHING: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +70,7 @@ class ShardedTables:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, threads: int = 0,
-        buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] = _EVERYTHING,
+        buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -229,7 +228,7 @@ class ShardedTables:
         return self._counter.by_feature()
 
     def begin_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.engine.CpuEngine.begin_snapshot>`; the rows of this core."""
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; the rows of this core."""
         return ShardSnapshot(self._own.begin_snapshot(most_bytes=most_bytes), self._hosts, self._exchange.rank)
 
     def end_snapshot(self) -> None:
