@@ -13,12 +13,13 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-$(READY): requirements.txt setup.py
+$(READY): requirements.txt requirements-no-deps.txt setup.py
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found."; \
 	  echo "  next: apt-get install python3 python3-venv, or call make PYTHON=/path/to/python3.12"; exit 2; }
 	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes the first time)"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 

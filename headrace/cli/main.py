@@ -25,7 +25,7 @@ _COLLECTED_AFTER = 50_000
 
 #: Optional packages, and the extra that installs each.
 EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
-          "google": "gcs"}  # fmt: skip
+          "google": "gcs", "ortools": "plan"}  # fmt: skip
 
 app = typer.Typer(
     help="Computes each feature once for all models, stores it, and feeds the trainers.",
@@ -43,6 +43,7 @@ COMMANDS = {
     "holds": Place("headrace.cli.holds", "app"),
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
+    "plan": Place("headrace.cli.plan", "app"),
     "tpu": Place("headrace.cli.tpu", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "chaos": Place("headrace.cli.chaos", "chaos"),

@@ -1,0 +1,221 @@
+"""What a planner says of its plan: estimates, the load of every core, and the ways that each table had. Pure.
+
+It stands in the plan's document beside the plan; engines do not read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainer.document_field import DocumentField
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.planner import Planned
+from trainer.planning.tables import TableFacts
+from trainer.planning.ways import PricedWay, ways_of
+from trainer.planning.work import TableWork, Way
+
+_MOST_WAYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CoreLoad:
+    """The shards of a core: their bytes with slots, and their seconds of each phase of a step."""
+
+    size_bytes: int
+    lookup_secs: float
+    exchange_secs: float
+    update_secs: float
+
+    @property
+    def secs(self) -> float:
+        """The seconds of all phases."""
+        return self.lookup_secs + self.exchange_secs + self.update_secs
+
+
+@dataclass(frozen=True, slots=True)
+class WayReport:
+    """A way that a table had.
+
+    Attributes:
+        partition: its kind, as :attr:`~trainer.planning.plan.TablePlan.partition` names it.
+        column_slices, places: the slices of columns, and the cores of each.
+        step_secs: what the table adds to a step if this work is spread evenly over all cores.
+        largest_secs: of its largest shard.
+        core_bytes: of its largest shard.
+        is_chosen: whether the plan has it.
+    """
+
+    partition: str
+    column_slices: int
+    places: int
+    step_secs: float
+    largest_secs: float
+    core_bytes: int
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What the planner knew of a table; ``statistics``: where that came from."""
+
+    name: str
+    ids_per_event: float
+    distinct_rows: float
+    row_bytes: int
+    statistics: str
+    ways: tuple[WayReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """The estimates of a plan.
+
+    Attributes:
+        topology: what it was made for.
+        memory_bytes: of a core.
+        batch_events: of a step, on all cores.
+        step_secs, bound_secs: the estimated step, and the least of any plan of the ways that were considered.
+        reader_secs: of each core for its own events.
+        imbalance: the load of the slowest core by the mean.
+        method: how the plan was found.
+        cores: the load of each core.
+        tables: the tables, in the order of the plan.
+    """
+
+    topology: str
+    memory_bytes: int
+    batch_events: int
+    step_secs: float
+    bound_secs: float
+    reader_secs: float
+    imbalance: float
+    method: str
+    cores: tuple[CoreLoad, ...]
+    tables: tuple[TableReport, ...]
+
+    @property
+    def gap(self) -> float:
+        """How much longer a step is than the bound, as a share of the step."""
+        return max(1 - self.bound_secs / self.step_secs, 0.0) if self.step_secs else 0.0
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {"report": asdict(self)}
+
+    @classmethod
+    def read(cls, about: Mapping[str, Any], where: str) -> PlanReport | None:
+        """The report of a plan's document; None if it has none. Raises :class:`ConfigError` for an invalid one."""
+        if "report" not in about:
+            return None
+        try:
+            return _report(DocumentField(about["report"], f"{where}.report"))
+        except TornCheckpoint as error:
+            raise ConfigError(error.what, where=error.where, value=error.value, allowed=error.allowed,
+                              next_step="headrace plan make writes a plan") from error  # fmt: skip
+
+
+def report_of(planned: Planned, tables: Sequence[TableFacts], statistics: Mapping[str, str]) -> PlanReport:
+    """The report of a plan; ``statistics``: by table, where its statistics came from."""
+    loads, topology = planned.loads, planned.topology
+    reports = []
+    for facts, table in zip(tables, planned.plan.tables, strict=True):
+        work = TableWork(facts, topology, planned.batch_events)
+        chosen = Way(len(table.slices), 1 if table.is_replicated else len(table.slices[0].cores), table.is_replicated)
+        batch_ids = facts.ids_per_event * planned.batch_events
+        reports.append(
+            TableReport(
+                name=facts.name,
+                ids_per_event=facts.ids_per_event,
+                distinct_rows=facts.frequencies().distinct(batch_ids),
+                row_bytes=facts.row_bytes,
+                statistics=statistics[facts.name],
+                ways=tuple(_way_report(one, chosen, topology.cores) for one in _shown(ways_of(work), chosen)),
+            )
+        )
+    return PlanReport(
+        topology=topology.name,
+        memory_bytes=topology.memory_bytes,
+        batch_events=planned.batch_events,
+        step_secs=loads.step_secs,
+        bound_secs=float(planned.bound_secs),
+        reader_secs=float(loads.reader_secs),
+        imbalance=loads.imbalance,
+        method=planned.method,
+        cores=tuple(
+            CoreLoad(size, *secs)
+            for size, secs in zip(loads.core_bytes.tolist(), loads.core_secs.tolist(), strict=True)
+        ),
+        tables=tuple(reports),
+    )
+
+
+def _shown(ways: Sequence[PricedWay], chosen: Way) -> list[PricedWay]:
+    """The chosen way, and the best one of each kind, by what they add to a step or by their largest shard."""
+    found: dict[Way, PricedWay] = {one.way: one for one in ways if one.way == chosen}
+    for kind in ("table", "row", "column", "column and row", "replicated"):
+        of_kind = [one for one in ways if _kind(one.way) == kind]
+        if of_kind:
+            best = min(of_kind, key=lambda one: max(one.largest_secs, one.reader_secs + one.owner_secs))
+            found.setdefault(best.way, best)
+    return sorted(found.values(), key=lambda one: one.owner_secs)
+
+
+def _kind(way: Way) -> str:
+    if way.is_replicated:
+        return "replicated"
+    if way.column_slices > 1:
+        return "column" if way.places == 1 else "column and row"
+    return "table" if way.places == 1 else "row"
+
+
+def _way_report(one: PricedWay, chosen: Way, cores: int) -> WayReport:
+    return WayReport(
+        _kind(one.way), one.way.column_slices, cores if one.way.is_replicated else one.way.places,
+        float(one.step_secs(cores)), one.largest_secs, one.core_bytes, one.way == chosen,
+    )  # fmt: skip
+
+
+def _report(field: DocumentField) -> PlanReport:
+    return PlanReport(
+        topology=field.at("topology").text(),
+        memory_bytes=field.at("memory_bytes").count(),
+        batch_events=field.at("batch_events").count(),
+        step_secs=field.at("step_secs").number(),
+        bound_secs=field.at("bound_secs").number(),
+        reader_secs=field.at("reader_secs").number(),
+        imbalance=field.at("imbalance").number(),
+        method=field.at("method").text(),
+        cores=tuple(_core(item) for item in field.at("cores").items()),
+        tables=tuple(_table(item) for item in field.at("tables").items()),
+    )
+
+
+def _core(field: DocumentField) -> CoreLoad:
+    secs = (field.at(f"{phase}_secs").number() for phase in ("lookup", "exchange", "update"))
+    return CoreLoad(field.at("size_bytes").count(), *secs)
+
+
+def _table(field: DocumentField) -> TableReport:
+    ways = field.at("ways").items()
+    if len(ways) > _MOST_WAYS:
+        raise TornCheckpoint(
+            "a table must have few ways", where=field.place, value=len(ways), allowed=f"<= {_MOST_WAYS}"
+        )
+    return TableReport(
+        field.at("name").text(), field.at("ids_per_event").number(), field.at("distinct_rows").number(),
+        field.at("row_bytes").count(), field.at("statistics").text(), tuple(_way(item) for item in ways),
+    )  # fmt: skip
+
+
+def _way(field: DocumentField) -> WayReport:
+    chosen = field.at("is_chosen").value
+    if not isinstance(chosen, bool):
+        raise TornCheckpoint(
+            "a document's value must be a boolean", where=f"{field.place}.is_chosen", value=repr(chosen)[:80]
+        )
+    return WayReport(
+        field.at("partition").text(), field.at("column_slices").count(), field.at("places").count(),
+        field.at("step_secs").number(), field.at("largest_secs").number(), field.at("core_bytes").count(), chosen,
+    )  # fmt: skip

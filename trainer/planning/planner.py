@@ -1,0 +1,164 @@
+"""The planner: tables, statistics and a topology to a partition plan with its lower bound. Pure and deterministic.
+
+Each table is given the cheapest way whose shards are small enough, for several sizes; the shards are assigned to cores by their load,
+largest first; the plan with the shortest step is kept. Where the problem is small enough, OR-Tools searches on from that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainer.errors import ConfigError
+from trainer.planning.assignment import PlacedShards, assign, common_of, improve, planned_tables, shards_of
+from trainer.planning.infeasible import refuse
+from trainer.planning.loads import Loads, loads_of
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.tables import TableFacts
+from trainer.planning.topologies import PlanTopology
+from trainer.planning.ways import Bound, PricedWay, bound_of, cheapest_ways, ways_of
+from trainer.planning.work import SLICE_COLUMNS, TableWork
+
+#: The largest shards of the candidates, as shares of the load that a core has by the bound.
+_SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.12, 0.06, 0.03)
+#: The largest shards as shares of a core's memory, and how much the memory that is in use counts beside the load.
+_MEMORY = ((1.0, 0.0), (0.3, 0.3), (0.05, 1.0))
+#: The candidates that are improved, and the changes of each.
+_IMPROVED = 3
+_MOVES = 3000
+_METHOD = "largest shards first, then exchanges"
+#: The gap at which no further candidate is tried.
+_CLOSE = 0.002
+#: The gap at which memory is not looked at more closely.
+_GOOD = 0.03
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A plan, and what is known of it.
+
+    Attributes:
+        plan: the plan.
+        topology: what it is for.
+        batch_events: the events of a step on all cores.
+        loads: what it costs, by the cost model.
+        bound_secs: no plan of the ways that were considered has a shorter step.
+        method: how it was found.
+    """
+
+    plan: PartitionPlan
+    topology: PlanTopology
+    batch_events: int
+    loads: Loads
+    bound_secs: float
+    method: str
+
+    @property
+    def gap(self) -> float:
+        """How much longer a step is than the bound, as a share of the step."""
+        return max(1 - self.bound_secs / self.loads.step_secs, 0.0)
+
+
+_Candidate = tuple[Planned, list[PricedWay], list[PlacedShards]]
+
+
+def make_plan(
+    tables: Sequence[TableFacts], topology: PlanTopology, batch_events: int, *, solver_secs: float = 10.0
+) -> Planned:
+    """The best plan that is found for ``tables`` in steps of ``batch_events`` events.
+
+    ``solver_secs``: deterministic seconds of OR-Tools, which are about those of a clock; 0: the heuristic alone. Equal arguments give
+    equal plans. Raises :class:`ConfigError` for tables that do not fit, with the smallest change that makes them fit.
+    """
+    names = [table.name for table in tables]
+    if not tables or len(set(names)) != len(names):
+        raise ConfigError("a plan must have tables with different names", value=names[:8])
+    if batch_events < 1:
+        raise ConfigError("batch_events must be a whole number >= 1", value=batch_events, allowed=">= 1")
+    works = [TableWork(table, topology, batch_events) for table in tables]
+    ways = [ways_of(work) for work in works]
+    if not all(ways) or sum(table.table_bytes for table in tables) > topology.cores * topology.memory_bytes:
+        raise refuse(tables, topology)
+    bound = bound_of(ways, topology)
+    best = _best_of(works, ways, topology, bound)
+    if best is None:
+        raise refuse(tables, topology)
+    planned, chosen, shards = best
+    if solver_secs and planned.gap > _CLOSE:
+        planned = _searched(planned, works, chosen, shards, solver_secs)
+    assert [one.name for one in planned.plan.tables] == names, "a plan has all tables"
+    return planned
+
+
+def _best_of(
+    works: Sequence[TableWork], ways: Sequence[Sequence[PricedWay]], topology: PlanTopology, bound: Bound
+) -> _Candidate | None:
+    """The best candidate with its ways and shards; None if none fits in memory."""
+    best: _Candidate | None = None
+    for memory_share, memory_weight in _MEMORY:
+        found: list[_Candidate] = []
+        for share in _SHARES:
+            chosen = _chosen(ways, topology, share * bound.core_secs, memory_share * topology.memory_bytes)
+            secs, size = common_of(works, chosen)
+            shards = assign(shards_of(works, chosen), topology, secs, size, memory_weight)
+            if shards is not None:
+                found.append((_planned(works, chosen, shards, topology, bound.step_secs, _METHOD), chosen, shards))
+        for planned, chosen, shards in sorted(found, key=_step_secs)[:_IMPROVED]:
+            if planned.gap >= _CLOSE or planned.loads.imbalance >= 1 + _CLOSE:
+                improve(shards, topology, *common_of(works, chosen), _MOVES)
+                planned = _planned(works, chosen, shards, topology, bound.step_secs, _METHOD)
+            if best is None or planned.loads.step_secs < _step_secs(best):
+                best = planned, chosen, shards
+        if best is not None and best[0].gap < _GOOD:
+            break
+    return best
+
+
+def _step_secs(candidate: _Candidate) -> float:
+    return candidate[0].loads.step_secs
+
+
+def _chosen(
+    ways: Sequence[Sequence[PricedWay]], topology: PlanTopology, most_secs: float, most_bytes: float
+) -> list[PricedWay]:
+    """For each table the cheapest way with shards of at most so many seconds and bytes; the smallest shards if there is none."""
+    found = []
+    for of_table in ways:
+        small = [one for one in of_table if one.core_bytes <= most_bytes]
+        small = small or [min(of_table, key=lambda one: one.core_bytes)]
+        chosen = cheapest_ways([small], topology, most_secs)
+        found.append(chosen[0] if chosen else min(small, key=lambda one: one.largest_secs))
+    return found
+
+
+def _planned(
+    works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: Sequence[PlacedShards], topology: PlanTopology,
+    bound: float, method: str,
+) -> Planned:  # fmt: skip
+    tables = [work.table for work in works]
+    plan = PartitionPlan(topology.cores, planned_tables(works, chosen, shards, topology.cores), stacks_of(tables))
+    events = works[0].batch_events
+    return Planned(plan, topology, events, loads_of(plan, tables, topology, events), bound, method)
+
+
+def _searched(
+    planned: Planned, works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: Sequence[PlacedShards], solver_secs: float
+) -> Planned:  # fmt: skip
+    """The plan that OR-Tools finds from ``planned``; the same one if it finds no better, or the problem is too large."""
+    from trainer.planning.exact_assignment import is_small, search
+
+    if not is_small(shards, planned.topology.cores):
+        return planned
+    secs, size = common_of(works, chosen)
+    found, is_optimal = search(shards, planned.topology, secs, size, solver_secs)
+    method = "OR-Tools CP-SAT, the best assignment of these shards" if is_optimal else "OR-Tools CP-SAT"
+    other = _planned(works, chosen, found, planned.topology, planned.bound_secs, method)
+    return other if other.loads.step_secs <= planned.loads.step_secs else planned
+
+
+def stacks_of(tables: Sequence[TableFacts]) -> tuple[tuple[str, ...], ...]:
+    """The tables of equal padded width and optimizer, in the order of their first one."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for table in tables:
+        groups.setdefault((-(-table.columns // SLICE_COLUMNS), table.stack_key), []).append(table.name)
+    return tuple(tuple(group) for group in groups.values())

@@ -1,0 +1,89 @@
+"""What a planner knows of embedding tables: their shapes, and what their features ask of them in a step. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from trainer.errors import ConfigError
+from trainer.planning.row_frequencies import RowFrequencies
+
+#: The bytes of a value.
+VALUE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLoad:
+    """What a feature asks of its table.
+
+    Attributes:
+        name: the feature.
+        ids_per_event: its mean valency.
+        frequencies: how often its rows occur among its ids.
+    """
+
+    name: str
+    ids_per_event: float
+    frequencies: RowFrequencies
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table to plan.
+
+    Attributes:
+        name, rows, columns: the table.
+        column_slots: values that the optimizer keeps for each value of a row.
+        row_slots: values that it keeps for a whole row; such a table cannot be cut into slices of columns.
+        stack_key: tables with equal keys and equal padded widths can be stacked.
+        features: those that are looked up in it.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    column_slots: int
+    row_slots: int
+    stack_key: str
+    features: tuple[FeatureLoad, ...]
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.columns < 1 or self.column_slots < 0 or self.row_slots < 0:
+            raise ConfigError("a table to plan must have rows and columns", where=f"table {self.name}",
+                              value=(self.rows, self.columns, self.column_slots, self.row_slots))  # fmt: skip
+        for feature in self.features:
+            if not 0 <= feature.ids_per_event < 1e9:
+                raise ConfigError("ids_per_event must be a number >= 0", where=f"feature {feature.name}",
+                                  value=feature.ids_per_event, allowed=">= 0")  # fmt: skip
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row with its slots."""
+        return VALUE_BYTES * (self.columns * (1 + self.column_slots) + self.row_slots)
+
+    @property
+    def table_bytes(self) -> int:
+        """The bytes of all rows with their slots."""
+        return self.rows * self.row_bytes
+
+    @property
+    def can_split_columns(self) -> bool:
+        """Whether its optimizer treats the columns of a row independently."""
+        return not self.row_slots
+
+    @property
+    def ids_per_event(self) -> float:
+        """The ids of all features in an event."""
+        return sum(feature.ids_per_event for feature in self.features)
+
+    def frequencies(self) -> RowFrequencies:
+        """How often its rows occur among the ids of all its features."""
+        if not self.features:
+            return RowFrequencies(self.rows, (), ())
+
+        def merge(held: tuple[RowFrequencies, float], feature: FeatureLoad) -> tuple[RowFrequencies, float]:
+            merged = held[0].merged(feature.frequencies, held[1], feature.ids_per_event)
+            return merged, held[1] + feature.ids_per_event
+
+        first, *rest = self.features
+        return reduce(merge, rest, (first.frequencies, first.ids_per_event))[0]
