@@ -57,3 +57,11 @@ def moment(at: float | None) -> datetime | None:
 def time_text(at: datetime | None) -> str:
     """A time in UTC, to the minute."""
     return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def brief_text(secs: float) -> str:
+    """A time of three digits, with the unit that suits it: ``12.3 µs``, ``1.23 ms``, ``4.5 s``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if secs >= size:
+            return f"{secs / size:.3g} {unit}"
+    return f"{secs / 1e-6:.3g} µs"

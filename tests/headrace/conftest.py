@@ -54,6 +54,10 @@ class Answer:
         return json.loads(self.out)
 
 
+#: Commands that read files only.
+_WITHOUT_HOME = (["plan", "show"], ["plan", "explain"], ["plan", "diff"])
+
+
 @pytest.fixture
 def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
     """Runs the command line in this process on a home of its own; returns status, output and errors."""
@@ -62,7 +66,8 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
     def call(*arguments: object, status: int = 0) -> Answer:
         words = [str(argument) for argument in arguments]
-        home = [] if "demo" in words or "--help" in words else ["--home", str(tmp_path / "home")]
+        without = "demo" in words or "--help" in words or words[:2] in _WITHOUT_HOME
+        home = [] if without else ["--home", str(tmp_path / "home")]
         capsys.readouterr()
         end = words.index("--") if "--" in words else len(words)
         found = run([*words[:end], *home, *words[end:]])

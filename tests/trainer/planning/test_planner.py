@@ -15,6 +15,7 @@ from trainer.planning.assignment import PlacedShards, assign
 from trainer.planning.exact_assignment import search
 from trainer.planning.loads import load_imbalance, loads_of
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
+from trainer.planning.plan_changes import moved_share
 from trainer.planning.plan_document import plan_bytes
 from trainer.planning.planner import make_plan
 from trainer.planning.topologies import topology_of
@@ -181,3 +182,15 @@ def test_a_slice_has_its_sparse_cores():
 def test_tables_must_be_there_once(bad):
     with pytest.raises(ConfigError, match="tables with different names"):
         make_plan(bad, FOUR, 64)
+
+
+def test_the_share_of_values_that_move():
+    before = TablePlan("t", 100_000, 64, (Slice(0, 64, (2, 1, 3, 0)),))
+    after = replace(before, slices=(Slice(0, 64, (2, 1, 3, 0, 4, 5)),))
+    assert moved_share(before, after) == pytest.approx(2 / 3, abs=0.03)
+    small = replace(before, rows=120), replace(after, rows=120)
+    assert moved_share(*small) == pytest.approx(2 / 3)
+    halves = replace(small[0], slices=(Slice(0, 32, (2, 1, 3, 0)), Slice(32, 32, (5,))))
+    assert moved_share(small[0], halves) == pytest.approx(1 / 2)
+    copies = replace(small[0], slices=(Slice(0, 64, (0, 1, 2, 3)),), is_replicated=True)
+    assert moved_share(small[0], copies) == 0

@@ -1,0 +1,201 @@
+"""``headrace plan``: make, show, explain and compare partition plans of embedding tables."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.quantities import bytes_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.train import read_options
+from headrace.terminal.output import emit, say, write_output
+from transforms.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from trainer.planning.plan import PartitionPlan
+    from trainer.planning.plan_report import PlanReport
+    from trainer.planning.tables import TableFacts
+
+app = typer.Typer(
+    help="Plan on which core each row and column of embedding tables stands.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+PlanFile = Annotated[str, typer.Argument(help="The file of a plan that `headrace plan make --output` has written.")]
+_MOST_FILE_BYTES = 64 << 20
+
+
+@app.command("make")
+def make(
+    topology: Annotated[
+        str,
+        typer.Option(
+            help="What tables are planned for: a slice such as v5p:4x4x4, gpu:8, cpu:4 (simulated cores) or ps:16 (parameter servers)."
+        ),
+    ],
+    model: Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)] = "",
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
+    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
+    batch_events: Annotated[
+        int,
+        typer.Option(
+            help="Events of a step on all cores. Default: batch_rows of the options, on each core.", show_default=False
+        ),
+    ] = 0,
+    skew: Annotated[
+        float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
+    ] = 1.05,
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="Memory of a core for tables, such as 20GiB. Default: that of the topology.", show_default=False
+        ),
+    ] = "",
+    solver_secs: Annotated[
+        float, typer.Option(help="How long OR-Tools searches for a better plan; 0: not at all.")
+    ] = 10.0,
+    output: Annotated[str, typer.Option(metavar="FILE", help="Write the plan to this file.")] = "",
+    svg: Annotated[str, typer.Option(metavar="FILE", help="Also draw the plan to this SVG file.")] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Plan the tables of a model, or of a file, for a topology; print the plan with its estimates and its lower bound."""
+    from headrace.screens.plan_drawing import plan_svg
+    from headrace.screens.plans import plan_screen
+    from trainer.planning.plan_document import plan_bytes, plan_fingerprint
+    from trainer.planning.plan_report import report_of
+    from trainer.planning.planner import make_plan
+    from trainer.planning.table_file import read_tables
+    from trainer.planning.topologies import topology_of
+
+    if bool(model) == bool(tables):
+        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
+                         allowed="one of them")  # fmt: skip
+    if not 0 <= solver_secs <= 3600 or not 0 <= skew <= 8 or not 0 <= batch_events < 1 << 31:
+        raise InputError("an option must be in its range", where="--solver-secs, --skew, --batch-events",
+                         value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
+    found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
+    if tables:
+        facts: Sequence[TableFacts] = read_tables(_read(tables, "--tables"), tables, skew=skew)
+        sources: Mapping[str, str] = dict.fromkeys((one.name for one in facts), f"from {Path(tables).name}")
+        events = batch_events or _options_of(config) * found.cores
+    else:
+        facts, sources, core_events = _tables_of(home, model, version, config)
+        events = batch_events or core_events * found.cores
+    if solver_secs and importlib.util.find_spec("ortools") is None:
+        say("OR-Tools is not installed: the plan is that of the rule\n  next:    pip install 'headrace[plan]'")
+        solver_secs = 0.0
+    planned = make_plan(facts, found, events, solver_secs=solver_secs)
+    report = report_of(planned, facts, sources)
+    if output:
+        write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")
+    if svg:
+        write_output(svg, plan_svg(planned.plan, report) + "\n", option="--svg")
+    emit(plan_screen(output, plan_fingerprint(planned.plan), planned.plan, report), as_json=as_json)
+
+
+@app.command("show")
+def show(
+    plan: PlanFile,
+    svg: Annotated[str, typer.Option(metavar="FILE", help="Also draw the plan to this SVG file.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan: its tables, estimates and lower bound."""
+    from headrace.screens.plan_drawing import plan_svg
+    from headrace.screens.plans import plan_screen
+    from trainer.planning.plan_document import plan_fingerprint
+
+    found, report = _opened(plan)
+    if svg:
+        if report is None:
+            raise InputError(
+                "a plan must have estimates to be drawn", where=plan, next_step="headrace plan make writes them"
+            )
+        write_output(svg, plan_svg(found, report) + "\n", option="--svg")
+    emit(plan_screen(plan, plan_fingerprint(found), found, report), as_json=as_json)
+
+
+@app.command("explain")
+def explain(
+    plan: PlanFile,
+    table: Annotated[str, typer.Argument(help="A table of the plan.")],
+    as_json: AsJson = False,
+) -> None:
+    """Explain why a table stands where it does: its statistics, the ways that it had, and its shards."""
+    from headrace.screens.plans import explain_screen
+
+    found, report = _opened(plan)
+    names = [one.name for one in found.tables]
+    if table not in names:
+        raise NotFound("no such table in the plan", where=plan, value=table, allowed=", ".join(names)[:200])
+    emit(explain_screen(found, found.of_table(table), report), as_json=as_json)
+
+
+@app.command("diff")
+def diff(
+    before: PlanFile,
+    after: Annotated[str, typer.Argument(help="The file of the other plan.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two plans: the tables that stand elsewhere, and the share of their values that moves."""
+    from headrace.screens.plans import diff_screen
+    from trainer.planning.plan_changes import changes_between
+
+    (first, first_report), (second, second_report) = _opened(before), _opened(after)
+    changes = changes_between(first, second)
+    emit(diff_screen((before, after), (first, second), (first_report, second_report), changes), as_json=as_json)
+
+
+def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
+    from trainer.planning.plan_document import read_about, read_plan
+    from trainer.planning.plan_report import PlanReport
+
+    data = _read(file, "plan")
+    plan, report = read_plan(data, file), PlanReport.read(read_about(data, file), file)
+    if report is not None and len(report.cores) != plan.cores:
+        raise InputError("a plan must have the load of each of its cores", where=f"{file}.report.cores", value=len(report.cores),
+                         allowed=str(plan.cores), next_step="headrace plan make writes a plan")  # fmt: skip
+    return plan, report
+
+
+def _read(file: str, option: str) -> bytes:
+    try:
+        with Path(file).open("rb") as opened:  # a larger file is refused by what reads it
+            return opened.read(_MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError("the file must be readable", where=option, value=file, next_step=str(error)) from error
+
+
+def _options_of(config: str) -> int:
+    """The events of a step on one core, by the training options."""
+    from trainer.config import TrainConfig
+
+    return TrainConfig.from_document(read_options(config), run_dir="none").batch_rows
+
+
+def _tables_of(home: str, name: str, version: int, config: str) -> tuple[Sequence[TableFacts], Mapping[str, str], int]:
+    """The tables of a model, where their statistics come from, and the events of a step on one core."""
+    from trainer.config import TrainConfig
+    from trainer.embedding.planned_tables import tables_to_plan
+    from trainer.model.inputs import TypedInput, lay_out
+    from warehouse.models.models import get_model, stored_inputs
+
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        record = get_model(connection, name, version or None)
+        inputs = tuple(TypedInput(one.name, one.component.type) for one in stored_inputs(connection, record.id))
+    options = TrainConfig.from_document(read_options(config), run_dir="none")
+    features = lay_out(inputs, options).features
+    if not features:
+        raise InputError("a planned model must have an input of ids", where=f"model {name}",
+                         next_step="plans are of embedding tables")  # fmt: skip
+    facts = tables_to_plan(features, {})
+    sources = dict.fromkeys((one.name for one in facts), "none: one id an event is assumed, of all rows alike")
+    return facts, sources, options.batch_rows

@@ -1,0 +1,133 @@
+"""``headrace plan``: made, shown, explained, compared and drawn, of a file of tables and of a model."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from headrace.screens.plan_drawing import plan_svg
+from headrace.terminal.units import brief_text
+from tests.headrace.test_commands import check_golden
+from trainer.planning.plan_document import read_about, read_plan
+from trainer.planning.plan_report import PlanReport
+
+TABLES = {
+    "tables": [
+        {"name": "user", "rows": 400_000, "dim": 64, "pooling_factor": 1},
+        {"name": "item", "rows": 100_000, "dim": 64, "pooling_factor": 20, "skew": 1.1},
+        {"name": "hour", "rows": 24, "dim": 8},
+        {"name": "query", "rows": 50_000, "dim": 128, "pooling_factor": 3, "column_slots": 0, "row_slots": 1},
+    ]
+}
+
+
+@pytest.fixture
+def planned(cli, tmp_path, monkeypatch):
+    """A plan in ``plan.json`` of the current folder, and the command line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tables.json").write_text(json.dumps(TABLES))
+    cli.made = cli(
+        "plan", "make", "--tables", "tables.json", "--topology", "cpu:4", "--output", "plan.json", "--svg", "plan.svg"
+    )
+    return cli
+
+
+def test_a_plan_is_made_shown_and_explained(planned):
+    check_golden("plan_make", planned.made.out)
+    assert planned("plan", "show", "plan.json").out == planned.made.out
+    check_golden("plan_explain", planned("plan", "explain", "plan.json", "item").out)
+    document = planned("plan", "show", "plan.json", "--json").json
+    assert [one["name"] for one in document["tables"]] == ["user", "item", "hour", "query"]
+    assert document["report"]["bound_secs"] <= document["report"]["step_secs"]
+
+
+def test_equal_input_gives_equal_files(planned, tmp_path):
+    first = (tmp_path / "plan.json").read_bytes()
+    planned("plan", "make", "--tables", "tables.json", "--topology", "cpu:4", "--output", "again.json")
+    assert (tmp_path / "again.json").read_bytes() == first
+
+
+def test_plans_are_compared(planned):
+    planned("plan", "make", "--tables", "tables.json", "--topology", "cpu:6", "--output", "six.json")
+    check_golden("plan_diff", planned("plan", "diff", "plan.json", "six.json").out)
+    same = planned("plan", "diff", "plan.json", "plan.json", "--json").json
+    assert same["changes"] == []
+    assert same["unchanged_tables"] == 4
+
+
+def test_the_drawing_has_a_bar_for_each_table_on_each_core(planned, tmp_path):
+    drawing = (tmp_path / "plan.svg").read_text()
+    root = ElementTree.fromstring(drawing)
+    titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    data = (tmp_path / "plan.json").read_bytes()
+    plan, report = read_plan(data, "plan.json"), PlanReport.read(read_about(data, "plan.json"), "plan.json")
+    for shard in plan.shards():
+        assert any(text.startswith(f"{shard.table}: ") and text.endswith(f"on core {shard.core}") for text in titles)
+    assert plan_svg(plan, report) + "\n" == drawing
+    shown = planned("plan", "show", "plan.json", "--svg", "again.svg")
+    assert shown.status == 0
+    assert (tmp_path / "again.svg").read_text() == drawing
+
+
+def test_names_of_tables_do_not_break_the_drawing(planned, tmp_path):
+    (tmp_path / "odd.json").write_text(json.dumps({"tables": [{"name": "<b>&\"' \u202e", "rows": 9, "dim": 8}]}))
+    planned("plan", "make", "--tables", "odd.json", "--topology", "cpu:2", "--svg", "odd.svg")
+    ElementTree.fromstring((tmp_path / "odd.svg").read_text())
+
+
+def test_a_model_without_statistics_is_planned_by_a_stated_assumption(submitted):
+    answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--json")
+    assert {one["name"] for one in answer.json["tables"]} >= {"user"}
+    assert all("one id an event is assumed" in one["statistics"] for one in answer.json["tables"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (("make", "--topology", "cpu:4"), 2, "a plan must be of a model or of a file of tables"),
+        (("make", "--tables", "none.json", "--topology", "cpu:4"), 2, "the file must be readable"),
+        (("make", "--tables", "plan.json", "--topology", "cpu:4"), 2, "a document must hold 'dim', got none"),
+        (("make", "--tables", "tables.json", "--topology", "cpu:0"), 2, "a topology must be a known kind"),
+        (
+            ("make", "--tables", "tables.json", "--topology", "cpu:2", "--memory", "1MiB"),
+            2,
+            "a core's memory must hold its share",
+        ),
+        (
+            ("make", "--tables", "tables.json", "--topology", "cpu:2", "--skew", "9"),
+            2,
+            "an option must be in its range",
+        ),
+        (("show", "tables.json"), 2, "a document must hold 'format', got none"),
+        (("explain", "plan.json", "none"), 4, "no such table in the plan"),
+        (("diff", "plan.json", "none.json"), 2, "the file must be readable"),
+    ],
+)
+def test_bad_input_gives_one_error(planned, arguments, status, problem):
+    answer = planned("plan", *arguments, status=status)
+    assert problem in answer.err
+    assert not answer.out
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("rows", 0), ("rows", 2**60), ("dim", -1), ("pooling_factor", 1e99), ("skew", "x"), ("name", "")],
+)
+def test_tables_out_of_range_are_refused(planned, tmp_path, member, value):
+    table = {**TABLES["tables"][0], member: value}
+    (tmp_path / "bad.json").write_text(json.dumps({"tables": [table]}))
+    answer = planned("plan", "make", "--tables", "bad.json", "--topology", "cpu:2", status=2)
+    assert "bad.json.tables[0]" in answer.err
+
+
+def test_a_plan_with_another_number_of_loads_is_refused(planned, tmp_path):
+    document = json.loads((tmp_path / "plan.json").read_text())
+    document["report"]["cores"].pop()
+    (tmp_path / "short.json").write_text(json.dumps(document))
+    assert "the load of each of its cores" in planned("plan", "show", "short.json", status=2).err
+
+
+def test_times_have_three_digits():
+    assert [brief_text(secs) for secs in (2.5, 0.0123, 4.56e-5, 0.0)] == ["2.5 s", "12.3 ms", "45.6 µs", "0 µs"]
