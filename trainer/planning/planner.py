@@ -97,8 +97,9 @@ def _best_of(
     best: _Candidate | None = None
     for memory_share, memory_weight in _MEMORY:
         found: list[_Candidate] = []
-        for share in _SHARES:
-            chosen = _chosen(ways, topology, share * bound.core_secs, memory_share * topology.memory_bytes)
+        most_bytes = memory_share * topology.memory_bytes
+        candidates = [_chosen(ways, topology, share * bound.core_secs, most_bytes) for share in _SHARES]
+        for chosen in (*candidates, [_spread(of_table) for of_table in ways]):
             secs, size = common_of(works, chosen)
             shards = assign(shards_of(works, chosen), topology, secs, size, memory_weight)
             if shards is not None:
@@ -116,6 +117,11 @@ def _best_of(
 
 def _step_secs(candidate: _Candidate) -> float:
     return candidate[0].loads.step_secs
+
+
+def _spread(ways: Sequence[PricedWay]) -> PricedWay:
+    """The way with the rows on the most cores."""
+    return max(ways, key=lambda one: (one.way.column_slices == 1, one.way.places))
 
 
 def _chosen(
