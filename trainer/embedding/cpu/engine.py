@@ -83,7 +83,7 @@ class CpuEngine:
         if not self._features:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self._tables:
-            _refuse_unsupported(table)
+            refuse_unsupported(table)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, origins)
         self._dims = self._layout.dims[self._of_features.table]
@@ -305,7 +305,8 @@ class CpuEngine:
             self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
 
 
-def _refuse_unsupported(table: TableSpec) -> None:
+def refuse_unsupported(table: TableSpec) -> None:
+    """Raise :class:`ConfigError` for a setting that this engine does not have."""
     optimizer = table.optimizer
     if not optimizer.use_gradient_accumulation:
         raise ConfigError("use_gradient_accumulation must be True", where=f"table {table.name}", value=False, allowed="True",

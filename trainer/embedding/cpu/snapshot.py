@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 RANGE_BYTES = 4 << 20
 
 
-def rows_of_range(row_floats: int, range_bytes: int = RANGE_BYTES) -> int:
+def rows_of_range(row_floats: int, range_bytes: int) -> int:
     """The rows of a range, of so many weights and slot values each."""
     return max(range_bytes // (4 * row_floats), 1)
 

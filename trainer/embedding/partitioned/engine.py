@@ -13,6 +13,7 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch, part_of
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout
+from trainer.embedding.cpu.snapshot import RANGE_BYTES
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
@@ -195,10 +196,14 @@ class PartitionedEngine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedSnapshot:
-    """The changed rows of all cores at one moment, in the order of the whole tables."""
+    """The changed rows of all cores at one moment, in the order of the whole tables.
+
+    ``range_bytes``: the most weights and slot values that are read at once, for each core.
+    """
 
     parts: TableParts
     cores: tuple[ShardSnapshot, ...]
+    range_bytes: int = RANGE_BYTES
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -210,7 +215,7 @@ class PartitionedSnapshot:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
         table, parts = self.parts.tables[t], self.parts.of_table(t)
         row_floats = table.dim + slot_width(table.optimizer, table.dim)
-        step = min(self.parts.parts[p].window_rows(row_floats) for p in parts)
+        step = min(self.parts.parts[p].window_rows(row_floats, self.range_bytes) for p in parts)
         for first in range(0, table.vocabulary_size, step):
             stop = min(first + step, table.vocabulary_size)
             found = self.parts.join(t, [self._capture(p, first, stop) for p in parts])

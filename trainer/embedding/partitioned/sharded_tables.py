@@ -18,7 +18,7 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.engine import CpuEngine, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import TableValues, feature_layout, table_layout
@@ -78,6 +78,8 @@ class ShardedTables:
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
+        for table in self.tables:
+            refuse_unsupported(table)
         self._exchange, self._buffers = exchange, buffers
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)

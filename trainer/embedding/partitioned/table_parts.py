@@ -117,10 +117,10 @@ class TablePart:
         rows: Array = own * stride + first
         return rows
 
-    def window_rows(self, row_floats: int) -> int:
-        """The rows of the table of which a core has at most one range of a snapshot, for rows of so many floats."""
+    def window_rows(self, row_floats: int, range_bytes: int) -> int:
+        """The rows of the table of which a core has at most ``range_bytes``, for rows of so many floats."""
         spread = 1 if self.is_replicated or self.slice_.row_ends else len(self.slice_.cores)
-        return spread * rows_of_range(row_floats)
+        return spread * rows_of_range(row_floats, range_bytes)
 
     def own_range(self, core: int, first_row: int, stop_row: int) -> tuple[int, int]:
         """Where the rows of the table from ``first_row`` to ``stop_row`` begin and end on ``core``."""
