@@ -44,7 +44,7 @@ class PartLayout(NamedTuple):
     row_ends: Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TablePart:
     """One slice of columns of a table.
 
@@ -142,17 +142,7 @@ class TableParts:
         if plan.cores != cores:
             raise ConfigError("a plan must be one of the engine's cores", value=plan.cores, allowed=str(cores))
         self.tables, self.cores, self.stacks = tuple(tables), cores, plan.stacks
-        plans = [_plan_of(table, plan) for table in tables]
-        is_sliced = any(len(one.slices) > 1 for one in plans)
-        self.parts: tuple[TablePart, ...] = tuple(
-            TablePart(f"{table.name} (part {k})" if is_sliced else table.name, t, table, one, of_table.is_replicated,
-                      _slot_columns(table, one))
-            for k, (t, table, of_table, one) in enumerate(
-                (t, table, of_table, one)
-                for t, (table, of_table) in enumerate(zip(tables, plans, strict=True))
-                for one in of_table.slices
-            )
-        )  # fmt: skip
+        self.parts = _parts_of(tables, plan)
         self.has_replicas = any(part.is_replicated for part in self.parts)
         self.layout = _layout(self.parts)
         self.first_part = np.searchsorted(self.layout.table, np.arange(len(tables) + 1))
@@ -194,6 +184,17 @@ def _join_rows(parts: Sequence[TableState | ChangedRows]) -> TableState:
     order = np.argsort(rows)
     weights, slots = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("weights", "slots"))
     return TableState(rows[order], weights, slots)
+
+
+def _parts_of(tables: Sequence[TableSpec], plan: PartitionPlan) -> tuple[TablePart, ...]:
+    plans = [_plan_of(table, plan) for table in tables]
+    found = [(t, table, of, one) for t, (table, of) in enumerate(zip(tables, plans, strict=True)) for one in of.slices]
+    are_tables = len(found) == len(tables)
+    return tuple(
+        TablePart(table.name if are_tables else f"{table.name} (part {p})", t, table, one, of.is_replicated,
+                  _slot_columns(table, one))
+        for p, (t, table, of, one) in enumerate(found)
+    )  # fmt: skip
 
 
 def _plan_of(table: TableSpec, plan: PartitionPlan) -> TablePlan:
