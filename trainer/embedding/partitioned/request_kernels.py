@@ -40,6 +40,20 @@ class Slots(NamedTuple):
     places: Array
 
 
+class PartValues(NamedTuple):
+    """Where the values of the parts of slots stand; few arrays, since its kernels are called for each owner.
+
+    Attributes:
+        dims: int64, the columns of each part.
+        widths: int64, the columns of its table.
+        bases: int64, where its values of slot 0 begin.
+    """
+
+    dims: Array
+    widths: Array
+    bases: Array
+
+
 @compiled
 def find_slots(
     chosen: Array, ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, dense_ids: Array, slots: Slots
@@ -182,14 +196,11 @@ def group_by_owner(
 
 
 @compiled
-def put_rows(
-    places: Array, counts: Array, parts: PartLayout, tables: TableLayout, floats: Array, values: Array
-) -> None:
+def put_rows(places: Array, counts: Array, parts: PartValues, floats: Array, values: Array) -> None:
     """Write an owner's answer to the slots at ``places``, of which each part has ``counts``."""
     at, k = 0, 0
     for p in range(len(counts)):
-        t, dim = parts.table[p], parts.dims[p]
-        width, base = tables.dims[t], tables.weight_base[t] + parts.column[p]
+        dim, width, base = parts.dims[p], parts.widths[p], parts.bases[p]
         for _ in range(counts[p]):
             copy_row(floats, at, values, base + places[k] * width, dim)
             at += dim
@@ -197,14 +208,11 @@ def put_rows(
 
 
 @compiled
-def take_rows(
-    places: Array, counts: Array, parts: PartLayout, tables: TableLayout, values: Array, floats: Array
-) -> None:
+def take_rows(places: Array, counts: Array, parts: PartValues, values: Array, floats: Array) -> None:
     """The inverse of :func:`put_rows`."""
     at, k = 0, 0
     for p in range(len(counts)):
-        t, dim = parts.table[p], parts.dims[p]
-        width, base = tables.dims[t], tables.weight_base[t] + parts.column[p]
+        dim, width, base = parts.dims[p], parts.widths[p], parts.bases[p]
         for _ in range(counts[p]):
             copy_row(values, base + places[k] * width, floats, at, dim)
             at += dim

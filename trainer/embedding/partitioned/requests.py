@@ -55,6 +55,7 @@ class Requests:
         batch: the batch.
         bags: the batch with the places of slots in place of ids.
         layout: of tables that have these slots only.
+        part_values: where the parts of these slots stand.
         reads: the rows that owners are asked for; of a replicated part one of its cores is.
         updates: the rows whose gradients owners get; of a replicated part all its cores do.
         tail_rows: int64 [parts], rows that are asked for without deduplication.
@@ -63,6 +64,7 @@ class Requests:
     batch: IdBatch
     bags: Bags
     layout: TableLayout
+    part_values: kernels.PartValues
     reads: RowsByOwner
     updates: RowsByOwner
     tail_rows: Array
@@ -91,16 +93,20 @@ class RequestMaker:
         """The requests for a batch, whose ids must have been checked."""
         slots = self._find(batch)
         reads = self._by_owner(slots, to_all=False)
+        layout, parts = _compact(self._layout, slots.counts), self._parts.layout
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         return Requests(
             batch=batch,
             bags=Bags(slots.places, batch.offsets, shares),
-            layout=_compact(self._layout, slots.counts),
+            layout=layout,
+            part_values=kernels.PartValues(
+                parts.dims, layout.dims[parts.table], layout.weight_base[parts.table] + parts.column
+            ),
             reads=reads,
             updates=self._by_owner(slots, to_all=True) if self._parts.has_replicas else reads,
-            tail_rows=(slots.counts - slots.distinct)[self._parts.layout.table],
+            tail_rows=(slots.counts - slots.distinct)[parts.table],
         )
 
     def _by_owner(self, slots: kernels.Slots, *, to_all: bool) -> RowsByOwner:

@@ -161,11 +161,12 @@ class ShardedTables:
 
     def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:
         """To each owner the gradients of its rows; with replicated tables, also the rows, which are more than it was asked for."""
-        updates, layout, messages = requests.updates, self._parts.layout, []
+        updates, parts = requests.updates, requests.part_values
+        messages = []
         for owner in range(self._exchange.hosts):
             counts, of_owner = updates.counts[owner], updates.of_owner(owner)
-            floats = self._memory.take(int((counts * layout.dims).sum()))
-            take_rows(updates.places[of_owner], counts, layout, requests.layout, sums, floats)
+            floats = self._memory.take(int((counts * parts.dims).sum()))
+            take_rows(updates.places[of_owner], counts, parts, sums, floats)
             messages.append([floats, updates.rows[of_owner], counts] if self._parts.has_replicas else [floats])
         return messages
 
@@ -188,12 +189,12 @@ class ShardedTables:
         """Ask the owners for the rows of a batch."""
         received = self._ask(requests)
         answers = self._exchange.all_to_all([[self._own.read_rows(rows, counts)] for rows, counts in received])
-        layout, reads, parts = requests.layout, requests.reads, self._parts.layout
+        layout, reads, parts = requests.layout, requests.reads, requests.part_values
         weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
             counts = reads.counts[owner]
             _check_answer(owner, answer, int((counts * parts.dims).sum()))
-            put_rows(reads.places[reads.of_owner(owner)], counts, parts, layout, answer, weights)
+            put_rows(reads.places[reads.of_owner(owner)], counts, parts, answer, weights)
         values = TableValues(weights, _NO_SLOTS, np.ones(int(layout.vocabulary.sum()), np.uint8))
         return _Fetched(requests, received, values)
 
