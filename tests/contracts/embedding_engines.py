@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.support.emulated_slice import EmulatedSlice
+from tests.trainer.embedding.partitioned.plans import mixed_plan
 from trainer.embedding import CpuEngine, FeatureSpec
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.partitioned.engine import PartitionedEngine
@@ -53,6 +54,9 @@ KINDS = (
         lambda features: PartitionedEngine(
             features, seed=SEED, cores=3, dense_ids={feature.name: 2 for feature in features}
         ),
+    ),
+    EngineKind(
+        "planned", lambda features: PartitionedEngine(features, seed=SEED, cores=3, plan=mixed_plan(features, 3))
     ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),

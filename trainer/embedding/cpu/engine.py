@@ -21,7 +21,7 @@ from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
-from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout, zero_values
+from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, zero_values
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
@@ -64,7 +64,7 @@ class CpuEngine:
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
         threads: threads of the loops; 0 for one a processor.
-        row_stride, row_first: row r here is row ``row_stride * r + row_first`` of its table, for tables that are spread over hosts.
+        origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
 
     Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
@@ -76,17 +76,16 @@ class CpuEngine:
         *,
         seed: int,
         threads: int = 0,
-        row_stride: int = 1,
-        row_first: int = 0,
+        origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
     ) -> None:
         self._features, self._tables = tuple(features), tables_of(features)
         if not self._features:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self._tables:
-            _refuse_unsupported(table)
+            refuse_unsupported(table)
         self._of_features = feature_layout(self._features, self._tables)
-        self._layout = table_layout(self._of_features, self._tables, seed, (row_stride, row_first))
+        self._layout = table_layout(self._of_features, self._tables, seed, origins)
         self._dims = self._layout.dims[self._of_features.table]
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
@@ -265,8 +264,10 @@ class CpuEngine:
                 start = int(of.weight_base[t]) + row * dim
                 out[k] = self._values.weights[start : start + dim]
             else:
-                whole = row * of.rows_of[0] + of.rows_of[1]
-                fill_row(out[k], 0, dim, of.keys[t], whole, of.kinds[t], of.init_a[t], of.init_b[t])
+                whole, stop = row * of.row_stride[t] + of.row_first[t], int(of.first_column[t]) + dim
+                values = np.empty(stop, np.float32)
+                fill_row(values, 0, stop, of.keys[t], whole, of.kinds[t], of.init_a[t], of.init_b[t])
+                out[k] = values[-dim:]
         return out
 
     def _table_position(self, name: str) -> int:
@@ -277,9 +278,10 @@ class CpuEngine:
 
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: equal states have equal bytes."""
-        return {table.name: self._table_state(t) for t, table in enumerate(self._tables)}
+        return {table.name: self.table_state(t) for t, table in enumerate(self._tables)}
 
-    def _table_state(self, t: int) -> TableState:
+    def table_state(self, t: int) -> TableState:
+        """A copy of the changed rows of the table at this position."""
         base, size = int(self._layout.row_base[t]), int(self._layout.vocabulary[t])
         rows = np.flatnonzero(self._values.row_state[base : base + size] == gradient_kernels.CHANGED)
         weights, slots = self._views(t)
@@ -303,7 +305,8 @@ class CpuEngine:
             self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
 
 
-def _refuse_unsupported(table: TableSpec) -> None:
+def refuse_unsupported(table: TableSpec) -> None:
+    """Raise :class:`ConfigError` for a setting that this engine does not have."""
     optimizer = table.optimizer
     if not optimizer.use_gradient_accumulation:
         raise ConfigError("use_gradient_accumulation must be True", where=f"table {table.name}", value=False, allowed="True",

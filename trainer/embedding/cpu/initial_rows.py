@@ -49,7 +49,7 @@ def _normal(x: np.uint64, truncated: bool) -> float:
 def fill_columns(
     out: Array, at: int, first: int, stop: int, key: np.uint64, row: int, kind: int, a: float, b: float
 ) -> None:  # fmt: skip
-    """As :func:`fill_row` for the columns ``first`` to ``stop``."""
+    """As :func:`fill_row` for the columns ``first`` to ``stop``; column 0 would be at ``at``, which may be negative."""
     state = _mix(key + np.uint64(row) * _ROW)
     for d in range(first, stop):
         x = state + np.uint64(d) * _STEP
@@ -75,15 +75,17 @@ def initialise_row(t: int, row: int, tables: TableLayout, values: TableValues) -
     """
     weights, slots, row_state = values
     dim, slot_dim = tables.dims[t], tables.slot_dims[t]
-    whole = row * tables.rows_of[0] + tables.rows_of[1]
+    whole = row * tables.row_stride[t] + tables.row_first[t]
     key, kind, a, b = tables.keys[t], tables.kinds[t], tables.init_a[t], tables.init_b[t]
     start = tables.slot_base[t] + row * slot_dim
     for d in range(slot_dim):
         slots[start + d] = tables.slot_start[tables.first_slot[t] + d]
-    start = tables.weight_base[t] + row * dim
-    fill_columns(weights, start, 0, dim - 1, key, whole, kind, a, b)
+    first = tables.first_column[t]
+    last = first + dim - 1
+    start = tables.weight_base[t] + row * dim - first  # where column 0 of the whole table would be
+    fill_columns(weights, start, first, last, key, whole, kind, a, b)
     release()
-    fill_columns(weights, start, dim - 1, dim, key, whole, kind, a, b)
+    fill_columns(weights, start, last, last + 1, key, whole, kind, a, b)
     release()
     row_state[tables.row_base[t] + row] = 1
 

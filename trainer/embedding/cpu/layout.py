@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,22 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 SUM, MEAN, SQRTN = (COMBINERS.index(name) for name in ("sum", "mean", "sqrtn"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableOrigin:
+    """Which part of a whole table a table here is; the initial values of the part are those of the whole.
+
+    Attributes:
+        table: the name of the whole table.
+        row_stride, row_first: row r here is row ``row_stride * r + row_first`` of the whole.
+        first_column: the column of the whole that is column 0 here.
+    """
+
+    table: str
+    row_stride: int = 1
+    row_first: int = 0
+    first_column: int = 0
 
 
 class Bags(NamedTuple):
@@ -79,8 +96,9 @@ class TableLayout(NamedTuple):
         kinds: The code of each table's initializer.
         init_a: float64, its first number.
         init_b: float64, its second number.
-        rows_of: (stride, first): row r of a table here is row ``stride * r + first`` of the table that its initial weights are
-            drawn for; (1, 0) unless the tables are spread over hosts.
+        row_stride: See :class:`TableOrigin`.
+        row_first: See :class:`TableOrigin`.
+        first_column: See :class:`TableOrigin`.
     """
 
     features_of: Array
@@ -99,7 +117,9 @@ class TableLayout(NamedTuple):
     kinds: Array
     init_a: Array
     init_b: Array
-    rows_of: Array
+    row_stride: Array
+    row_first: Array
+    first_column: Array
 
 
 class TableValues(NamedTuple):
@@ -137,9 +157,11 @@ def feature_layout(features: Sequence[FeatureSpec], tables: Sequence[TableSpec])
 
 
 def table_layout(
-    features: FeatureLayout, tables: Sequence[TableSpec], seed: int, rows_of: tuple[int, int] = (1, 0)
+    features: FeatureLayout, tables: Sequence[TableSpec], seed: int, origins: Sequence[TableOrigin] | None = None
 ) -> TableLayout:
-    """The layout of ``tables``, in their order, for ``features``; ``rows_of``: see :class:`TableLayout`."""
+    """The layout of ``tables``, in their order, for ``features``; ``origins``: the origin of each, None for whole tables."""
+    if origins is None:
+        origins = [TableOrigin(table.name) for table in tables]
     vocabulary = np.array([table.vocabulary_size for table in tables], np.int64)
     dims = np.array([table.dim for table in tables], np.int64)
     slot_dims = np.array([slot_width(table.optimizer, table.dim) for table in tables], np.int64)
@@ -161,11 +183,13 @@ def table_layout(
         parameters=np.stack(parameters),
         slot_start=np.concatenate([np.zeros(0, np.float32), *starts]),
         first_slot=_starts(slot_dims),
-        keys=np.array([_table_key(seed, table.name) for table in tables], np.uint64),
+        keys=np.array([_table_key(seed, origin.table) for origin in origins], np.uint64),
         kinds=np.array([code[0] for code in initializers], np.int64),
         init_a=np.array([code[1] for code in initializers], np.float64),
         init_b=np.array([code[2] for code in initializers], np.float64),
-        rows_of=np.array(rows_of, np.int64),
+        row_stride=np.array([origin.row_stride for origin in origins], np.int64),
+        row_first=np.array([origin.row_first for origin in origins], np.int64),
+        first_column=np.array([origin.first_column for origin in origins], np.int64),
     )
 
 

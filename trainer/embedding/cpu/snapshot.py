@@ -24,6 +24,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 RANGE_BYTES = 4 << 20
 
 
+def rows_of_range(row_floats: int, range_bytes: int) -> int:
+    """The rows of a range, of so many weights and slot values each."""
+    return max(range_bytes // (4 * row_floats), 1)
+
+
 class _Aside(threading.Condition):
     """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values."""
 
@@ -53,8 +58,8 @@ class _Aside(threading.Condition):
 class EngineSnapshot:
     """The changed rows of all tables of an engine at the moment of construction.
 
-    ``counts``: the changed rows of each table, in the order of the layout. One thread calls :meth:`table`, table by table, while
-    another one calls :meth:`put_aside` before each change.
+    ``counts``: the changed rows of each table, in the order of the layout. One thread calls :meth:`table`, table by table, or
+    :meth:`capture`, while another one calls :meth:`put_aside` before each change.
     """
 
     def __init__(
@@ -113,19 +118,33 @@ class EngineSnapshot:
     def ranges(self, t: int) -> Iterator[ChangedRows]:
         """As :meth:`table`, with a part for every range of the table's rows, also for those without changes."""
         of = self._layout
-        slot_dim = int(of.slot_dims[t])
-        step = max(self._range_bytes // (4 * (int(of.dims[t]) + slot_dim)), 1)
+        step = rows_of_range(int(of.dims[t]) + int(of.slot_dims[t]), self._range_bytes)
         for first in range(0, int(of.vocabulary[t]), step):
-            stop = min(first + step, int(of.vocabulary[t]))
-            with self._aside:
-                found = self._capture(t, first, stop, slot_dim)
-                self._captured[t] = stop
-            yield found
-        if t == len(of.dims) - 1:
+            yield self.capture(t, first, min(first + step, int(of.vocabulary[t])))
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a table from ``first``, where the last call for this table has stopped, to ``stop``.
+
+        The snapshot ends with the last row of all tables.
+        """
+        with self._aside:
+            found = self._capture(t, first, stop)
+            self._set_captured(t, stop)
+        return found
+
+    def skip(self, t: int) -> None:
+        """Leave out a table that is not read."""
+        with self._aside:
+            self._set_captured(t, int(self._layout.vocabulary[t]))
+
+    def _set_captured(self, t: int, stop: int) -> None:
+        self._captured[t] = stop
+        if (self._captured == self._layout.vocabulary).all():
             self.close()
 
-    def _capture(self, t: int, first: int, stop: int, slot_dim: int) -> ChangedRows:
+    def _capture(self, t: int, first: int, stop: int) -> ChangedRows:
         of, aside = self._layout, self._aside
+        slot_dim = int(of.slot_dims[t])
         dim, base = int(of.dims[t]), int(of.row_base[t])
         changed = self._states(t)[first:stop] == CHANGED
         put_aside = np.flatnonzero(

@@ -1,1 +1,1 @@
-"""Embedding tables whose rows are spread over simulated cores, or over the hosts of a job."""
+"""Embedding tables spread by a plan over simulated cores, or over the hosts of a job."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from trainer.embedding.cpu.layout import FeatureLayout, TableLayout
 from trainer.embedding.cpu.row_parts import copy_row
-from transforms.kernels.compiled import compiled
+from trainer.embedding.partitioned.table_parts import BLOCKS, REPLICATED, PartLayout
+from transforms.kernels.compiled import compiled, inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,6 +38,20 @@ class Slots(NamedTuple):
     distinct: Array
     counts: Array
     places: Array
+
+
+class PartValues(NamedTuple):
+    """Where the values of the parts of slots stand; few arrays, since its kernels are called for each owner.
+
+    Attributes:
+        dims: int64, the columns of each part.
+        widths: int64, the columns of its table.
+        bases: int64, where its values of slot 0 begin.
+    """
+
+    dims: Array
+    widths: Array
+    bases: Array
 
 
 @compiled
@@ -99,54 +114,106 @@ def find_slots(
         counts[t] = count
 
 
-@compiled
-def count_by_owner(slots: Slots, counts: Array, ids: Array) -> None:
-    """Add slots and samples to ``counts`` and ``ids``, int64 [owners, tables]; row r is the owner's with number r mod owners."""
-    owners = counts.shape[0]
-    for t in range(counts.shape[1]):
-        for s in range(slots.starts[t], slots.starts[t] + slots.counts[t]):
-            owner = slots.rows[s] % owners
-            counts[owner, t] += 1
-            ids[owner, t] += slots.samples[s]
+@inlined
+def _place_of(row: int, first: int, stop: int, kind: int, parts: PartLayout) -> int:
+    """Where the core with ``row`` stands in ``cores``, between ``first`` and ``stop``, for a part that is not replicated."""
+    if kind != BLOCKS:
+        return first + row % (stop - first)
+    low, high = first, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if row < parts.row_ends[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def _own_row(row: int, place: int, first: int, stop: int, kind: int, parts: PartLayout) -> int:
+    """The number of ``row`` on its core, which stands at ``place``."""
+    if kind != BLOCKS:
+        return row // (stop - first)
+    return row - parts.row_ends[place - 1] if place > first else row
 
 
 @compiled
-def group_by_owner(slots: Slots, ends: Array, rows: Array, places: Array) -> None:
-    """Write the owner's number of each row, and its slot, owner after owner and table after table.
+def count_by_owner(slots: Slots, parts: PartLayout, readers: Array, to_all: bool, counts: Array, ids: Array) -> None:
+    """Add slots and samples to ``counts`` and ``ids``, int64 [owners, parts].
 
-    ``ends``: int64 [owners, tables], where those of each owner and table begin; afterwards, where they end.
+    Args:
+        readers: of each replicated part, the core that is asked.
+        to_all: all cores of a replicated part are asked.
     """
-    owners = ends.shape[0]
-    for t in range(ends.shape[1]):
+    for p in range(counts.shape[1]):
+        t, kind, first, stop = parts.table[p], parts.kind[p], parts.first_core[p], parts.first_core[p + 1]
+        for s in range(slots.starts[t], slots.starts[t] + slots.counts[t]):
+            if kind != REPLICATED:
+                owner = parts.cores[_place_of(slots.rows[s], first, stop, kind, parts)]
+                counts[owner, p] += 1
+                ids[owner, p] += slots.samples[s]
+            elif to_all:
+                for owner in parts.cores[first:stop]:
+                    counts[owner, p] += 1
+                    ids[owner, p] += slots.samples[s]
+            else:
+                counts[readers[p], p] += 1
+                ids[readers[p], p] += slots.samples[s]
+
+
+@inlined
+def _put_slot(row: int, slot: int, at: int, rows: Array, places: Array) -> None:
+    rows[at] = row
+    places[at] = slot
+
+
+@compiled
+def group_by_owner(
+    slots: Slots, parts: PartLayout, readers: Array, to_all: bool, ends: Array, rows: Array, places: Array
+) -> None:  # fmt: skip
+    """Write the owner's number of each row, and its slot, owner after owner and part after part.
+
+    ``ends``: int64 [owners, parts], where those of each owner and part begin; afterwards, where they end. Others: as in
+    :func:`count_by_owner`.
+    """
+    for p in range(ends.shape[1]):
+        t, kind, first, stop = parts.table[p], parts.kind[p], parts.first_core[p], parts.first_core[p + 1]
         base = slots.starts[t]
         for slot in range(slots.counts[t]):
             row = slots.rows[base + slot]
-            owner = row % owners
-            at = ends[owner, t]
-            ends[owner, t] = at + 1
-            rows[at] = row // owners
-            places[at] = slot
+            if kind != REPLICATED:
+                place = _place_of(row, first, stop, kind, parts)
+                owner = parts.cores[place]
+                _put_slot(_own_row(row, place, first, stop, kind, parts), slot, ends[owner, p], rows, places)
+                ends[owner, p] += 1
+            elif to_all:
+                for owner in parts.cores[first:stop]:
+                    _put_slot(row, slot, ends[owner, p], rows, places)
+                    ends[owner, p] += 1
+            else:
+                _put_slot(row, slot, ends[readers[p], p], rows, places)
+                ends[readers[p], p] += 1
 
 
 @compiled
-def put_rows(places: Array, counts: Array, tables: TableLayout, floats: Array, values: Array) -> None:
-    """Write an owner's answer to the slots at ``places``, of which each table has ``counts``."""
+def put_rows(places: Array, counts: Array, parts: PartValues, floats: Array, values: Array) -> None:
+    """Write an owner's answer to the slots at ``places``, of which each part has ``counts``."""
     at, k = 0, 0
-    for t in range(len(counts)):
-        dim, base = tables.dims[t], tables.weight_base[t]
-        for _ in range(counts[t]):
-            copy_row(floats, at, values, base + places[k] * dim, dim)
+    for p in range(len(counts)):
+        dim, width, base = parts.dims[p], parts.widths[p], parts.bases[p]
+        for _ in range(counts[p]):
+            copy_row(floats, at, values, base + places[k] * width, dim)
             at += dim
             k += 1
 
 
 @compiled
-def take_rows(places: Array, counts: Array, tables: TableLayout, values: Array, floats: Array) -> None:
+def take_rows(places: Array, counts: Array, parts: PartValues, values: Array, floats: Array) -> None:
     """The inverse of :func:`put_rows`."""
     at, k = 0, 0
-    for t in range(len(counts)):
-        dim, base = tables.dims[t], tables.weight_base[t]
-        for _ in range(counts[t]):
-            copy_row(values, base + places[k] * dim, floats, at, dim)
+    for p in range(len(counts)):
+        dim, width, base = parts.dims[p], parts.widths[p], parts.bases[p]
+        for _ in range(counts[p]):
+            copy_row(values, base + places[k] * width, floats, at, dim)
             at += dim
             k += 1

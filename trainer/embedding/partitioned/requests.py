@@ -1,4 +1,4 @@
-"""What one core asks the others for in a step: rows of their tables, each distinct row once, but those of the tail."""
+"""What one core asks the others for in a step: rows of parts of tables, each distinct row once, but those of the tail."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
 from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.threads import Team, split_evenly
 from trainer.embedding.partitioned import request_kernels as kernels
+from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
 
@@ -25,28 +26,20 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Requests:
-    """The rows that one core needs for a batch.
+class RowsByOwner:
+    """Rows of a batch at their owners.
 
     Attributes:
-        batch: the batch.
-        bags: the batch with the places of slots in place of ids.
-        layout: of tables that have these slots only.
-        rows: of all owners, the owner's numbers of its rows, table after table.
+        rows: of all owners, the owner's numbers of its rows, part after part.
         places: their slots.
-        counts: int64 [owners, tables], the rows that each owner is asked for.
-        ids: int64 [owners, tables], distinct pairs of a bag and an id: what SparseCore's limit of ids counts.
-        tail_rows: int64 [tables], rows that are asked for without deduplication.
+        counts: int64 [owners, parts], the rows of each owner.
+        ids: int64 [owners, parts], distinct pairs of a bag and an id: what SparseCore's limit of ids counts.
     """
 
-    batch: IdBatch
-    bags: Bags
-    layout: TableLayout
     rows: Array
     places: Array
     counts: Array
     ids: Array
-    tail_rows: Array
 
     def of_owner(self, owner: int) -> slice:
         """Where the rows of an owner stand."""
@@ -54,17 +47,44 @@ class Requests:
         return slice(int(ends[owner - 1]) if owner else 0, int(ends[owner]))
 
 
-class RequestMaker:
-    """Makes the requests of a core that looks up ``features``, of ``owners`` cores.
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """The rows that one core needs for a batch.
 
-    ``dense_ids``: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
+    Attributes:
+        batch: the batch.
+        bags: the batch with the places of slots in place of ids.
+        layout: of tables that have these slots only.
+        part_values: where the parts of these slots stand.
+        reads: the rows that owners are asked for; of a replicated part one of its cores is.
+        updates: the rows whose gradients owners get; of a replicated part all its cores do.
+        tail_rows: int64 [parts], rows that are asked for without deduplication.
+    """
+
+    batch: IdBatch
+    bags: Bags
+    layout: TableLayout
+    part_values: kernels.PartValues
+    reads: RowsByOwner
+    updates: RowsByOwner
+    tail_rows: Array
+
+
+class RequestMaker:
+    """Makes the requests of a core that looks up ``features``.
+
+    Args:
+        parts: of the tables, on all cores.
+        core: the core that asks.
+        dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
     """
 
     def __init__(
-        self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, owners: int,
+        self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, parts: TableParts, core: int,
         dense_ids: Mapping[str, int] | None, team: Team,
     ) -> None:  # fmt: skip
-        self._of_features, self._layout, self._owners, self._team = of_features, layout, owners, team
+        self._of_features, self._layout, self._team = of_features, layout, team
+        self._parts, self._readers = parts, parts.readers(core)
         dense_ids = dense_ids or {}
         self._dense_ids = np.array([dense_ids.get(one.name, _NO_LIMIT) for one in features], np.int64)
         _check_dense_ids(features, dense_ids)
@@ -72,26 +92,33 @@ class RequestMaker:
     def make(self, batch: IdBatch) -> Requests:
         """The requests for a batch, whose ids must have been checked."""
         slots = self._find(batch)
-        tables = len(slots.counts)
-        counts, ids = np.zeros((self._owners, tables), np.int64), np.zeros((self._owners, tables), np.int64)
-        kernels.count_by_owner(slots, counts, ids)
-        total = int(counts.sum())
-        rows, places = np.empty(total, np.int64), np.empty(total, np.int64)
-        ends = np.cumsum(counts.ravel()).reshape(counts.shape)
-        kernels.group_by_owner(slots, ends - counts, rows, places)
+        reads = self._by_owner(slots, to_all=False)
+        layout, parts = _compact(self._layout, slots.counts), self._parts.layout
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         return Requests(
             batch=batch,
             bags=Bags(slots.places, batch.offsets, shares),
-            layout=_compact(self._layout, slots.counts),
-            rows=rows,
-            places=places,
-            counts=counts,
-            ids=ids,
-            tail_rows=slots.counts - slots.distinct,
+            layout=layout,
+            part_values=kernels.PartValues(
+                parts.dims, layout.dims[parts.table], layout.weight_base[parts.table] + parts.column
+            ),
+            reads=reads,
+            updates=self._by_owner(slots, to_all=True) if self._parts.has_replicas else reads,
+            tail_rows=(slots.counts - slots.distinct)[parts.table],
         )
+
+    def _by_owner(self, slots: kernels.Slots, *, to_all: bool) -> RowsByOwner:
+        layout, readers = self._parts.layout, self._readers
+        shape = (self._parts.cores, len(layout.table))
+        counts, ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        kernels.count_by_owner(slots, layout, readers, to_all, counts, ids)
+        total = int(counts.sum())
+        rows, places = np.empty(total, np.int64), np.empty(total, np.int64)
+        ends = np.cumsum(counts.ravel()).reshape(counts.shape)
+        kernels.group_by_owner(slots, layout, readers, to_all, ends - counts, rows, places)
+        return RowsByOwner(rows, places, counts, ids)
 
     def _find(self, batch: IdBatch) -> kernels.Slots:
         of, offsets = self._of_features, batch.offsets

@@ -1,8 +1,9 @@
-"""Embedding tables whose rows are spread over cores: row r is on core r modulo their number. A core is a thread, or a host of a job.
+"""Embedding tables on many cores, spread as a partition plan says. A core is a thread, or a host of a job.
 
 In a step each core asks the owners for the rows of its batch, combines them by itself, and returns their summed gradients. So sums of
-rows never cross the network, and activations have the same bits on any number of cores. An owner adds the gradients of a row in the
-order of ranks and updates the row once: for a number of cores the same batches give the same bits.
+rows never cross the network, and activations have the same bits by any plan. An owner adds the gradients of a row in the order of
+ranks and updates the row once: for a plan the same batches give the same bits. The gradients of a replicated table go to all its
+copies, which stay equal because each adds the same numbers in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.engine import CpuEngine, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import TableValues, feature_layout, table_layout
@@ -32,7 +33,8 @@ from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.partitioned.table_parts import TablePart, TableParts
+from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.embedding.state_checks import check_states
 from trainer.errors import ConfigError
 from transforms.errors import DataError
@@ -48,7 +50,7 @@ class _Fetched:
 
     Attributes:
         requests: what this core asked for.
-        received: what each core asked this one for: rows of its tables, and their numbers by table.
+        received: what each core asked this one for: rows of its parts, and their numbers by part.
         values: the weights that it got, without slots.
     """
 
@@ -63,37 +65,44 @@ class ShardedTables:
     Lookups and updates of a batch are those of :class:`~trainer.embedding.cpu.engine.CpuEngine`, but gradients are summed over cores.
 
     Args:
+        parts: the parts of the tables by a plan for the cores of ``exchange``; None: rows are spread cyclically.
         threads: of this core; 0 for one a processor.
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
     """
 
     def __init__(
-        self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, threads: int = 0,
-        buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None,
+        self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
+        threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
-        self._exchange, self._hosts, self._buffers = exchange, exchange.hosts, buffers
+        for table in self.tables:
+            refuse_unsupported(table)
+        self._exchange, self._buffers = exchange, buffers
+        self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
         self._costs = self._layout.dims[self._of_features.table]
         self._width = sum(feature.width for feature in self.features)
         self._team = Team(threads or available_threads())
+        self._gives = np.array([part.gives(exchange.rank) for part in self._parts.parts])
         self._requests = RequestMaker(
-            self.features, self._of_features, self._layout, owners=exchange.hosts, dense_ids=dense_ids, team=self._team
+            self.features,
+            self._of_features,
+            self._layout,
+            parts=self._parts,
+            core=exchange.rank,
+            dense_ids=dense_ids,
+            team=self._team,
         )
-        own = [FeatureSpec(table.name, self._own_part(table)) for table in self.tables]
-        self._own = CpuEngine(own, seed=seed, threads=threads, row_stride=exchange.hosts, row_first=exchange.rank,
-                              answers=2 * exchange.hosts)  # fmt: skip
+        shards = [part.shard(exchange.rank) for part in self._parts.parts]
+        self._own = CpuEngine([FeatureSpec(table.name, table) for table, _ in shards], seed=seed, threads=threads,
+                              origins=[origin for _, origin in shards], answers=2 * exchange.hosts)  # fmt: skip
         self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 2))
         self._fetched: deque[_Fetched] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
         self._counter = BatchCounter(self.features, self._of_features.table)
-
-    def _own_part(self, table: TableSpec) -> TableSpec:
-        own = -(-(table.vocabulary_size - self._exchange.rank) // self._hosts)
-        return replace(table, vocabulary_size=max(own, 1))
 
     @property
     def width(self) -> int:
@@ -138,18 +147,32 @@ class ShardedTables:
         self._counter.add(batch.offsets, fetched.requests.layout.vocabulary)
 
     def update(self, batch: IdBatch, gradients: Array) -> Array:
-        """As :meth:`apply_gradients` by flat gradients that were checked; returns the distinct rows of each table on this core."""
+        """As :meth:`apply_gradients` by flat gradients that were checked; returns the distinct rows of each table on this core.
+
+        Those of a table in slices, or with copies, are counted at its first slice and copy.
+        """
         fetched = self._fetched_of(batch)
-        requests, dims = fetched.requests, self._layout.dims
         sums = self._summed(fetched, gradients)
-        parts = []
-        for owner in range(self._hosts):
-            counts = requests.counts[owner]
-            floats = self._memory.take(int((counts * dims).sum()))
-            take_rows(requests.places[requests.of_owner(owner)], counts, requests.layout, sums, floats)
-            parts.append([floats])
-        received = [arrays[0] for arrays in self._exchange.all_to_all(parts)]
-        return self._own.update_rows(fetched.received, received)
+        received = self._exchange.all_to_all(self._gradient_messages(fetched.requests, sums))
+        updated = fetched.received
+        if self._parts.has_replicas:
+            updated = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
+        return self._distinct_by_table(self._own.update_rows(updated, [arrays[0] for arrays in received]))
+
+    def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:
+        """To each owner the gradients of its rows; with replicated tables, also the rows, which are more than it was asked for."""
+        updates, parts = requests.updates, requests.part_values
+        messages = []
+        for owner in range(self._exchange.hosts):
+            counts, of_owner = updates.counts[owner], updates.of_owner(owner)
+            floats = self._memory.take(int((counts * parts.dims).sum()))
+            take_rows(updates.places[of_owner], counts, parts, sums, floats)
+            messages.append([floats, updates.rows[of_owner], counts] if self._parts.has_replicas else [floats])
+        return messages
+
+    def _distinct_by_table(self, distinct: Array) -> Array:
+        found: Array = (distinct * self._gives)[self._parts.first_part[:-1]]
+        return found
 
     def has_fetched(self, batch: IdBatch) -> bool:
         """Whether the rows of a batch are here, from one of the last two lookups."""
@@ -166,12 +189,12 @@ class ShardedTables:
         """Ask the owners for the rows of a batch."""
         received = self._ask(requests)
         answers = self._exchange.all_to_all([[self._own.read_rows(rows, counts)] for rows, counts in received])
-        layout = requests.layout
+        layout, reads, parts = requests.layout, requests.reads, requests.part_values
         weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
-            counts = requests.counts[owner]
-            _check_answer(owner, answer, int((counts * layout.dims).sum()))
-            put_rows(requests.places[requests.of_owner(owner)], counts, layout, answer, weights)
+            counts = reads.counts[owner]
+            _check_answer(owner, answer, int((counts * parts.dims).sum()))
+            put_rows(reads.places[reads.of_owner(owner)], counts, parts, answer, weights)
         values = TableValues(weights, _NO_SLOTS, np.ones(int(layout.vocabulary.sum()), np.uint8))
         return _Fetched(requests, received, values)
 
@@ -180,8 +203,9 @@ class ShardedTables:
         if self._buffers is not None:
             sent = self._buffers.pack(self._exchange.rank, requests)
             return [self._buffers.unpack(message) for message in self._exchange.all_to_all(sent)]
+        reads = requests.reads
         asked = self._exchange.all_to_all(
-            [[requests.rows[requests.of_owner(owner)], requests.counts[owner]] for owner in range(self._hosts)]
+            [[reads.rows[reads.of_owner(owner)], reads.counts[owner]] for owner in range(self._exchange.hosts)]
         )
         return [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for rows, counts in asked]
 
@@ -201,66 +225,94 @@ class ShardedTables:
         return sums
 
     def state(self) -> dict[str, TableState]:
-        """A copy of the changed rows of this core, by table name, with their numbers in the whole table."""
-        return {name: replace(one, rows=self._global(one.rows)) for name, one in self._own.state().items()}
+        """A copy of the changed rows of this core, by table name, with their numbers in the whole table.
+
+        Of a replicated table one core gives the rows. Raises :class:`ConfigError` for a plan with slices of columns.
+        """
+        self._parts.check_whole_rows()
+        return {part.table.name: self.part_state(p) for p, part in enumerate(self._parts.parts)}
+
+    def part_state(self, p: int) -> TableState:
+        """As :meth:`state`, the columns of one part."""
+        part, core = self._parts.parts[p], self._exchange.rank
+        own = self._own.table_state(p)
+        if not self._gives[p]:
+            return TableState(own.rows[:0], own.weights[:0], own.slots[:0])
+        return replace(own, rows=part.whole_rows(core, own.rows))
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
         check_states(self.tables, state)
-        own = {}
-        for name, one in state.items():
-            mine = one.rows % self._hosts == self._exchange.rank
-            own[name] = TableState(one.rows[mine] // self._hosts, one.weights[mine], one.slots[mine])
-        self._own.load_state(own)
+        self._own.load_state({part.name: self._own_state(part, state[part.table.name]) for part in self._parts.parts})
         self._fetched.clear()
         self._counter = BatchCounter(self.features, self._of_features.table)
 
-    def weights_of(self, table: str, rows: Array) -> Array:
-        """Current weights of some rows of this core, by their numbers in the whole table; for inspection and tests."""
-        return self._own.weights_of(table, rows // self._hosts)
+    def _own_state(self, part: TablePart, whole: TableState) -> TableState:
+        mine, rows = part.own_rows(self._exchange.rank, whole.rows)
+        if not part.is_sliced:
+            return TableState(rows, whole.weights[mine], whole.slots[mine])
+        return TableState(rows, whole.weights[mine, part.columns], whole.slots[mine][:, part.slots])
 
-    def _global(self, rows: Array) -> Array:
-        found: Array = rows * self._hosts + self._exchange.rank
-        return found
+    def part_weights_of(self, p: int, rows: Array) -> tuple[Array, Array]:
+        """Which ``rows`` of a part are on this core, as a mask, and their weights; for inspection and tests."""
+        part = self._parts.parts[p]
+        mine, own = part.own_rows(self._exchange.rank, rows)
+        return mine, self._own.weights_of(part.name, own)
 
     def statistics(self) -> dict[str, FeatureCounts]:
         """The counts of each feature over the batches of this core."""
         return self._counter.by_feature()
 
     def begin_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; the rows of this core."""
-        return ShardSnapshot(self._own.begin_snapshot(most_bytes=most_bytes), self._hosts, self._exchange.rank)
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; the rows of :meth:`state`."""
+        self._parts.check_whole_rows()
+        return self.begin_part_snapshot(most_bytes=most_bytes)
+
+    def begin_part_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
+        """As :meth:`begin_snapshot`, part by part, for a plan that may have slices of columns."""
+        return ShardSnapshot(self._own.begin_snapshot(most_bytes=most_bytes), self._parts.parts, self._exchange.rank)
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""
         self._own.end_snapshot()
 
 
-@dataclass(frozen=True, slots=True)
 class ShardSnapshot:
-    """The snapshot of one core's rows, with their numbers in the whole tables."""
+    """The snapshot of one core's parts of tables, with the numbers of rows in the whole tables."""
 
-    own: EngineSnapshot
-    hosts: int
-    rank: int
+    def __init__(self, own: EngineSnapshot, parts: Sequence[TablePart], core: int) -> None:
+        self._own, self._parts, self._core = own, parts, core
+        self._gives = [part.gives(core) for part in parts]
+        for p, gives in enumerate(self._gives):
+            if not gives:
+                own.skip(p)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The changed rows of each table on this core."""
-        return self.own.counts
-
-    def ranges(self, t: int) -> Iterator[ChangedRows]:
-        """See :meth:`EngineSnapshot.ranges <trainer.embedding.cpu.snapshot.EngineSnapshot.ranges>`."""
-        for part in self.own.ranges(t):
-            yield ChangedRows(part.rows * self.hosts + self.rank, part.weights, part.slots)
+        """The changed rows of each part on this core, which gives them."""
+        return tuple(count if gives else 0 for count, gives in zip(self._own.counts, self._gives, strict=True))
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """See :meth:`EngineSnapshot.table <trainer.embedding.cpu.snapshot.EngineSnapshot.table>`."""
-        return (part for part in self.ranges(t) if len(part.rows))
+        if not self._gives[t]:
+            return
+        for part in self._own.table(t):
+            yield replace(part, rows=self._parts[t].whole_rows(self._core, part.rows))
+
+    def capture(self, p: int, first_row: int, stop_row: int) -> ChangedRows | None:
+        """The changed rows of a part between two rows of the whole table, or None if this core gives none of them."""
+        if not self._gives[p]:
+            return None
+        part = self._parts[p]
+        first, stop = part.own_range(self._core, first_row, stop_row)
+        if first == stop:
+            return None
+        found = self._own.capture(p, first, stop)
+        return replace(found, rows=part.whole_rows(self._core, found.rows))
 
     def close(self) -> None:
         """End the snapshot."""
-        self.own.close()
+        self._own.close()
 
 
 def _check_answer(owner: int, answer: Array, floats: int) -> None:

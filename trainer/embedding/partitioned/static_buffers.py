@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.partitioned.requests import Requests
+from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import TableSpec
 from trainer.errors import BadBatch, ConfigError
@@ -41,7 +42,7 @@ class StackTraffic:
 
     Attributes:
         batches: looked up batches, those of evaluation included.
-        ids: distinct pairs of a bag and an id.
+        ids: distinct pairs of a bag and an id; of a table in slices of columns, once for each slice, as are rows.
         rows: rows that were asked for; fewer than ids, by deduplication.
         tail_rows: those of them without deduplication.
         most_ids: the most ids that one core had for another in a batch.
@@ -62,14 +63,37 @@ class StackTraffic:
     growths: int = 0
 
 
-def stacks_of(tables: Sequence[TableSpec], settings: SparseCoreSettings | None) -> tuple[Stack, ...]:
-    """The stacks of ``tables``: those of equal padded width, optimizer and quantization, unless stacking is disabled."""
+def stacks_of(
+    tables: Sequence[TableSpec], settings: SparseCoreSettings | None, planned: Sequence[Sequence[str]] = ()
+) -> tuple[Stack, ...]:
+    """The stacks of ``tables``: those of equal padded width, optimizer and quantization, unless stacking is disabled.
+
+    ``planned``: the stacks of a plan by names of tables, if it has any; they are taken as they are, without tables that are not here.
+    Raises :class:`ConfigError` for these together with settings that disable stacking.
+    """
+    if planned:
+        return _planned_stacks(tables, settings, planned)
     groups: dict[object, list[int]] = {}
     for t, table in enumerate(tables):
         width = -(-table.dim // PADDING)
         alone = settings is not None and settings.disable_table_stacking
         groups.setdefault(t if alone else (width, table.optimizer, table.quantization), []).append(t)
-    return tuple(Stack("_".join(tables[t].name for t in group), tuple(group)) for group in groups.values())
+    return tuple(_stack(tables, group) for group in groups.values())
+
+
+def _planned_stacks(
+    tables: Sequence[TableSpec], settings: SparseCoreSettings | None, planned: Sequence[Sequence[str]]
+) -> tuple[Stack, ...]:
+    if settings is not None and settings.disable_table_stacking:
+        raise ConfigError("disable_table_stacking must be False for a plan that has stacks", value=True, allowed="False",
+                          next_step="leave stacks out of the plan, or allow them")  # fmt: skip
+    position = {table.name: t for t, table in enumerate(tables)}
+    groups = [[position[name] for name in names if name in position] for names in planned]
+    return tuple(_stack(tables, group) for group in groups if group)
+
+
+def _stack(tables: Sequence[TableSpec], group: Sequence[int]) -> Stack:
+    return Stack("_".join(tables[t].name for t in group), tuple(group))
 
 
 def limits_from(traffic: Mapping[str, StackTraffic], *, spare: float = 1.25) -> SparseCoreSettings:
@@ -86,17 +110,23 @@ def limits_from(traffic: Mapping[str, StackTraffic], *, spare: float = 1.25) -> 
 
 
 class StaticBuffers:
-    """The request buffers of all cores.
+    """The request buffers of all cores, for the parts of tables. All parts of a table are in its stack.
 
-    ``settings``: the limits; None: buffers grow. Raises :class:`ConfigError` for a limit of a stack that does not exist.
+    ``settings``: the limits; None: buffers grow. Raises :class:`ConfigError` for a limit of a stack that does not exist, and for
+    settings that disable the stacks of the plan.
     """
 
-    def __init__(self, tables: Sequence[TableSpec], cores: int, settings: SparseCoreSettings | None) -> None:
-        self.stacks, self._cores, self._settings = stacks_of(tables, settings), cores, settings
-        self._order = np.array([t for stack in self.stacks for t in stack.tables], np.int64)
-        self._stack_of = np.empty(len(tables), np.int64)
-        for s, stack in enumerate(self.stacks):
-            self._stack_of[list(stack.tables)] = s
+    def __init__(self, parts: TableParts, settings: SparseCoreSettings | None) -> None:
+        self.stacks, self._cores, self._settings = (
+            stacks_of(parts.tables, settings, parts.stacks),
+            parts.cores,
+            settings,
+        )
+        self._parts_of = [[p for t in stack.tables for p in parts.of_table(t)] for stack in self.stacks]
+        self._order = np.array([p for held in self._parts_of for p in held], np.int64)
+        self._stack_of = np.empty(len(parts.parts), np.int64)
+        for s, held in enumerate(self._parts_of):
+            self._stack_of[held] = s
         self._traffic = {stack.name: StackTraffic() for stack in self.stacks}
         if settings is not None:
             self._check_names(settings)
@@ -124,8 +154,8 @@ class StaticBuffers:
 
     def admit(self, requests: Sequence[Requests]) -> None:
         """Count the requests of all cores for a batch. Raises :class:`BadBatch` for a limit that they exceed; nothing is counted then."""
-        ids = self._by_stack(np.stack([one.ids for one in requests]))
-        rows = self._by_stack(np.stack([one.counts for one in requests]))
+        ids = self._by_stack(np.stack([one.reads.ids for one in requests]))
+        rows = self._by_stack(np.stack([one.reads.counts for one in requests]))
         tails = np.stack([one.tail_rows for one in requests]).sum(axis=0)
         if self._settings is not None:
             self._check_limits(ids, rows, self._settings)
@@ -142,7 +172,7 @@ class StaticBuffers:
                 batches=held.batches + 1,
                 ids=held.ids + int(ids[:, :, s].sum()),
                 rows=held.rows + total,
-                tail_rows=held.tail_rows + int(tails[list(stack.tables)].sum()),
+                tail_rows=held.tail_rows + int(tails[self._parts_of[s]].sum()),
                 most_ids=max(held.most_ids, int(ids[:, :, s].max())),
                 most_rows=max(held.most_rows, most),
                 padding_rows=held.padding_rows + self._cores**2 * held.buffer_rows - total,
@@ -151,10 +181,10 @@ class StaticBuffers:
             self._allocate()
 
     def _by_stack(self, counts: Array) -> Array:
-        """[cores, owners, tables] to [cores, owners, stacks]."""
+        """[cores, owners, parts] to [cores, owners, stacks]."""
         sums = np.zeros((*counts.shape[:2], len(self.stacks)), np.int64)
-        for s, stack in enumerate(self.stacks):
-            sums[:, :, s] = counts[:, :, list(stack.tables)].sum(axis=2)
+        for s, held in enumerate(self._parts_of):
+            sums[:, :, s] = counts[:, :, held].sum(axis=2)
         return sums
 
     def _check_limits(self, ids: Array, rows: Array, settings: SparseCoreSettings) -> None:
@@ -173,21 +203,21 @@ class StaticBuffers:
                     )
 
     def pack(self, core: int, requests: Requests) -> list[list[Array]]:
-        """The messages of a core, which :meth:`admit` has admitted: to each owner its buffer, padded, and the rows of each table."""
-        return [[self._fill(core, owner, requests), requests.counts[owner]] for owner in range(self._cores)]
+        """The messages of a core, which :meth:`admit` has admitted: to each owner its buffer, padded, and the rows of each part."""
+        return [[self._fill(core, owner, requests), requests.reads.counts[owner]] for owner in range(self._cores)]
 
     def _fill(self, core: int, owner: int, requests: Requests) -> Array:
         buffer: Array = self._buffers[core, owner]
-        counts = requests.counts[owner]
+        reads = requests.reads
+        counts, rows = reads.counts[owner], reads.rows[reads.of_owner(owner)]
         buffer[:] = NO_ROW
-        rows = requests.rows[requests.of_owner(owner)]
         ends = np.cumsum(counts)
-        for t, at in zip(self._order, self._places(counts), strict=True):
-            buffer[at : at + counts[t]] = rows[ends[t] - counts[t] : ends[t]]
+        for p, at in zip(self._order, self._places(counts), strict=True):
+            buffer[at : at + counts[p]] = rows[ends[p] - counts[p] : ends[p]]
         return buffer
 
     def _places(self, counts: Array) -> Array:
-        """Where the rows of each table begin in a buffer, in the order of stacks."""
+        """Where the rows of each part begin in a buffer, in the order of stacks."""
         ordered = counts[self._order]
         ends = np.cumsum(ordered)
         sizes = np.bincount(self._stack_of, counts, len(self.stacks)).astype(np.int64)
@@ -197,12 +227,12 @@ class StaticBuffers:
         return places
 
     def unpack(self, message: Sequence[Array]) -> tuple[Array, Array]:
-        """The rows of a message, table after table, and their numbers by table. Raises :class:`DataError` for padding among them."""
+        """The rows of a message, part after part, and their numbers by part. Raises :class:`DataError` for padding among them."""
         buffer, counts = message
-        parts = [np.zeros(0, np.int64)] * len(counts)
-        for t, at in zip(self._order, self._places(counts), strict=True):
-            parts[t] = buffer[at : at + counts[t]]
-        rows = np.concatenate(parts)
+        found = [np.zeros(0, np.int64)] * len(counts)
+        for p, at in zip(self._order, self._places(counts), strict=True):
+            found[p] = buffer[at : at + counts[p]]
+        rows = np.concatenate(found)
         if len(rows) and rows.min() <= NO_ROW:
             raise DataError("a request must have as many rows as it says", value=int((rows > NO_ROW).sum()),
                             allowed=str(int(counts.sum())))  # fmt: skip
