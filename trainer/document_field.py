@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainer.errors import TornCheckpoint
@@ -60,9 +61,12 @@ class DocumentField:
 
     def number(self) -> float:
         """A finite number."""
-        if not isinstance(self.value, (int, float)) or isinstance(self.value, bool) or not math.isfinite(self.value):
-            raise self._misfit("a finite number")
-        return float(self.value)
+        if isinstance(self.value, (int, float)) and not isinstance(self.value, bool):
+            with suppress(OverflowError):  # an integer above all floats
+                found = float(self.value)
+                if math.isfinite(found):
+                    return found
+        raise self._misfit("a finite number")
 
     def _misfit(self, rule: str) -> TornCheckpoint:
         return TornCheckpoint(f"a document's value must be {rule}, got {type(self.value).__name__}", where=self.place,
