@@ -93,6 +93,7 @@ class TrainConfig:
         staleness: steps whose updates a lookup may miss: 0, or 1 to look rows up while the step before trains the dense part.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
         engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
+        statistics_share: the share of batches from which the statistics of features are sampled, in [0, 1]; 0: none.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
@@ -139,6 +140,7 @@ class TrainConfig:
     engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
+    statistics_share: float = field(default=0.03, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
         for name in ("network", "embeddings"):
@@ -229,6 +231,8 @@ class TrainConfig:
                 _refuse(name, value, "a finite number > 0")
         if not _is_real(self.dropout) or not 0 <= self.dropout < 1:
             _refuse("dropout", self.dropout, "a number in [0, 1)")
+        if not _is_real(self.statistics_share) or not 0 <= self.statistics_share <= 1:
+            _refuse("statistics_share", self.statistics_share, "a number in [0, 1]")
         biases = {f"initial_biases[{name!r}]": bias for name, bias in self.initial_biases.items()}
         for name, bias in {"initial_bias": self.initial_bias, **biases}.items():
             if not _is_real(bias) or not abs(bias) <= _MOST_BIAS:

@@ -73,7 +73,9 @@ def test_document_round_trips_through_json():
 
 
 def test_what_may_change_between_runs_is_not_in_the_document():
-    assert not {"run_dir", "keep_checkpoints", "prefetch_fragments"} & set(TrainConfig("run").to_document())
+    assert not {"run_dir", "keep_checkpoints", "prefetch_fragments", "statistics_share"} & set(
+        TrainConfig("run").to_document()
+    )
     assert TrainConfig("a", keep_checkpoints=9).to_document() == TrainConfig("b").to_document()
 
 

@@ -9,13 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from trainer.embedding.spec import FeatureSpec
+from trainer.planning.valencies import VALENCY_BOUNDS as VALENCY_BOUNDS
 from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_POWERS = 31
-#: The most ids of a bag in each class of valencies: 0, 1, 2, then powers of 2.
-VALENCY_BOUNDS: Final = (0, *(1 << k for k in range(_POWERS)))
 _NONE: Final = (0,) * len(VALENCY_BOUNDS)
 _BATCHES, _IDS, _LONGEST, _DISTINCT = range(4)
 
@@ -53,7 +51,7 @@ class BatchCounter:
         """Add a batch with these bags and distinct rows of each table."""
         self._counts[:, _BATCHES] += 1
         self._counts[:, _IDS] += offsets[:, -1] - offsets[:, 0]
-        _count_bags(offsets, self._counts[:, _LONGEST], self._valencies[0], self._valencies[1])
+        count_bags(offsets, self._counts[:, _LONGEST], self._valencies[0], self._valencies[1])
         self._counts[:, _DISTINCT] += distinct_rows[self._table_of]
 
     def by_feature(self) -> dict[str, FeatureCounts]:
@@ -67,7 +65,8 @@ class BatchCounter:
 
 
 @compiled
-def _count_bags(offsets: Array, longest: Array, bags: Array, ids: Array) -> None:
+def count_bags(offsets: Array, longest: Array, bags: Array, ids: Array) -> None:
+    """Count the bags of each feature in their classes of valencies; ``offsets``: int64 [features, events + 1]."""
     for f in range(offsets.shape[0]):
         for b in range(offsets.shape[1] - 1):
             size = offsets[f, b + 1] - offsets[f, b]

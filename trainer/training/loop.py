@@ -22,6 +22,7 @@ from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
+from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyCollector, AnyScores
@@ -35,6 +36,7 @@ from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
 from trainer.training.run_state import EpochScores, snapshot
+from trainer.training.run_statistics import StatisticsFile
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
@@ -192,6 +194,15 @@ class _Run:
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
+        self._sampler = BatchSampler(
+            prepared.layout.features, share=self._config.statistics_share, seed=self._config.seed
+        )
+        self._statistics = StatisticsFile(
+            self._run_dir,
+            prepared.identity,
+            self._progress.epochs_done,
+            on_skip=lambda reason: self._say("skipped", message=reason),
+        )
         self._say("started", message=self._resumed_from or "the beginning")
 
     def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
@@ -265,6 +276,7 @@ class _Run:
         collector.add(batch.labels[: batch.rows], trained.logits)
         if self._ledger:
             self._ledger.count(batch.spans, self._weights.head.codes(batch.labels[: batch.rows]))
+        self._sampler.add(self._progress.step, batch.ids, batch.rows)
         self._progress.step += 1
         self._events += batch.rows
         self._writer.look()
@@ -290,12 +302,15 @@ class _Run:
         self._writer.wait()  # the tables have one snapshot at a time
         tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
         keep, epochs_done = self._config.keep_checkpoints, self._progress.epochs_done
+        sampled = self._sampler.take()
 
         def write() -> Path:
             try:
-                return write_checkpoint(self._run_dir, epochs_done, document, arrays, tables, keep=keep)
+                written = write_checkpoint(self._run_dir, epochs_done, document, arrays, tables, keep=keep)
             finally:
                 self._weights.end_tables()  # training may wait for it
+            self._statistics.add(epochs_done, sampled)  # of committed epochs alone: none is sampled twice
+            return written
 
         self._writer.begin(write)
 

@@ -1,0 +1,93 @@
+"""Sampled statistics of features against exact counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trainer.embedding.batch_sampler import BatchSampler, is_sampled
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.optimizers import Adagrad
+from trainer.embedding.row_sketch import SKETCH_BYTES, RowSketch, distinct_counts
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.planning.row_frequencies import RowFrequencies
+
+
+def feature(name: str, rows: int) -> FeatureSpec:
+    return FeatureSpec(name, TableSpec(name, rows, 4, Adagrad(0.1)))
+
+
+def zipf(rows: int, exponent: float, ids: int, seed: int) -> np.ndarray:
+    weights = np.arange(1, rows + 1, dtype=np.float64) ** -exponent
+    return np.random.default_rng(seed).choice(rows, ids, p=weights / weights.sum())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_distinct_ids_are_counted(dtype):
+    ids = np.random.default_rng(1).integers(0, 300, 2000).astype(dtype)
+    rows, counts = distinct_counts(ids)
+    expected = np.unique(ids, return_counts=True)
+    order = np.argsort(rows)
+    np.testing.assert_array_equal(rows[order], expected[0])
+    np.testing.assert_array_equal(counts[order], expected[1])
+    assert len(distinct_counts(ids[:0])[0]) == 0
+
+
+def test_a_small_table_is_sketched_exactly():
+    ids = zipf(700, 1.0, 20_000, 2)
+    sketch = RowSketch(700)
+    for part in np.array_split(ids, 7):
+        sketch.add(*distinct_counts(part))
+    rows, counts = np.unique(ids, return_counts=True)
+    exact = RowFrequencies.of_counts(700, dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+    assert sketch.frequencies() == exact
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.8, 1.05, 1.3])
+def test_a_sketch_tells_the_distinct_rows_of_a_batch(exponent):
+    rows = 500_000
+    ids = zipf(rows, exponent, 1_000_000, 3)
+    sketch = RowSketch(rows)
+    for part in np.array_split(ids, 60):
+        sketch.add(*distinct_counts(part))
+    found, truth = sketch.frequencies(), RowFrequencies.power_law(rows, exponent)
+    assert found.total_share == pytest.approx(1.0, abs=1e-3)
+    for batch in [1000, 16_384]:
+        assert found.distinct(batch) == pytest.approx(truth.distinct(batch), rel=0.04)
+    if exponent > 1.0:
+        for row, share in truth.head[:20]:
+            assert dict(found.head)[row] == pytest.approx(share, rel=0.1)
+
+
+def test_a_sketch_has_bounded_memory():
+    sketch = RowSketch(2**40)
+    for k in range(50):
+        rows = np.arange(k * 20_000, (k + 1) * 20_000)
+        sketch.add(rows, np.ones(len(rows), np.int64))
+    kept = sum(one.nbytes for one in vars(sketch).values() if isinstance(one, np.ndarray))
+    assert kept == SKETCH_BYTES
+    assert not sketch.frequencies().head or sketch.frequencies().head[0][1] < 1e-3
+    assert sketch.frequencies().distinct(1000.0) == pytest.approx(1000.0, rel=0.01)
+
+
+def test_three_percent_of_the_batches_are_sampled():
+    sampled = [step for step in range(20_000) if is_sampled(7, step, 0.03)]
+    assert len(sampled) == pytest.approx(600, rel=0.15)
+    assert sampled != [step for step in range(20_000) if is_sampled(8, step, 0.03)]
+    assert all(is_sampled(7, step, 1.0) for step in range(100))
+    assert not any(is_sampled(7, step, 0.0) for step in range(100))
+
+
+def test_statistics_are_those_of_the_sampled_batches():
+    features = [feature("a", 100), feature("b", 10)]
+    sampler = BatchSampler(features, share=1.0, seed=0)
+    ids = np.array([5, 5, 69, 1, 2, 2, 3, 9], np.int32)
+    sampler.add(0, IdBatch(ids, np.array([[0, 3, 3, 4], [4, 5, 7, 7]])), 2)  # the third event is padding
+    found = sampler.take()
+    a, b = found["a"], found["b"]
+    assert (a.events, a.batches, a.ids, a.longest_bag, a.distinct_rows) == (2.0, 1.0, 3.0, 3, 2.0)
+    assert (b.ids, b.longest_bag, b.most_distinct_rows) == (3.0, 2, 2)
+    assert a.ids_by_residue[5] == 3.0  # 5, 5 and 69
+    assert a.bags_by_valency[:4] == (1.0, 0.0, 0.0, 1.0)
+    assert dict(a.frequencies.head) == pytest.approx({5: 2 / 3, 69: 1 / 3})
+    assert sampler.take() == {}

@@ -1,0 +1,135 @@
+"""The statistics of features that a run has sampled, in a file beside its checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from trainer.checkpoints.manifest import canonical_json, parse_json
+from trainer.checkpoints.not_written import translated_write_errors
+from trainer.checkpoints.open_run import open_run
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.planning.feature_statistics import FeatureStatistics, aged_merge
+from trainer.runs.identity import RunIdentity
+
+#: The file's name among the checkpoints.
+STATISTICS: Final = "statistics.json"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStatistics:
+    """The statistics of a feature, and its name in the run."""
+
+    name: str
+    statistics: FeatureStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """What the committed epochs of a run have sampled.
+
+    Attributes:
+        run: a digest of the run's table, inputs, label and options.
+        first_epoch: the first epoch of the sample.
+        epochs_done: the epoch after its last one.
+        features: the statistics by the fingerprint of the feature's component, so that a renamed feature keeps them.
+    """
+
+    run: str
+    first_epoch: int
+    epochs_done: int
+    features: Mapping[str, NamedStatistics]
+
+    def with_epoch(self, epochs_done: int, sampled: Mapping[str, NamedStatistics]) -> RunStatistics:
+        """With the sample of one more epoch; an epoch that is in the statistics already does not count again."""
+        if epochs_done <= self.epochs_done:
+            return self
+        merged = dict(self.features)
+        for fingerprint, new in sampled.items():
+            old = merged.get(fingerprint)
+            both = new.statistics if old is None else aged_merge(old.statistics, new.statistics)
+            merged[fingerprint] = NamedStatistics(new.name, both)
+        return replace(self, epochs_done=epochs_done, features=merged)
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        features = {
+            key: {"name": one.name, "statistics": one.statistics.to_document()} for key, one in self.features.items()
+        }
+        return {
+            "format": _FORMAT,
+            "run": self.run,
+            "first_epoch": self.first_epoch,
+            "epochs_done": self.epochs_done,
+            "features": features,
+        }
+
+    @staticmethod
+    def from_document(field: DocumentField) -> RunStatistics:
+        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
+        found = field.at("format").count()
+        if found != _FORMAT:
+            raise TornCheckpoint(f"statistics must have format {_FORMAT}, got {found}", where=field.place, value=found)
+        first, done = field.at("first_epoch").count(), field.at("epochs_done").count()
+        if first > done:
+            raise TornCheckpoint("statistics must end after their first epoch", where=field.place, value=(first, done))
+        features = {
+            key: NamedStatistics(one.at("name").text(), FeatureStatistics.from_document(one.at("statistics")))
+            for key, one in field.at("features").members().items()
+        }
+        return RunStatistics(field.at("run").text(), first, done, features)
+
+
+def run_key(identity: RunIdentity) -> str:
+    """A digest of all that a run trains but its partitions, to which new ones come."""
+    document = {**identity.to_document(), "partitions": [], "fragments": {}}
+    return hashlib.sha256(canonical_json(document)).hexdigest()
+
+
+def read_statistics(run_dir: str | Path) -> RunStatistics | None:
+    """The statistics of a run; None if it has none. Raises :class:`TornCheckpoint` for a damaged file."""
+    files = open_run(run_dir)
+    if STATISTICS not in files.names():
+        return None
+    return RunStatistics.from_document(
+        DocumentField(parse_json(files.read(STATISTICS), files.place(STATISTICS)), STATISTICS)
+    )
+
+
+class StatisticsFile:
+    """Adds the sample of each epoch to the file of a run.
+
+    A damaged file, or that of another run, is replaced: a sample may be lost, and none counts twice. ``on_skip`` takes the reason.
+    """
+
+    def __init__(
+        self, run_dir: str | Path, identity: RunIdentity, epochs_done: int, on_skip: Callable[[str], None]
+    ) -> None:
+        self._run_dir = run_dir
+        self._fingerprints = {item["name"]: item["fingerprint"] for item in identity.inputs}
+        key = run_key(identity)
+        try:
+            saved = read_statistics(run_dir)
+        except TornCheckpoint as error:
+            on_skip(str(error))
+            saved = None
+        # The file of a run that began again has epochs that are still to come.
+        is_continued = saved is not None and saved.run == key and saved.epochs_done <= epochs_done
+        self._statistics = (
+            saved if saved is not None and is_continued else RunStatistics(key, epochs_done, epochs_done, {})
+        )
+
+    def add(self, epochs_done: int, sampled: Mapping[str, FeatureStatistics]) -> None:
+        """Add the sample of the epoch before ``epochs_done``, by feature. Raises :class:`CheckpointNotWritten` if it cannot be written."""
+        if not sampled:
+            return
+        named = {self._fingerprints[name]: NamedStatistics(name, one) for name, one in sampled.items()}
+        self._statistics = self._statistics.with_epoch(epochs_done, named)
+        files = open_run(self._run_dir)
+        with translated_write_errors(files.place(STATISTICS), "the statistics of features"):
+            files.put(STATISTICS, canonical_json(self._statistics.to_document()))
