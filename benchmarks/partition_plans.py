@@ -33,6 +33,7 @@ from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.table_file import read_tables
 from trainer.planning.tables import FeatureLoad, TableFacts
 from trainer.planning.topologies import PlanTopology, topology_of
+from trainer.solving.process import search_with
 
 _SPARE = 1.3
 
@@ -72,7 +73,7 @@ class Found:
 def compare(tables: Sequence[TableFacts], topology: PlanTopology, events: int) -> Found:
     """All plans of one set."""
     began = time.perf_counter()
-    planned = make_plan(tables, topology, events)
+    planned = make_plan(tables, topology, events, search=search_with(5.0))
     took = time.perf_counter() - began
     assumed = make_plan(without_feedback(tables), topology, events)
     plans = {

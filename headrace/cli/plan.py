@@ -75,6 +75,7 @@ def make(
     from trainer.planning.planner import make_plan
     from trainer.planning.table_file import read_tables
     from trainer.planning.topologies import topology_of
+    from trainer.solving.process import search_with
 
     if bool(model) == bool(tables):
         raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
@@ -93,7 +94,7 @@ def make(
     if solver_secs and importlib.util.find_spec("ortools") is None:
         say("OR-Tools is not installed: the plan is that of the rule\n  next:    pip install 'headrace[plan]'")
         solver_secs = 0.0
-    planned = make_plan(facts, found, events, solver_secs=solver_secs)
+    planned = make_plan(facts, found, events, search=search_with(solver_secs) if solver_secs else None)
     report = report_of(planned, facts, sources)
     if output:
         write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")

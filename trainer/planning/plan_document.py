@@ -78,10 +78,9 @@ def _plan_of(document: DocumentField, where: str) -> PartitionPlan:
         stacks = tuple(stack.texts() for stack in document.at("stacks").items())
         plan = PartitionPlan(document.at("cores").count(most=MOST_CORES), tuple(tables), stacks)
         fingerprint = document.at("fingerprint").text()
-    except TornCheckpoint as error:
-        raise ConfigError(
-            error.what, where=error.where, value=error.value, allowed=error.allowed, next_step=_NEXT
-        ) from error
+    except (TornCheckpoint, ConfigError) as error:
+        place = error.where if error.where.startswith(where) else f"{where}: {error.where}".removesuffix(": ")
+        raise ConfigError(error.what, where=place, value=error.value, allowed=error.allowed, next_step=_NEXT) from error
     if fingerprint != plan_fingerprint(plan):
         raise ConfigError("the fingerprint of a plan must be that of its tables", where=where, value=fingerprint[:64],
                           allowed=plan_fingerprint(plan), next_step=_NEXT)  # fmt: skip

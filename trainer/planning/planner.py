@@ -1,13 +1,16 @@
 """The planner: tables, statistics and a topology to a partition plan with its lower bound. Pure and deterministic.
 
 Each table is given the cheapest way whose shards are small enough, for several sizes; the shards are assigned to cores by their load,
-largest first; the plan with the shortest step is kept. Where the problem is small enough, OR-Tools searches on from that plan.
+largest first; the plan with the shortest step is kept. A search may go on from that plan: :mod:`trainer.solving`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards, assign, common_of, improve, planned_tables, shards_of
@@ -18,6 +21,8 @@ from trainer.planning.tables import TableFacts
 from trainer.planning.topologies import PlanTopology
 from trainer.planning.ways import Bound, PricedWay, bound_of, cheapest_ways, ways_of
 from trainer.planning.work import SLICE_COLUMNS, TableWork
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The largest shards of the candidates, as shares of the load that a core has by the bound.
 _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.12, 0.06, 0.03)
@@ -59,16 +64,18 @@ class Planned:
         return max(1 - self.bound_secs / self.loads.step_secs, 0.0)
 
 
+#: From shards with cores, a topology, and what each core has anyway, an assignment and whether it is the best; None: too many shards.
+Search = Callable[[Sequence[PlacedShards], PlanTopology, Array, int], tuple[list[PlacedShards], bool] | None]
 _Candidate = tuple[Planned, list[PricedWay], list[PlacedShards]]
 
 
 def make_plan(
-    tables: Sequence[TableFacts], topology: PlanTopology, batch_events: int, *, solver_secs: float = 10.0
+    tables: Sequence[TableFacts], topology: PlanTopology, batch_events: int, *, search: Search | None = None
 ) -> Planned:
     """The best plan that is found for ``tables`` in steps of ``batch_events`` events.
 
-    ``solver_secs``: deterministic seconds of OR-Tools, which are about those of a clock; 0: the heuristic alone. Equal arguments give
-    equal plans. Raises :class:`ConfigError` for tables that do not fit, with the smallest change that makes them fit.
+    ``search``: a search for a better assignment, such as that of :mod:`trainer.solving.process`; without it the plan is that of the rule. Equal
+    arguments give equal plans. Raises :class:`ConfigError` for tables that do not fit, with the smallest change that makes them fit.
     """
     names = [table.name for table in tables]
     if not tables or len(set(names)) != len(names):
@@ -84,8 +91,8 @@ def make_plan(
     if best is None:
         raise refuse(tables, topology)
     planned, chosen, shards = best
-    if solver_secs and planned.gap > _CLOSE:
-        planned = _searched(planned, works, chosen, shards, solver_secs)
+    if search is not None and planned.gap > _CLOSE:
+        planned = _searched(planned, works, chosen, shards, search)
     assert [one.name for one in planned.plan.tables] == names, "a plan has all tables"
     return planned
 
@@ -148,15 +155,13 @@ def _planned(
 
 
 def _searched(
-    planned: Planned, works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: Sequence[PlacedShards], solver_secs: float
+    planned: Planned, works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: Sequence[PlacedShards], search: Search
 ) -> Planned:  # fmt: skip
-    """The plan that OR-Tools finds from ``planned``; the same one if it finds no better, or the problem is too large."""
-    from trainer.planning.exact_assignment import is_small, search
-
-    if not is_small(shards, planned.topology.cores):
+    """The plan that a search finds from ``planned``; the same one if it finds no better."""
+    answer = search(shards, planned.topology, *common_of(works, chosen))
+    if answer is None:
         return planned
-    secs, size = common_of(works, chosen)
-    found, is_optimal = search(shards, planned.topology, secs, size, solver_secs)
+    found, is_optimal = answer
     method = "OR-Tools CP-SAT, the best assignment of these shards" if is_optimal else "OR-Tools CP-SAT"
     other = _planned(works, chosen, found, planned.topology, planned.bound_secs, method)
     return other if other.loads.step_secs <= planned.loads.step_secs else planned

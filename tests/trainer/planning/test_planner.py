@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from tests.trainer.planning.published import table
 from trainer.errors import ConfigError
-from trainer.planning.assignment import PlacedShards, assign
-from trainer.planning.exact_assignment import search
 from trainer.planning.loads import load_imbalance, loads_of
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.planning.plan_changes import moved_share
@@ -72,7 +70,7 @@ TABLES = st.lists(
 @settings(max_examples=60)
 def test_a_plan_has_all_tables_and_keeps_its_bound(tables, cores, events):
     topology = topology_of(f"cpu:{cores}")
-    planned = make_plan(tables, topology, events, solver_secs=0.2)
+    planned = make_plan(tables, topology, events)
     assert [one.name for one in planned.plan.tables] == [one.name for one in tables]
     assert planned.loads.step_secs >= planned.bound_secs * (1 - 1e-3)
     for facts, one in zip(tables, planned.plan.tables, strict=True):
@@ -101,32 +99,6 @@ def test_equal_problems_have_equal_plans():
     tables = tuple(table(f"t{k}", 10_000 + k, 32, valency=1 + k % 5) for k in range(12))
     first, second = (make_plan(tables, topology_of("cpu:3"), 2048) for _ in range(2))
     assert plan_bytes(first.plan) == plan_bytes(second.plan)
-
-
-def shard(k, secs, size_bytes=1):
-    return PlacedShards(k, 0, np.array([[secs, 0.0, 0.0]]), np.array([size_bytes]), np.array([-1]))
-
-
-def loads_by_core(shards, cores):
-    return sorted(sum(float(one.secs.sum()) for one in shards if one.cores[0] == core) for core in range(cores))
-
-
-def test_the_solver_finds_what_the_rule_of_the_largest_first_does_not():
-    """Five shards of 3, 3, 2, 2, 2 on two cores: the rule gives 7 and 5, the best assignment 6 and 6."""
-    shards = [shard(k, secs) for k, secs in enumerate([3.0, 3.0, 2.0, 2.0, 2.0])]
-    placed = assign(shards, topology_of("cpu:2"), np.zeros(3), 0)
-    assert loads_by_core(placed, 2) == [5, 7]
-    found, is_optimal = search(placed, topology_of("cpu:2"), np.zeros(3), 0, 5.0)
-    assert is_optimal
-    assert loads_by_core(found, 2) == [6, 6]
-
-
-def test_the_solver_keeps_to_the_memory():
-    shards = [shard(k, secs, size) for k, (secs, size) in enumerate([(3.0, 6), (3.0, 6), (2.0, 1), (2.0, 1), (2.0, 1)])]
-    topology = replace(topology_of("cpu:2"), memory_bytes=9)
-    placed = assign(shards, topology, np.zeros(3), 0)
-    found, _ = search(placed, topology, np.zeros(3), 0, 5.0)
-    assert loads_by_core(found, 2) == [5, 7], "the two large ones do not fit on one core"
 
 
 def test_statistics_change_the_plan():
