@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.quantities import bytes_of
-from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.options.runs import run_folder, run_folder_of
+from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.cli.train import read_options
 from headrace.terminal.output import emit, say, write_output
 from transforms.errors import InputError, NotFound
+from warehouse.storage.locations import is_gcs
 
 if TYPE_CHECKING:
+    from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
     from trainer.planning.plan_report import PlanReport
     from trainer.planning.tables import TableFacts
@@ -42,6 +45,13 @@ def make(
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
     ] = 0,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A run whose statistics of features are used: its folder or the name of its model; may be repeated. Default: the model's run.",
+            show_default=False,
+        ),
+    ] = None,
     tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
     config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
     batch_events: Annotated[
@@ -89,7 +99,7 @@ def make(
         sources: Mapping[str, str] = dict.fromkeys((one.name for one in facts), f"from {Path(tables).name}")
         events = batch_events or _options_of(config) * found.cores
     else:
-        facts, sources, core_events = _tables_of(home, model, version, config)
+        facts, sources, core_events = _tables_of(home, model, version, config, run)
         events = batch_events or core_events * found.cores
     if solver_secs and importlib.util.find_spec("ortools") is None:
         say("OR-Tools is not installed: the plan is that of the rule\n  next:    pip install 'headrace[plan]'")
@@ -182,21 +192,53 @@ def _options_of(config: str) -> int:
     return TrainConfig.from_document(read_options(config), run_dir="none").batch_rows
 
 
-def _tables_of(home: str, name: str, version: int, config: str) -> tuple[Sequence[TableFacts], Mapping[str, str], int]:
+def _tables_of(
+    home: str, name: str, version: int, config: str, runs: Sequence[str] | None
+) -> tuple[Sequence[TableFacts], Mapping[str, str], int]:
     """The tables of a model, where their statistics come from, and the events of a step on one core."""
     from trainer.config import TrainConfig
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
+    from trainer.planning.tables import FeatureLoad
     from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         record = get_model(connection, name, version or None)
-        inputs = tuple(TypedInput(one.name, one.component.type) for one in stored_inputs(connection, record.id))
+        stored = stored_inputs(connection, record.id)
     options = TrainConfig.from_document(read_options(config), run_dir="none")
-    features = lay_out(inputs, options).features
+    features = lay_out(tuple(TypedInput(one.name, one.component.type) for one in stored), options).features
     if not features:
         raise InputError("a planned model must have an input of ids", where=f"model {name}",
                          next_step="plans are of embedding tables")  # fmt: skip
-    facts = tables_to_plan(features, {})
-    sources = dict.fromkeys((one.name for one in facts), "none: one id an event is assumed, of all rows alike")
-    return facts, sources, options.batch_rows
+    known = _statistics_of(home, name, record.version, runs)
+    component = {one.name: one.fingerprint for one in stored}
+    loads, sources = {}, {}
+    for feature in features:
+        found = known.get(component.get(feature.name, ""))
+        table = feature.table
+        sources[table.name] = "none: one id an event is assumed, of all rows alike"
+        if found is not None and found[1].frequencies.rows == table.vocabulary_size:
+            run, of_feature = found
+            loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
+            sources[table.name] = f"{round(of_feature.events):,} sampled events of {run}"
+    return tables_to_plan(features, loads), sources, options.batch_rows
+
+
+def _statistics_of(
+    home: str, name: str, version: int, runs: Sequence[str] | None
+) -> Mapping[str, tuple[str, FeatureStatistics]]:
+    """The statistics in these runs by the fingerprint of a component, each with its run; the first run that has them counts."""
+    from trainer.training.run_statistics import read_statistics
+
+    folders = [run_folder(run, 0, home) for run in runs or ()]
+    if not folders and not is_gcs(home_location(home)):
+        folders = [run_folder_of("", name, version, home)]
+    found: dict[str, tuple[str, FeatureStatistics]] = {}
+    for folder in folders:
+        of_run = read_statistics(folder)
+        if of_run is None and runs:
+            raise NotFound("a run must have statistics of features", where=folder,
+                           next_step="training in one process samples them, unless statistics_share is 0")  # fmt: skip
+        for fingerprint, one in (of_run.features if of_run is not None else {}).items():
+            found.setdefault(fingerprint, (f"run {Path(folder).name}", one.statistics))
+    return found

@@ -10,8 +10,14 @@ import pytest
 from headrace.screens.plan_drawing import plan_svg
 from headrace.terminal.units import brief_text
 from tests.headrace.test_commands import check_golden
+from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.plan_document import read_about, read_plan
 from trainer.planning.plan_report import PlanReport
+from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.valencies import VALENCY_BOUNDS
+from trainer.training.run_statistics import STATISTICS, NamedStatistics, RunStatistics
+
+CLASSES = len(VALENCY_BOUNDS)
 
 TABLES = {
     "tables": [
@@ -81,6 +87,28 @@ def test_a_model_without_statistics_is_planned_by_a_stated_assumption(submitted)
     answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--json")
     assert {one["name"] for one in answer.json["tables"]} >= {"user"}
     assert all("one id an event is assumed" in one["statistics"] for one in answer.json["tables"])
+
+
+def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(submitted, tmp_path):
+    """They are those of a component, whatever the model calls it."""
+    components = {
+        one["name"]: one["fingerprint"] for one in submitted("model", "show", "second", "--json").json["inputs"]
+    }
+    statistics = FeatureStatistics(
+        events=1000, batches=10, ids=7000, longest_bag=9, bags_by_valency=(0.0,) * CLASSES, ids_by_valency=(0.0,) * CLASSES,
+        distinct_rows=10, most_distinct_rows=9, ids_by_residue=(1.0,) * RESIDUES, frequencies=RowFrequencies.power_law(500, 1.1),
+    )  # fmt: skip
+    document = RunStatistics("run", 0, 1, {components["user"]: NamedStatistics("renamed", statistics)}).to_document()
+    folder = tmp_path / "other" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / STATISTICS).write_text(json.dumps(document))
+    answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--run", tmp_path / "other", "--json")
+    rows = {one["name"]: one for one in answer.json["tables"]}
+    assert rows["user"]["ids_per_event"] == 7
+    assert rows["user"]["statistics"] == "1,000 sampled events of run other"
+    assert "assumed" in rows["overlap"]["statistics"]
+    answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--run", tmp_path, status=4)
+    assert "a run must have statistics of features" in answer.err
 
 
 @pytest.mark.parametrize(
