@@ -18,30 +18,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from benchmarks.support.long_tailed_bags import DIM, TABLES, features, make_batches
+from trainer.embedding import CpuEngine, IdBatch
 from trainer.embedding.batch_sampler import BatchSampler, is_sampled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_TABLES, _ROWS, _DIM, _SKEW, _LONGEST, _BATCHES, _STEPS = 26, 100_000, 64, 1.2, 20, 8, 200
+_LONGEST, _BATCHES, _STEPS = 20, 8, 200
 _SHARE, _SEED = 0.03, 0
-
-
-def features() -> list[FeatureSpec]:
-    """One feature a table."""
-    return [FeatureSpec(f"f{t}", TableSpec(f"t{t}", _ROWS, _DIM, Adagrad(0.01), "sum")) for t in range(_TABLES)]
-
-
-def make_batches(events: int) -> list[IdBatch]:
-    """Checked batches of bags of 1 to 20 ids."""
-    rng, found = np.random.default_rng(11), []
-    for _ in range(_BATCHES):
-        valencies = np.minimum(rng.zipf(1.8, (_TABLES, events)), _LONGEST)
-        ends = np.cumsum(valencies).reshape(valencies.shape)
-        offsets = np.concatenate([(ends[:, :1] - valencies[:, :1]), ends], axis=1).astype(np.int64)
-        ids = ((rng.zipf(_SKEW, int(ends[-1, -1])) - 1) % _ROWS).astype(np.int32)
-        found.append(IdBatch(ids, offsets, None, (_ROWS,) * _TABLES))
-    return found
 
 
 def run_steps(
@@ -71,8 +55,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=4096)
     options = parser.parse_args()
     print(machine())
-    batches = make_batches(options.events)
-    gradients = np.random.default_rng(12).standard_normal((options.events, _TABLES * _DIM), np.float32)
+    batches = make_batches(_BATCHES, options.events, longest=_LONGEST)
+    gradients = np.random.default_rng(12).standard_normal((options.events, TABLES * DIM), np.float32)
     engine, sampler = CpuEngine(features(), seed=0), BatchSampler(features(), share=_SHARE, seed=_SEED)
     sampler.add(next(step for step in range(10_000) if is_sampled(_SEED, step, _SHARE)), batches[0], options.events)
     sampler.take()  # its loops are compiled now

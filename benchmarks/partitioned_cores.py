@@ -19,33 +19,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from benchmarks.support.long_tailed_bags import DIM, TABLES, features, make_batches
+from trainer.embedding import CpuEngine, IdBatch
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.valency_split import dense_ids_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_TABLES, _ROWS, _DIM, _SKEW, _BATCHES = 26, 100_000, 64, 1.2, 4
-_LONGEST = 500
+_BATCHES, _LONGEST = 4, 500
 _CORES = (1, 2, 4, 8)
 _SPLIT_CORES = 4
-
-
-def features() -> list[FeatureSpec]:
-    """One feature a table."""
-    return [FeatureSpec(f"f{t}", TableSpec(f"t{t}", _ROWS, _DIM, Adagrad(0.01), "sum")) for t in range(_TABLES)]
-
-
-def make_batches(events: int) -> list[IdBatch]:
-    """Batches whose valencies have a long tail."""
-    rng, found = np.random.default_rng(11), []
-    for _ in range(_BATCHES):
-        valencies = np.minimum(rng.zipf(1.8, (_TABLES, events)), _LONGEST)
-        ends = np.cumsum(valencies).reshape(valencies.shape)
-        offsets = np.concatenate([(ends[:, :1] - valencies[:, :1]), ends], axis=1).astype(np.int64)
-        ids = ((rng.zipf(_SKEW, int(ends[-1, -1])) - 1) % _ROWS).astype(np.int32)
-        found.append(IdBatch(ids, offsets, None, (_ROWS,) * _TABLES))
-    return found
 
 
 def step_secs(engine: CpuEngine | PartitionedEngine, batches: list[IdBatch], gradients: Array) -> float:
@@ -64,7 +47,7 @@ def compare(
     sides: Mapping[str, CpuEngine | PartitionedEngine], batches: list[IdBatch], rounds: int
 ) -> dict[str, list[float]]:
     """The seconds of each side's step, by round."""
-    gradients = np.random.default_rng(12).standard_normal((batches[0].rows, _TABLES * _DIM), np.float32)
+    gradients = np.random.default_rng(12).standard_normal((batches[0].rows, TABLES * DIM), np.float32)
     for engine in sides.values():
         step_secs(engine, batches, gradients)
     secs: dict[str, list[float]] = {name: [] for name in sides}
@@ -95,7 +78,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=4096)
     options = parser.parse_args()
     print(machine())
-    batches = make_batches(options.events)
+    batches = make_batches(_BATCHES, options.events, longest=_LONGEST)
     whole = CpuEngine(features(), seed=0)
     sides: dict[str, CpuEngine | PartitionedEngine] = {f"cpu, {whole.threads} threads": whole}
     sides |= {f"{n} cores": PartitionedEngine(features(), seed=0, cores=n) for n in _CORES}

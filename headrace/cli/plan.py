@@ -18,9 +18,11 @@ from transforms.errors import InputError, NotFound
 from warehouse.storage.locations import is_gcs
 
 if TYPE_CHECKING:
+    from trainer.config import TrainConfig
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
     from trainer.planning.plan_report import PlanReport
+    from trainer.planning.planner import Search
     from trainer.planning.tables import TableFacts
 
 app = typer.Typer(
@@ -83,28 +85,21 @@ def make(
     from trainer.planning.plan_document import plan_bytes, plan_fingerprint
     from trainer.planning.plan_report import report_of
     from trainer.planning.planner import make_plan
-    from trainer.planning.table_file import read_tables
     from trainer.planning.topologies import topology_of
-    from trainer.solving.process import search_with
 
     if bool(model) == bool(tables):
         raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
                          allowed="one of them")  # fmt: skip
+    if tables and run:
+        raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
     if not 0 <= solver_secs <= 3600 or not 0 <= skew <= 8 or not 0 <= batch_events < 1 << 31:
         raise InputError("an option must be in its range", where="--solver-secs, --skew, --batch-events",
                          value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
     found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
-    if tables:
-        facts: Sequence[TableFacts] = read_tables(_read(tables, "--tables"), tables, skew=skew)
-        sources: Mapping[str, str] = dict.fromkeys((one.name for one in facts), f"from {Path(tables).name}")
-        events = batch_events or _options_of(config) * found.cores
-    else:
-        facts, sources, core_events = _tables_of(home, model, version, config, run)
-        events = batch_events or core_events * found.cores
-    if solver_secs and importlib.util.find_spec("ortools") is None:
-        say("OR-Tools is not installed: the plan is that of the rule\n  next:    pip install 'headrace[plan]'")
-        solver_secs = 0.0
-    planned = make_plan(facts, found, events, search=search_with(solver_secs) if solver_secs else None)
+    options = _options_of(config)
+    facts, sources = _tables_of_file(tables, skew) if tables else _tables_of(home, model, version, options, run)
+    events = batch_events or options.batch_rows * found.cores
+    planned = make_plan(facts, found, events, search=_search(solver_secs))
     report = report_of(planned, facts, sources)
     if output:
         write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")
@@ -185,18 +180,36 @@ def _read(file: str, option: str) -> bytes:
         raise InputError("the file must be readable", where=option, value=file, next_step=str(error)) from error
 
 
-def _options_of(config: str) -> int:
-    """The events of a step on one core, by the training options."""
+def _search(solver_secs: float) -> Search | None:
+    """The search by OR-Tools; None if it is not wanted, or not installed."""
+    from trainer.solving.process import search_with
+
+    if not solver_secs:
+        return None
+    if importlib.util.find_spec("ortools") is None:
+        say("OR-Tools is not installed: the plan is that of the rule\n  next:    pip install 'headrace[plan]'")
+        return None
+    return search_with(solver_secs)
+
+
+def _options_of(config: str) -> TrainConfig:
     from trainer.config import TrainConfig
 
-    return TrainConfig.from_document(read_options(config), run_dir="none").batch_rows
+    return TrainConfig.from_document(read_options(config), run_dir="none")
+
+
+def _tables_of_file(file: str, skew: float) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
+    """The tables of a file, and where their statistics come from."""
+    from trainer.planning.table_file import read_tables
+
+    facts = read_tables(_read(file, "--tables"), file, skew=skew)
+    return facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}")
 
 
 def _tables_of(
-    home: str, name: str, version: int, config: str, runs: Sequence[str] | None
-) -> tuple[Sequence[TableFacts], Mapping[str, str], int]:
-    """The tables of a model, where their statistics come from, and the events of a step on one core."""
-    from trainer.config import TrainConfig
+    home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None
+) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
+    """The tables of a model, and where their statistics come from."""
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
@@ -205,7 +218,6 @@ def _tables_of(
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         record = get_model(connection, name, version or None)
         stored = stored_inputs(connection, record.id)
-    options = TrainConfig.from_document(read_options(config), run_dir="none")
     features = lay_out(tuple(TypedInput(one.name, one.component.type) for one in stored), options).features
     if not features:
         raise InputError("a planned model must have an input of ids", where=f"model {name}",
@@ -221,7 +233,7 @@ def _tables_of(
             run, of_feature = found
             loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
             sources[table.name] = f"{round(of_feature.events):,} sampled events of {run}"
-    return tables_to_plan(features, loads), sources, options.batch_rows
+    return tables_to_plan(features, loads), sources
 
 
 def _statistics_of(

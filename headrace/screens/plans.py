@@ -166,11 +166,9 @@ def _reasons(table: TablePlan, facts: TableReport | None, report: PlanReport | N
         )
     chosen = next((one for one in facts.ways if one.is_chosen), None)
     core_secs = report.step_secs - report.reader_secs
-    for one in facts.ways if chosen is not None else ():
-        assert chosen is not None
-        if one.is_chosen:
-            continue
-        found.append(f"Not {_way_text(one)}: {_drawback(one, chosen, core_secs)}.")
+    if chosen is not None:
+        others = (one for one in facts.ways if not one.is_chosen)
+        found += [f"Not {_way_text(one)}: {_drawback(one, chosen, core_secs)}." for one in others]
     found.append(
         "Shards are assigned largest first, each to the core with the least load that has memory for it, and then exchanged."
     )

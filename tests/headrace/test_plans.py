@@ -80,7 +80,8 @@ def test_the_drawing_has_a_bar_for_each_table_on_each_core(planned, tmp_path):
 def test_names_of_tables_do_not_break_the_drawing(planned, tmp_path):
     (tmp_path / "odd.json").write_text(json.dumps({"tables": [{"name": "<b>&\"' \u202e", "rows": 9, "dim": 8}]}))
     planned("plan", "make", "--tables", "odd.json", "--topology", "cpu:2", "--svg", "odd.svg")
-    ElementTree.fromstring((tmp_path / "odd.svg").read_text())
+    root = ElementTree.fromstring((tmp_path / "odd.svg").read_text())
+    assert any("<b>&\"'" in (one.text or "") for one in root.iter("{http://www.w3.org/2000/svg}title"))
 
 
 def test_a_model_without_statistics_is_planned_by_a_stated_assumption(submitted):
@@ -115,6 +116,7 @@ def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(subm
     ("arguments", "status", "problem"),
     [
         (("make", "--topology", "cpu:4"), 2, "a plan must be of a model or of a file of tables"),
+        (("make", "--tables", "tables.json", "--topology", "cpu:4", "--run", "x"), 2, "--run must go with a model"),
         (("make", "--tables", "none.json", "--topology", "cpu:4"), 2, "the file must be readable"),
         (("make", "--tables", "plan.json", "--topology", "cpu:4"), 2, "a document must hold 'dim', got none"),
         (("make", "--tables", "tables.json", "--topology", "cpu:0"), 2, "a topology must be a known kind"),

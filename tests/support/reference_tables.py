@@ -9,7 +9,8 @@ import numpy as np
 
 from tests.support.optimizer_formulas import reference
 from trainer.embedding import CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.feature_counts import VALENCY_BOUNDS, FeatureCounts
+from trainer.embedding.feature_counts import FeatureCounts
+from trainer.planning.valencies import VALENCY_BOUNDS
 
 
 class ReferenceTables:

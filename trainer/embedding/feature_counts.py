@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from trainer.embedding.spec import FeatureSpec
-from trainer.planning.valencies import VALENCY_BOUNDS as VALENCY_BOUNDS
+from trainer.planning.valencies import VALENCY_BOUNDS
 from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainer.planning.plan import Slice, TablePlan
 from trainer.planning.topologies import PlanTopology
-from trainer.planning.ways import PricedWay, shard_bytes
+from trainer.planning.ways import PricedWay
 from trainer.planning.work import PHASES, TableWork
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,9 +50,9 @@ def shards_of(works: Sequence[TableWork], chosen: Sequence[PricedWay]) -> list[P
         way = priced.way
         if way.is_replicated:
             continue
-        rows = [-(-(work.table.rows - place) // way.places) for place in range(way.places)]
+        rows = np.array([-(-(work.table.rows - place) // way.places) for place in range(way.places)], np.int64)
         for k, width in enumerate(work.widths(way)):
-            sizes = np.array([shard_bytes(work.table, width, one) for one in rows], np.int64)
+            sizes = rows * work.table.slice_row_bytes(width)
             found.append(PlacedShards(t, k, work.secs(way, width), sizes, np.full(way.places, -1)))
     return found
 

@@ -24,12 +24,11 @@ def refuse(tables: Sequence[TableFacts], topology: PlanTopology) -> ConfigError:
             allowed=f"<= {size_text(topology.memory_bytes)}",
             next_step=_next_step(tables, topology),
         )
-    total = sum(table.table_bytes for table in tables)
     return ConfigError(
-        "the memory of all cores must hold all tables with their slots",
+        "a core's memory must hold its share of all tables with their slots",
         where=topology.name,
-        value=f"{size_text(total)}, {size_text(max(total - topology.cores * topology.memory_bytes, 0))} too much",
-        allowed=f"<= {size_text(topology.cores * topology.memory_bytes)}: {topology.cores} cores of {size_text(topology.memory_bytes)}",
+        value=f"{size_text(_core_bytes(tables, topology.cores))} on a core, with all rows spread over all {topology.cores}",
+        allowed=f"<= {size_text(topology.memory_bytes)}",
         next_step=_next_step(tables, topology),
     )
 
@@ -39,20 +38,19 @@ def least_core_bytes(table: TableFacts, cores: int) -> int:
     return -(-table.rows // cores) * table.row_bytes
 
 
-def fits(tables: Sequence[TableFacts], cores: int, memory_bytes: int) -> bool:
-    """Whether all tables fit with their rows spread over all cores, the most even plan for memory."""
-    return sum(least_core_bytes(table, cores) for table in tables) <= memory_bytes
+def _core_bytes(tables: Sequence[TableFacts], cores: int) -> int:
+    """The bytes of the fullest core with the rows of all tables spread over all cores: so much memory is always enough."""
+    return sum(least_core_bytes(table, cores) for table in tables)
 
 
 def _next_step(tables: Sequence[TableFacts], topology: PlanTopology) -> str:
     """The fewest cores, or the least memory of a core, that are enough."""
-    memory = sum(least_core_bytes(table, topology.cores) for table in tables)
-    changes = [f"give each core {size_text(memory)}"]
+    changes = [f"give each core {size_text(_core_bytes(tables, topology.cores))}"]
     low, high = topology.cores, MOST_CORES
-    if fits(tables, high, topology.memory_bytes):
+    if _core_bytes(tables, high) <= topology.memory_bytes:
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if fits(tables, middle, topology.memory_bytes) else (middle + 1, high)
+            low, high = (low, middle) if _core_bytes(tables, middle) <= topology.memory_bytes else (middle + 1, high)
         changes.insert(0, f"take {low} cores")
     largest = max(tables, key=lambda table: table.table_bytes)
     return f"{', or '.join(changes)}; the largest table is {largest.name} with {size_text(largest.table_bytes)}"

@@ -76,7 +76,7 @@ def add_table(planned: TablePlan, work: TableWork, core_secs: Array, core_bytes:
         way = Way(len(planned.slices), 1 if planned.is_replicated else len(cores), planned.is_replicated)
         core_secs[cores] += secs_of_slice(work, way, one)
         rows = [shard.rows for shard in planned.shards() if shard.slice_ is one]
-        core_bytes[cores] += 4 * np.array(rows) * (one.columns * (1 + facts.column_slots) + facts.row_slots)
+        core_bytes[cores] += np.array(rows) * facts.slice_row_bytes(one.columns)
     return work.reader_secs(Way(len(planned.slices), 1, planned.is_replicated))
 
 

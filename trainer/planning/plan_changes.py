@@ -37,10 +37,12 @@ def changes_between(before: PartitionPlan, after: PartitionPlan) -> tuple[TableC
 def _changes(old: dict[str, TablePlan], new: dict[str, TablePlan]) -> Iterator[TableChange]:
     for name in dict.fromkeys((*old, *new)):
         first, second = old.get(name), new.get(name)
-        if first != second:
-            whole = first is None or second is None or (first.rows, first.columns) != (second.rows, second.columns)
-            moved = 1.0 if whole or first is None or second is None else moved_share(first, second)
-            yield TableChange(name, partition_text(first), partition_text(second), moved)
+        if first == second:
+            continue
+        moved = 1.0
+        if first is not None and second is not None and (first.rows, first.columns) == (second.rows, second.columns):
+            moved = moved_share(first, second)
+        yield TableChange(name, partition_text(first), partition_text(second), moved)
 
 
 def partition_text(table: TablePlan | None) -> str:

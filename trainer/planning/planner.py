@@ -17,10 +17,11 @@ from trainer.planning.assignment import PlacedShards, assign, common_of, improve
 from trainer.planning.infeasible import refuse
 from trainer.planning.loads import Loads, loads_of
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.stacks import stacked
 from trainer.planning.tables import TableFacts
 from trainer.planning.topologies import PlanTopology
 from trainer.planning.ways import Bound, PricedWay, bound_of, cheapest_ways, ways_of
-from trainer.planning.work import SLICE_COLUMNS, TableWork
+from trainer.planning.work import TableWork
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,10 +85,7 @@ def make_plan(
         raise ConfigError("batch_events must be a whole number >= 1", value=batch_events, allowed=">= 1")
     works = [TableWork(table, topology, batch_events) for table in tables]
     ways = [ways_of(work) for work in works]
-    if not all(ways) or sum(table.table_bytes for table in tables) > topology.cores * topology.memory_bytes:
-        raise refuse(tables, topology)
-    bound = bound_of(ways, topology)
-    best = _best_of(works, ways, topology, bound)
+    best = _best_of(works, ways, topology, bound_of(ways, topology)) if all(ways) else None
     if best is None:
         raise refuse(tables, topology)
     planned, chosen, shards = best
@@ -149,7 +147,9 @@ def _planned(
     bound: float, method: str,
 ) -> Planned:  # fmt: skip
     tables = [work.table for work in works]
-    plan = PartitionPlan(topology.cores, planned_tables(works, chosen, shards, topology.cores), stacks_of(tables))
+    positions = stacked([(one.columns, one.stack_key) for one in tables])
+    stacks = tuple(tuple(tables[t].name for t in stack) for stack in positions)
+    plan = PartitionPlan(topology.cores, planned_tables(works, chosen, shards, topology.cores), stacks)
     events = works[0].batch_events
     return Planned(plan, topology, events, loads_of(plan, tables, topology, events), bound, method)
 
@@ -165,11 +165,3 @@ def _searched(
     method = "OR-Tools CP-SAT, the best assignment of these shards" if is_optimal else "OR-Tools CP-SAT"
     other = _planned(works, chosen, found, planned.topology, planned.bound_secs, method)
     return other if other.loads.step_secs <= planned.loads.step_secs else planned
-
-
-def stacks_of(tables: Sequence[TableFacts]) -> tuple[tuple[str, ...], ...]:
-    """The tables of equal padded width and optimizer, in the order of their first one."""
-    groups: dict[tuple[int, str], list[str]] = {}
-    for table in tables:
-        groups.setdefault((-(-table.columns // SLICE_COLUMNS), table.stack_key), []).append(table.name)
-    return tuple(tuple(group) for group in groups.values())

@@ -56,10 +56,14 @@ class TableFacts:
                 raise ConfigError("ids_per_event must be a number >= 0", where=f"feature {feature.name}",
                                   value=feature.ids_per_event, allowed=">= 0")  # fmt: skip
 
+    def slice_row_bytes(self, columns: int) -> int:
+        """The bytes of so many columns of a row with their slots, and with those of the whole row."""
+        return VALUE_BYTES * (columns * (1 + self.column_slots) + self.row_slots)
+
     @property
     def row_bytes(self) -> int:
         """The bytes of a row with its slots."""
-        return VALUE_BYTES * (self.columns * (1 + self.column_slots) + self.row_slots)
+        return self.slice_row_bytes(self.columns)
 
     @property
     def table_bytes(self) -> int:

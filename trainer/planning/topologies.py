@@ -1,7 +1,7 @@
 """What tables are planned for: cores with their memory and the seconds that each kind of work takes on one. Pure.
 
 The bandwidths of accelerators are those that their makers publish, shared by the cores of a chip. The seconds of a row and of a shard on
-them are assumptions, which a measurement on the device replaces; those of ``cpu`` are measured by ``benchmarks/plan_cost_model.py``.
+them, and all rates of ``cpu`` and ``ps``, are assumptions that no measurement has replaced yet.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.planning.tables import TableFacts
+from trainer.planning.stacks import padded_units
 from trainer.planning.topologies import PlanTopology
-from trainer.planning.work import SLICE_COLUMNS, TableWork, Way
+from trainer.planning.work import TableWork, Way
 
 #: A copy on every core is considered for tables of this size.
 _MOST_COPIED_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def ways_of(work: TableWork) -> tuple[PricedWay, ...]:
     table, topology = work.table, work.topology
     ways = [Way(1, places) for places in _places(min(topology.cores, table.rows))]
     if table.can_split_columns:
-        most = -(-table.columns // SLICE_COLUMNS)
+        most = padded_units(table.columns)
         ways += [
             Way(slices, places)
             for slices in (2, 4, 8, 16, 32)
@@ -75,13 +75,8 @@ def _priced(work: TableWork, way: Way) -> PricedWay:
         owner_secs=copies * sum(float(of_width[width].sum()) for width in widths),
         largest_secs=max(float(secs.max()) for secs in of_width.values()),
         reader_secs=work.reader_secs(way),
-        core_bytes=shard_bytes(work.table, max(widths), -(-work.table.rows // way.places)),
+        core_bytes=-(-work.table.rows // way.places) * work.table.slice_row_bytes(max(widths)),
     )
-
-
-def shard_bytes(table: TableFacts, columns: int, rows: int) -> int:
-    """The bytes of a shard with its slots."""
-    return 4 * rows * (columns * (1 + table.column_slots) + table.row_slots)
 
 
 def cheapest_ways(

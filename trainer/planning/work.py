@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.planning.stacks import PADDED_COLUMNS, padded_units
 from trainer.planning.tables import VALUE_BYTES, TableFacts
 from trainer.planning.topologies import CoreRates, PlanTopology
 
@@ -23,8 +24,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 PHASES = ("lookup", "exchange", "update")
 #: The bytes of a row's number in a request.
 _ID_BYTES = 8
-#: The narrowest slice of columns.
-SLICE_COLUMNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +33,6 @@ class Way:
     column_slices: int = 1
     places: int = 1
     is_replicated: bool = False
-
-    @property
-    def shards(self) -> int:
-        """The shards of the table, of one copy."""
-        return self.column_slices * self.places
 
 
 @dataclass(frozen=True)
@@ -72,9 +66,10 @@ class TableWork:
         return max(local, 0.0), max(whole, 0.0)
 
     def widths(self, way: Way) -> tuple[int, ...]:
-        """The columns of each slice, multiples of :data:`SLICE_COLUMNS` but for the last one."""
-        units = -(-self.table.columns // SLICE_COLUMNS)
-        cuts = [units * k // way.column_slices * SLICE_COLUMNS for k in range(way.column_slices)] + [self.table.columns]
+        """The columns of each slice, multiples of :data:`~trainer.planning.stacks.PADDED_COLUMNS` but for the last one."""
+        units = padded_units(self.table.columns)
+        starts = [units * k // way.column_slices * PADDED_COLUMNS for k in range(way.column_slices)]
+        cuts = [*starts, self.table.columns]
         return tuple(second - first for first, second in pairwise(cuts))
 
     def secs(self, way: Way, width: int) -> Array:
@@ -96,8 +91,10 @@ class TableWork:
         served = local if way.is_replicated else local * cores
         added = local * cores
         row_bytes = VALUE_BYTES * width
-        state_bytes = VALUE_BYTES * (width * (1 + table.column_slots) + table.row_slots)
-        sent = (0.0 if way.is_replicated else 1.0) * row_bytes + row_bytes + _ID_BYTES
+        state_bytes = table.slice_row_bytes(width)
+        sent = _ID_BYTES + row_bytes * (
+            1 if way.is_replicated else 2
+        )  # gradients, and values unless each core has them
         found = np.empty((len(rows), len(PHASES)))
         found[:, 0] = rates.shard_secs + served * (
             rates.request_secs + _accessed(row_bytes, rates) * rates.read_byte_secs

@@ -39,8 +39,8 @@ def search_with(solver_secs: float) -> Search:
 
 def _search(
     shards: Sequence[PlacedShards], topology: PlanTopology, common_secs: Array, common_bytes: int, solver_secs: float
-) -> tuple[list[PlacedShards], bool]:
-    """The assignment of a solver's process. Raises :class:`ConfigError` for one that fails."""
+) -> tuple[list[PlacedShards], bool] | None:
+    """The assignment of a solver's process; None if it takes far too long. Raises :class:`ConfigError` for one that fails."""
     problem = {
         "cores": topology.cores,
         "memory_bytes": topology.memory_bytes - common_bytes,
@@ -57,8 +57,10 @@ def _search(
             [sys.executable, "-m", "trainer.solving.cp_sat"], input=json.dumps(problem).encode(), capture_output=True,
             timeout=limit, check=True,
         )  # fmt: skip
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        last = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
+    except subprocess.TimeoutExpired:
+        return None  # the given assignment is the answer then
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise ConfigError("the process of OR-Tools must find an assignment", value=str(last or error)[:200],
                           next_step="--solver-secs 0 plans without it") from error  # fmt: skip
     answer = json.loads(done.stdout)

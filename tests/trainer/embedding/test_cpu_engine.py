@@ -22,8 +22,9 @@ from trainer.embedding import (
     TableSpec,
 )
 from trainer.embedding.cpu.layout import stack_order
-from trainer.embedding.feature_counts import VALENCY_BOUNDS, FeatureCounts
+from trainer.embedding.feature_counts import FeatureCounts
 from trainer.errors import BadBatch, NonFiniteLoss
+from trainer.planning.valencies import VALENCY_BOUNDS
 
 bags_lists = st.lists(st.lists(st.integers(0, 8), max_size=9), min_size=1, max_size=6)
 

@@ -1,41 +1,45 @@
-"""Random partition plans."""
+"""Random partition plans of all kinds."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
+#: A table's name, rows and columns, and whether its columns may be on different cores.
+Table = tuple[str, int, int, bool]
 
-@st.composite
-def slices(draw, rows, columns, cores):
-    cuts = sorted(draw(st.sets(st.integers(1, columns - 1), max_size=2))) if columns > 1 else []
-    found = []
-    for first, end in zip([0, *cuts], [*cuts, columns], strict=True):
-        order = draw(st.permutations(range(cores)))
-        chosen = tuple(order[: draw(st.integers(1, cores))])
-        ends = ()
-        if draw(st.booleans()):
-            inner = sorted(draw(st.lists(st.integers(0, rows), min_size=len(chosen) - 1, max_size=len(chosen) - 1)))
-            ends = (*inner, rows)
-        found.append(Slice(first, end - first, chosen, ends))
-    return tuple(found)
+_RANDOM_TABLES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=4).map(
+    lambda sizes: [(f"t{k}", rows, columns, True) for k, (rows, columns) in enumerate(sizes)]
+)
 
 
 @st.composite
-def plans(draw, tables=None, most_cores=5):
-    """Plans of ``tables``, each a name, rows and columns; by default of random ones."""
-    cores = draw(st.integers(1, most_cores))
-    if tables is None:
-        sizes = draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=4))
-        tables = [(f"t{k}", rows, columns) for k, (rows, columns) in enumerate(sizes)]
-    found = []
-    for name, rows, columns in tables:
-        if draw(st.integers(0, 4)) == 0:
-            held = tuple(draw(st.permutations(range(cores)))[: draw(st.integers(1, cores))])
-            found.append(TablePlan(name, rows, columns, (Slice(0, columns, held),), is_replicated=True))
-        else:
-            found.append(TablePlan(name, rows, columns, draw(slices(rows, columns, cores))))
-    names = [table.name for table in found]
-    stacks = draw(st.sampled_from([(), (tuple(names),), tuple((name,) for name in names)]))
-    return PartitionPlan(cores, tuple(found), stacks)
+def table_plans(draw: st.DrawFn, table: Table, cores: int) -> TablePlan:
+    """A table plan of any kind."""
+    name, rows, columns, may_slice = table
+    some_cores = st.lists(st.integers(0, cores - 1), min_size=1, max_size=cores, unique=True).map(tuple)
+    if draw(st.integers(0, 3)) == 0:
+        return TablePlan(name, rows, columns, (Slice(0, columns, draw(some_cores)),), True)
+    cuts = sorted(draw(st.sets(st.integers(1, columns - 1)))) if columns > 1 and may_slice else []
+    slices = []
+    for first, stop in zip([0, *cuts], [*cuts, columns], strict=True):
+        on = draw(some_cores)
+        inner = st.lists(st.integers(0, rows), min_size=len(on) - 1, max_size=len(on) - 1)
+        slices.append(Slice(first, stop - first, on, (*sorted(draw(inner)), rows) if draw(st.booleans()) else ()))
+    return TablePlan(name, rows, columns, tuple(slices))
+
+
+@st.composite
+def plans(draw: st.DrawFn, tables: Sequence[Table] = (), cores: int | None = None) -> PartitionPlan:
+    """A plan of ``tables``, or of random ones, sometimes with stacks."""
+    tables = tables or draw(_RANDOM_TABLES)
+    count = cores or draw(st.integers(1, 5))
+    stacks: tuple[tuple[str, ...], ...] = ()
+    if draw(st.booleans()):
+        names = draw(st.permutations([name for name, *_ in tables]))
+        cut = draw(st.integers(0, len(names)))
+        stacks = tuple(tuple(part) for part in (names[:cut], names[cut:]) if part)
+    return PartitionPlan(count, tuple(draw(table_plans(table, count)) for table in tables), stacks)

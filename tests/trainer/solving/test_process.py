@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.trainer.planning.published import table
+from tests.trainer.planning.table_facts import table
 from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards, assign
 from trainer.planning.planner import make_plan
@@ -58,3 +58,12 @@ def test_a_process_that_fails_is_one_error():
     shards = [PlacedShards(0, 0, np.array([[1.0, 0.0, 0.0]]), np.array([1]), np.array([9]))]
     with pytest.raises(ConfigError, match="the process of OR-Tools must find an assignment"):
         search_with(1.0)(shards, topology_of("cpu:2"), np.zeros(3), 0)
+
+
+def test_a_search_that_takes_too_long_leaves_the_plan_of_the_rule(monkeypatch):
+    monkeypatch.setattr("trainer.solving.process._START_SECS", 0.01)
+    monkeypatch.setattr("trainer.solving.process._SECS_OF_ONE", 0.0)
+    tables = tuple(table(f"t{k}", 10_000 + k, 32, valency=1 + k % 5) for k in range(12))
+    planned = make_plan(tables, topology_of("cpu:3"), 2048, search=search_with(1.0))
+    assert planned.plan == make_plan(tables, topology_of("cpu:3"), 2048).plan
+    assert planned.method == "largest shards first, then exchanges"

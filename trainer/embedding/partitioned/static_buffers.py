@@ -18,11 +18,12 @@ from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import TableSpec
 from trainer.errors import BadBatch, ConfigError
+from trainer.planning.stacks import stacked
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The rows of a stack are padded to this number of columns, and a buffer's ids to this number.
+#: A buffer's ids are padded to a multiple of this number.
 PADDING = 8
 #: The row that stands in the unused places of a buffer.
 NO_ROW = -1
@@ -73,12 +74,10 @@ def stacks_of(
     """
     if planned:
         return _planned_stacks(tables, settings, planned)
-    groups: dict[object, list[int]] = {}
-    for t, table in enumerate(tables):
-        width = -(-table.dim // PADDING)
-        alone = settings is not None and settings.disable_table_stacking
-        groups.setdefault(t if alone else (width, table.optimizer, table.quantization), []).append(t)
-    return tuple(_stack(tables, group) for group in groups.values())
+    alone = settings is not None and settings.disable_table_stacking
+    keys = [t if alone else (table.optimizer, table.quantization) for t, table in enumerate(tables)]
+    groups = stacked([(table.dim, key) for table, key in zip(tables, keys, strict=True)])
+    return tuple(_stack(tables, group) for group in groups)
 
 
 def _planned_stacks(

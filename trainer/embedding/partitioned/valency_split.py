@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainer.embedding.feature_counts import VALENCY_BOUNDS, FeatureCounts
+from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.spec import FeatureSpec
+from trainer.planning.valencies import VALENCY_BOUNDS
 
 
 def dense_ids_of(features: Sequence[FeatureSpec], counts: Mapping[str, FeatureCounts]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Partition plans of all kinds for tests."""
+"""Partition plans of the tables of an engine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
+from tests.trainer.planning.plans import plans as random_plans
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
@@ -30,7 +31,7 @@ def mixed_plan(features: Sequence[FeatureSpec], cores: int) -> PartitionPlan:
 
 def _mixed_table(table: TableSpec, cores: int, kind: int) -> TablePlan:
     name, rows, dim, everywhere = table.name, table.vocabulary_size, table.dim, tuple(range(cores))
-    if kind == 0 and dim > 1 and not any(slot.is_row_wise for slot in table.optimizer.slots):
+    if kind == 0 and dim > 1 and _may_slice(table):
         cut = dim // 2
         last = Slice(cut, dim - cut, everywhere[::-1], tuple(rows * (k + 1) // cores for k in range(cores)))
         return TablePlan(name, rows, dim, (Slice(0, cut, everywhere[1:] or everywhere), last))
@@ -41,35 +42,12 @@ def _mixed_table(table: TableSpec, cores: int, kind: int) -> TablePlan:
     return TablePlan(name, rows, dim, (Slice(0, dim, everywhere[cores // 2 :]),))
 
 
-def _blocks(draw: st.DrawFn, cores: int, rows: int) -> tuple[int, ...]:
-    return (*sorted(draw(st.lists(st.integers(0, rows), min_size=cores - 1, max_size=cores - 1))), rows)
+def plans(features: Sequence[FeatureSpec], cores: int | None = None) -> st.SearchStrategy[PartitionPlan]:
+    """Plans of all tables of ``features``, with slices of columns only where they may be."""
+    return random_plans(
+        [(one.name, one.vocabulary_size, one.dim, _may_slice(one)) for one in tables_of(features)], cores
+    )
 
 
-@st.composite
-def table_plans(draw: st.DrawFn, table: TableSpec, cores: int) -> TablePlan:
-    """A table plan of any kind."""
-    name, rows, dim = table.name, table.vocabulary_size, table.dim
-    some_cores = st.lists(st.integers(0, cores - 1), min_size=1, max_size=cores, unique=True).map(tuple)
-    if draw(st.integers(0, 3)) == 0:
-        return TablePlan(name, rows, dim, (Slice(0, dim, draw(some_cores)),), True)
-    cuts: list[int] = []
-    if dim > 1 and not any(slot.is_row_wise for slot in table.optimizer.slots):
-        cuts = sorted(draw(st.sets(st.integers(1, dim - 1))))
-    slices = []
-    for first, stop in zip([0, *cuts], [*cuts, dim], strict=True):
-        on = draw(some_cores)
-        slices.append(Slice(first, stop - first, on, _blocks(draw, len(on), rows) if draw(st.booleans()) else ()))
-    return TablePlan(name, rows, dim, tuple(slices))
-
-
-@st.composite
-def plans(draw: st.DrawFn, features: Sequence[FeatureSpec], cores: int | None = None) -> PartitionPlan:
-    """A plan of all tables of ``features``, sometimes with stacks."""
-    tables = tables_of(features)
-    count = cores or draw(st.integers(1, 5))
-    stacks: tuple[tuple[str, ...], ...] = ()
-    if draw(st.booleans()):
-        names = draw(st.permutations([table.name for table in tables]))
-        cut = draw(st.integers(0, len(names)))
-        stacks = tuple(tuple(part) for part in (names[:cut], names[cut:]) if part)
-    return PartitionPlan(count, tuple(draw(table_plans(table, count)) for table in tables), stacks)
+def _may_slice(table: TableSpec) -> bool:
+    return not any(slot.is_row_wise for slot in table.optimizer.slots)

@@ -18,6 +18,7 @@ from tests.trainer.embedding.partitioned.test_partitioned_engine import (
     one,
     same_states,
     splits,
+    train_without_rounding,
     two,
 )
 from tests.trainer.embedding.test_engine import batch_of
@@ -60,14 +61,7 @@ def normal_gradients(batch, width, seed):
 @given(st.lists(batches(FEATURES), min_size=1, max_size=3), plans(FEATURES), splits)
 def test_a_plan_changes_nothing_where_sums_have_no_rounding(trained, plan, dense_ids):
     whole, parted = CpuEngine(FEATURES, seed=3), planned(plan, dense_ids=dense_ids)
-    for seed, batch in enumerate(trained):
-        found = parted.lookup(batch)
-        assert found.tobytes() == whole.lookup(batch).tobytes()
-        gradients = np.random.default_rng(seed).integers(-4, 5, found.shape).astype(np.float32)
-        whole.apply_gradients(batch, gradients)
-        parted.apply_gradients(batch, gradients)
-        same_states(whole.state(), parted.state())
-    assert whole.statistics() == parted.statistics()
+    train_without_rounding(whole, parted, trained)
     for table in TABLES:
         rows = np.arange(table.vocabulary_size)[::-1]
         assert parted.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()

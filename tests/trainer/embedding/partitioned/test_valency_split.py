@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.embedding import SGD, FeatureSpec, TableSpec
-from trainer.embedding.feature_counts import VALENCY_BOUNDS, BatchCounter, FeatureCounts
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.partitioned.valency_split import dense_ids_of, tail_ids
+from trainer.planning.valencies import VALENCY_BOUNDS
 
 FEATURE = FeatureSpec("f", TableSpec("t", 9, 2, SGD(0.1)))
 

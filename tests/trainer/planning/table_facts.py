@@ -1,4 +1,4 @@
-"""Tables to plan: small ones, and the published sets where the folder of shared data is there."""
+"""Tables to plan."""
 
 from __future__ import annotations
 
