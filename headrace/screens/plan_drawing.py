@@ -41,7 +41,7 @@ def plan_svg(plan: PartitionPlan, report: PlanReport) -> str:
     parts.append(_text(_LABEL, 58, f"bytes of tables, up to {bytes_text(most_bytes)}"))
     parts.append(_text(_LABEL + half + _GAP, 58, f"seconds of a step, up to {brief_text(most_secs)}"))
     for k, (phase, colour) in enumerate(_PHASES):
-        at = _LABEL + half + _GAP + 300 + 76 * k
+        at = _LABEL + half + _GAP + 232 + 84 * k
         parts += [_bar(at, 48, 8, colour, phase), _text(at + 12, 58, phase)]
     for k, core in enumerate(shown):
         y = _TOP + _ROW * k

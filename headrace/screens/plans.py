@@ -165,10 +165,10 @@ def _reasons(table: TablePlan, facts: TableReport | None, report: PlanReport | N
             f"Not table: its {bytes_text(whole)} do not fit on a core, which has {bytes_text(report.memory_bytes)}."
         )
     chosen = next((one for one in facts.ways if one.is_chosen), None)
-    core_secs = report.step_secs - report.reader_secs
+    mean_secs = sum(one.secs for one in report.cores) / max(len(report.cores), 1)
     if chosen is not None:
         others = (one for one in facts.ways if not one.is_chosen)
-        found += [f"Not {_way_text(one)}: {_drawback(one, chosen, core_secs)}." for one in others]
+        found += [f"Not {_way_text(one)}: {_drawback(one, chosen, mean_secs)}." for one in others]
     found.append(
         "Shards are assigned largest first, each to the core with the least load that has memory for it, and then exchanged."
     )
@@ -182,9 +182,10 @@ def _way_text(one: WayReport) -> str:
     return " ".join((one.partition, *parts))
 
 
-def _drawback(one: WayReport, chosen: WayReport, core_secs: float) -> str:
-    if one.largest_secs > chosen.largest_secs and one.largest_secs > core_secs / 4:
-        return f"its largest shard alone takes {brief_text(one.largest_secs)}, and cores have about {brief_text(core_secs)}"
+def _drawback(one: WayReport, chosen: WayReport, mean_secs: float) -> str:
+    """Why ``chosen`` is better; ``mean_secs``: the mean load of a core."""
+    if one.largest_secs > max(chosen.largest_secs, mean_secs):
+        return f"its largest shard alone takes {brief_text(one.largest_secs)}, and the mean load of a core is {brief_text(mean_secs)}"
     if one.step_secs > chosen.step_secs:
         return f"it adds {brief_text(one.step_secs)} to a step, not {brief_text(chosen.step_secs)}"
     return f"its shards take up to {brief_text(one.largest_secs)} each, which balances the cores less well with the other tables"
