@@ -20,8 +20,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _EVEN = 1e-3
 _LARGE = 1.25
-#: The fastest cores that a slow one exchanges shards with.
-_TARGETS = 24
+#: The fastest cores that a slow one exchanges shards with, and the largest shards of a core that are considered.
+_TARGETS, _MOST_OF_CORE = 24, 64
+#: The exchanges that are considered for one change, beyond which there are fewer targets; and for all changes.
+_CHANGE_WORK, _WORK = 16_384, 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +126,7 @@ def improve(
     """Move shards from the slowest core to faster ones, alone or for smaller ones, in place, while the slowest core gets faster."""
     board = _Board(shards, topology, common_secs, common_bytes)
     for _ in range(rounds):
-        if not board.relieve(int(board.loads.argmax())):
+        if board.work > _WORK or not board.relieve(int(board.loads.argmax())):
             return
 
 
@@ -135,6 +137,7 @@ class _Board:
         self, shards: list[PlacedShards], topology: PlanTopology, common_secs: Array, common_bytes: int
     ) -> None:
         self.loads = np.full(topology.cores, float(common_secs.sum()))
+        self.work = 0
         self._shards = shards
         self._secs = [one.secs.sum(axis=1) for one in shards]
         self._free = np.full(topology.cores, topology.memory_bytes - common_bytes, np.int64)
@@ -148,15 +151,18 @@ class _Board:
 
     def relieve(self, slowest: int) -> bool:
         """Make the best change that makes a core faster and no other one as slow; whether there is one."""
-        others = np.argsort(self.loads, kind="stable")[:_TARGETS].tolist()
+        own = self._largest(slowest)
+        targets = min(max(_CHANGE_WORK // max(len(own), 1) ** 2, 1), _TARGETS)
+        others = [(other, self._largest(other)) for other in np.argsort(self.loads, kind="stable")[:targets].tolist()]
         best: tuple[float, tuple[int, int], int, tuple[int, int] | None] | None = None
         limit = float(self.loads[slowest]) * (1 - 1e-9)
-        for given in self._on_core[slowest]:
+        for given in own:
             secs = self._secs[given[0]][given[1]]
-            for other in others:
+            for other, held in others:
                 if other == slowest or not self._may_hold(other, given):
                     continue
-                for taken in (None, *self._on_core[other]):
+                self.work += 1 + len(held)
+                for taken in (None, *held):
                     change = secs - (0.0 if taken is None else self._secs[taken[0]][taken[1]])
                     result = max(self.loads[slowest] - change, self.loads[other] + change)
                     if result >= (limit if best is None else best[0]):
@@ -170,6 +176,13 @@ class _Board:
         if taken is not None:
             self._move(taken, other, slowest)
         return True
+
+    def _largest(self, core: int) -> list[tuple[int, int]]:
+        """The largest shards of a core, in a fixed order."""
+        found = self._on_core[core]
+        if len(found) <= _MOST_OF_CORE:
+            return list(found)
+        return sorted(found, key=lambda shard: (-self._secs[shard[0]][shard[1]], shard))[:_MOST_OF_CORE]
 
     def _may_hold(self, core: int, shard: tuple[int, int]) -> bool:
         """Whether a core holds no other shard of the slice."""
