@@ -1,119 +1,73 @@
-"""Cut the changed rows of a table into the shards of a plan, and join them again, bit for bit. Pure.
+"""Which rows and columns of a table each shard of a partition plan holds in a checkpoint. Pure.
 
-A shard holds its slice's columns of the weights and of each slot with a value a column. A slot with one value a row goes with the
-first slice. A replicated table is held once, by its first core.
+A shard holds its slice's columns of the weights and of each slot. A replicated table is held once, by its first core. A table that
+the plan does not name is spread over all cores by its rows, row r on core ``r % cores``, as over the hosts of a job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.checkpoints.merge_tables import merge_rows, merge_values
 from trainer.checkpoints.parted_arrays import Array
 from trainer.errors import TornCheckpoint
-from trainer.planning.plan import Shard, Slice, TablePlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+
+#: The kind of tables that a plan names; linear tables have the names of embedding tables.
+EMBEDDING = "embedding"
 
 
-@dataclass(frozen=True, slots=True)
-class RowsOfTable:
-    """Changed rows of a table or of a shard of it: ``rows`` (int64, ascending), and [rows, :] arrays.
-
-    ``slots``: the values of all slots, one slot after the other; for each slot a flag says whether it is row-wise, with one value a row.
-    """
-
-    rows: Array
-    weights: Array
-    slots: Array
+def plan_of_table(plan: PartitionPlan, kind: str, table: str) -> TablePlan | None:
+    """The plan of a table; None for one that is spread over all cores by its rows."""
+    return next((one for one in plan.tables if one.name == table), None) if kind == EMBEDDING else None
 
 
-def stored_shards(table: TablePlan) -> tuple[Shard, ...]:
-    """The shards of a table that a checkpoint holds, slice after slice."""
-    shards = tuple(table.shards())
-    return shards[:1] if table.is_replicated else shards
+def table_slices(plan: PartitionPlan, kind: str, table: str) -> tuple[Slice, ...]:
+    """The slices of a table, each with the cores that hold it in a checkpoint."""
+    found = plan_of_table(plan, kind, table)
+    if found is None:
+        return (Slice(0, 0, tuple(range(plan.cores))),)
+    return tuple(Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one
+                 for one in found.slices)  # fmt: skip
 
 
-def slot_places(row_wise: Sequence[bool], columns: int, slice_: Slice) -> Array:
-    """The columns that go with a slice, ascending, among those of all slots of a table with ``columns`` columns."""
-    places: list[int] = []
-    start = 0
-    for is_row_wise in row_wise:
-        if is_row_wise:
-            places += [start] if slice_.first_column == 0 else []
-        else:
-            first = start + slice_.first_column
-            places += range(first, first + slice_.columns)
-        start += 1 if is_row_wise else columns
-    return np.array(places, np.int64)
-
-
-def is_in_shard(rows: Array, table: TablePlan, shard: Shard) -> Array:
-    """Which of some rows a shard holds."""
-    slice_, place = shard.slice_, shard.place
-    if table.is_replicated:
-        return np.full(len(rows), place == 0)
+def places_of(rows: Array, slice_: Slice) -> Array:
+    """For each row the place of its core among those of a slice."""
     if slice_.row_ends:
-        first = slice_.row_ends[place - 1] if place else 0
-        block: Array = (rows >= first) & (rows < slice_.row_ends[place])
-        return block
-    cyclic: Array = rows % len(slice_.cores) == place
-    return cyclic
+        return np.searchsorted(np.array(slice_.row_ends, np.int64), rows, side="right")
+    places: Array = rows % len(slice_.cores)
+    return places
 
 
-def cut_shard(state: RowsOfTable, table: TablePlan, shard: Shard, row_wise: Sequence[bool]) -> RowsOfTable:
-    """The rows and columns of a shard among those of a table, or of some of its rows."""
-    at = np.flatnonzero(is_in_shard(state.rows, table, shard))
-    first = shard.slice_.first_column
-    weights = state.weights[at, first : first + shard.slice_.columns]
-    return RowsOfTable(
-        state.rows[at], weights, state.slots[np.ix_(at, slot_places(row_wise, table.columns, shard.slice_))]
-    )
-
-
-def join_shards(shards: Sequence[RowsOfTable], table: TablePlan, row_wise: Sequence[bool]) -> RowsOfTable:
-    """The changed rows of a table, ascending; ``shards``: in the order of :func:`stored_shards`.
-
-    Raises :class:`TornCheckpoint` unless each shard holds rows and columns of its own, and all slices the same rows.
-    """
-    where = f"table {table.name}"
-    kept = stored_shards(table)
-    if len(shards) != len(kept):
-        raise TornCheckpoint("a table must have all shards of its plan", where=where, value=len(shards), allowed=str(len(kept)))  # fmt: skip
-    for shard, state in zip(kept, shards, strict=True):
-        _check_shard(state, table, shard, row_wise)
-    slices = [
-        _join_rows([state for shard, state in zip(kept, shards, strict=True) if shard.slice_ == one], where)
-        for one in table.slices
-    ]
-    rows = slices[0].rows
-    if any(not np.array_equal(rows, one.rows) for one in slices):
-        raise TornCheckpoint("all slices of a table must hold the same rows, got different ones", where=where)
-    if len(slices) == 1:
-        return slices[0]
-    width = sum(1 if is_row_wise else table.columns for is_row_wise in row_wise)
-    joined = np.empty((len(rows), width), slices[0].slots.dtype)
-    for one, state in zip(table.slices, slices, strict=True):
-        joined[:, slot_places(row_wise, table.columns, one)] = state.slots
-    return RowsOfTable(rows, np.concatenate([one.weights for one in slices], axis=1), joined)
-
-
-def _join_rows(shards: Sequence[RowsOfTable], where: str) -> RowsOfTable:
-    rows, places = merge_rows([one.rows for one in shards], where)
-    weights = merge_values(places, len(rows), lambda k: shards[k].weights, where)
-    return RowsOfTable(rows, weights, merge_values(places, len(rows), lambda k: shards[k].slots, where))
-
-
-def _check_shard(state: RowsOfTable, table: TablePlan, shard: Shard, row_wise: Sequence[bool]) -> None:
-    where = f"table {table.name}, core {shard.core}"
-    found = (state.weights.shape, state.slots.shape)
-    expected = (
-        (len(state.rows), shard.slice_.columns),
-        (len(state.rows), len(slot_places(row_wise, table.columns, shard.slice_))),
-    )
-    if found != expected:
-        raise TornCheckpoint("a shard must have the columns of its slice", where=where, value=found, allowed=str(expected))  # fmt: skip
-    in_table = (state.rows >= 0) & (state.rows < table.rows)
-    if not (in_table & is_in_shard(state.rows, table, shard)).all():
+def check_in_shard(rows: Array, slice_: Slice, place: int, where: str) -> None:
+    """Raises :class:`TornCheckpoint` unless all rows are of the shard at a place of a slice."""
+    if len(rows) and (rows.min() < 0 or (places_of(rows, slice_) != place).any()):
         raise TornCheckpoint("a shard must hold rows of its own, got others", where=where)
+
+
+def slots_of_slices(slices: Sequence[Slice], widths: Sequence[int], where: str) -> int:
+    """How many slots a table has, by the slot values of a row in each slice. Raises :class:`TornCheckpoint` if these do not fit."""
+    slots = widths[0] // slices[0].columns
+    expected = [slots * one.columns for one in slices]
+    if list(widths) != expected:
+        raise TornCheckpoint("a slice must have a value of each slot for each of its columns", where=where,
+                             value=list(widths)[:8], allowed=str(expected[:8]))  # fmt: skip
+    return slots
+
+
+def joined_columns(values: Sequence[Array], slots: int) -> Array:
+    """The values of whole rows from those of their slices: ``slots`` values a column, slot after slot."""
+    rows = len(values[0])
+    cubes = [one.reshape(rows, slots, one.shape[1] // slots if slots else 0) for one in values]
+    joined: Array = np.concatenate(cubes, axis=2).reshape(rows, -1) if slots else np.zeros((rows, 0), values[0].dtype)
+    return joined
+
+
+def cut_columns(values: Array, slots: int, slice_: Slice) -> Array:
+    """The values of a slice from those of whole rows; the inverse of :func:`joined_columns`."""
+    rows = len(values)
+    cube = values.reshape(rows, slots, values.shape[1] // slots if slots else 0)
+    stop = slice_.first_column + slice_.columns
+    cut: Array = cube[:, :, slice_.first_column : stop].reshape(rows, slots * slice_.columns)
+    return cut
