@@ -12,6 +12,9 @@ from trainer.checkpoints.manifest import CheckpointFile, purpose_digest
 from trainer.checkpoints.part_manifest import PART_FORMAT
 from trainer.checkpoints.parted_arrays import Array, ArrayKind
 
+#: Bytes after which the system is asked to begin to write them: else the disk rests until the end.
+_BEGIN_BYTES = 16 << 20
+
 
 class NewArray:
     """A new npy file with the bytes that ``np.save`` writes. It is durable after :meth:`finish`."""
@@ -20,7 +23,7 @@ class NewArray:
         self.kind = kind
         self._sha256 = purpose_digest("array", kind.name, PART_FORMAT)
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115
-        self._size_bytes = 0
+        self._size_bytes = self._begun_bytes = 0
         self._rows_left = kind.shape[0]
         header = {"descr": np.dtype(kind.dtype).str, "fortran_order": False, "shape": kind.shape}
         np.lib.format.write_array_header_1_0(self, header)
@@ -32,6 +35,9 @@ class NewArray:
         self._size_bytes += len(left)
         while left:
             left = left[self._file.write(left) :]
+        if self._size_bytes - self._begun_bytes >= _BEGIN_BYTES:
+            os.posix_fadvise(self._file.fileno(), self._begun_bytes, 0, os.POSIX_FADV_DONTNEED)
+            self._begun_bytes = self._size_bytes
         return self._size_bytes
 
     def append(self, rows: Array) -> None:

@@ -80,7 +80,6 @@ def reshard_run(
         stack.enter_context(run_lock(temporary))
         with translated_write_errors(str(output), "the new run"):
             _clear(temporary)
-            _check_space(temporary, total)
             done = _write(run_dir, files, commit, plan, temporary, output, on_bytes=lambda done: on_bytes(done, total))
     return ReshardedRun(commit_name(epochs), max(len(commit.names), 1), done)
 

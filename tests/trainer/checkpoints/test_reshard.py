@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +15,10 @@ from hypothesis import strategies as st
 from tests.trainer.checkpoints.job_states import checkpoint, publish_all
 from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.local_run import LocalRun
+from trainer.checkpoints.manifest import signed_text
 from trainer.checkpoints.read import Checkpoint, Share, open_commit, read_commit, verify_commit
 from trainer.checkpoints.reshard import reshard_commit
+from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
 NAME = "epoch-000002"
@@ -111,3 +116,86 @@ def test_a_single_process_and_slots_of_rows_are_kept(
     reshard(folder / "run", folder / "to", PartitionPlan(cores, ()))
     assert_same(read(folder / "to"), read(folder / "run"))
     shutil.rmtree(folder)
+
+
+def _damage(part: Path, number: int) -> None:
+    """Flip one bit of the last byte of an array."""
+    place = part / f"array-{number:04d}.npy"
+    data = bytearray(place.read_bytes())
+    data[-1] ^= 1
+    place.write_bytes(data)
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_changed_bit_in_any_table_is_refused(tmp_path: Path, number: int) -> None:
+    publish_all(tmp_path / "run", checkpoint(2), 2, 5)
+    files = LocalRun(tmp_path / "run" / "checkpoints")
+    (part,) = (one for one in open_commit(files, NAME).names if one.rank == 1)
+    _damage(files.root / part.folder, number)
+    with pytest.raises(
+        TornCheckpoint, match=r"must (have the bytes|ascend|be in the part|hold an npy header)"
+    ) as refused:
+        reshard(tmp_path / "run", tmp_path / "to", PartitionPlan(3, ()))
+    assert f"array-{number:04d}" in str(refused.value.where) or "table" in str(refused.value.where)
+
+
+def _sliced() -> PartitionPlan:
+    user = TablePlan("user", 120, 4, (Slice(0, 2, (0, 1)), Slice(2, 2, (1, 2), (50, 120))))
+    words = TablePlan("words", 120, 2, (Slice(0, 2, (2,)),))
+    return PartitionPlan(3, (user, words))
+
+
+def _renamed(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the members of a commit's manifest, which is signed again."""
+    path = run / "checkpoints" / NAME / "manifest.json"
+    members: dict[str, Any] = json.loads(path.read_bytes())
+    del members["sha256"]
+    change(members)
+    path.write_bytes(signed_text(members))
+
+
+def test_a_partition_that_is_not_that_of_the_parts_is_refused(tmp_path: Path) -> None:
+    publish_all(tmp_path / "run", checkpoint(2), 2, 5)
+
+    def refused(rule: str, change: Callable[[dict[str, Any]], None]) -> None:
+        shutil.rmtree(tmp_path / "to", ignore_errors=True)
+        reshard(tmp_path / "run", tmp_path / "to", _sliced())
+        _renamed(tmp_path / "to", change)
+        with pytest.raises(TornCheckpoint, match=rule):
+            verify_commit(LocalRun(tmp_path / "to" / "checkpoints"), NAME)
+        with pytest.raises(TornCheckpoint, match=rule):
+            reshard(tmp_path / "to", tmp_path / "again", PartitionPlan(2, ()))
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+
+    def user(members: dict[str, Any]) -> Any:
+        return members["partition"]["tables"][0]["slices"]
+
+    refused("rows of its own", lambda found: user(found)[1].update(row_ends=[60, 120]))
+    refused("arrays of its shards", lambda found: user(found)[0].update(cores=[[0, 1]]))
+    refused("arrays of its shards", lambda found: found["partition"].update(tables=[]))
+    refused("a part for each core", lambda found: found["partition"].update(cores=4))
+    refused("must follow each other", lambda found: user(found)[1].update(first_column=3))
+
+
+def test_a_row_wise_optimizer_takes_no_slices_of_columns(tmp_path: Path) -> None:
+    publish_all(tmp_path / "run", row_wise(checkpoint(2)), 2, 5)
+    with pytest.raises(ConfigError, match="row-wise optimizer"):
+        reshard(tmp_path / "run", tmp_path / "to", _sliced())
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_host_reads_the_files_of_its_own_rows_alone(tmp_path: Path) -> None:
+    publish_all(tmp_path / "run", checkpoint(2), 2, 5)
+    reshard(tmp_path / "run", tmp_path / "to", PartitionPlan(3, ()))
+    expected = read(tmp_path / "to", Share(1, 3))
+    _damage(tmp_path / "to" / "checkpoints" / "parts" / "attempt-000005" / "host-2", 1)
+    assert_same(read(tmp_path / "to", Share(1, 3)), expected)
+    with pytest.raises(TornCheckpoint):
+        read(tmp_path / "to", Share(2, 3))
+
+
+def test_a_table_with_more_shards_than_are_open_at_once(tmp_path: Path) -> None:
+    publish_all(tmp_path / "run", checkpoint(2), 2, 5)
+    reshard(tmp_path / "run", tmp_path / "to", PartitionPlan(150, ()))
+    reshard(tmp_path / "to", tmp_path / "back", PartitionPlan(2, ()))
+    assert_same(read(tmp_path / "back"), read(tmp_path / "run"))
