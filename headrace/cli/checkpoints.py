@@ -148,7 +148,11 @@ def reshard(
     from headrace.screens.checkpoints import ReshardedScreen
     from trainer.checkpoints.run_files import epochs_of, newest_first
     from trainer.launch.resharded_run import reshard_run
+    from warehouse.storage.locations import is_gcs
 
+    if is_gcs(output):
+        raise InputError("the output must be a local folder", where="--output", value=output,
+                         next_step="name a folder on this machine")  # fmt: skip
     partition = _partition(hosts, plan)
     folder, files = _opened(run, version, home)
     epochs = epochs_of(newest_first(files)[0]) if epoch is None else _existing(files, folder, epoch)

@@ -186,6 +186,10 @@ def read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
 def read_chunks(path: Path, expected_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The bytes of :func:`read_file` one after another."""
     with _translated_read_errors(path), _opened(path, expected_bytes) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(
+                file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL
+            )  # more is read ahead: several files take turns
         while chunk := file.read(chunk_bytes):
             yield chunk
 

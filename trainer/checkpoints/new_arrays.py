@@ -35,7 +35,7 @@ class NewArray:
         self._size_bytes += len(left)
         while left:
             left = left[self._file.write(left) :]
-        if self._size_bytes - self._begun_bytes >= _BEGIN_BYTES:
+        if self._size_bytes - self._begun_bytes >= _BEGIN_BYTES and hasattr(os, "posix_fadvise"):  # Linux
             os.posix_fadvise(self._file.fileno(), self._begun_bytes, 0, os.POSIX_FADV_DONTNEED)
             self._begun_bytes = self._size_bytes
         return self._size_bytes

@@ -72,7 +72,6 @@ class _Part:
 
     folder: Path
     files: list[tuple[str, CheckpointFile]] = field(default_factory=list)
-
     opened: int = 0
 
     def next_path(self) -> Path:
@@ -98,8 +97,8 @@ def reshard_commit(
         window_bytes: the bytes of rows that are in memory at once; a few windows are.
         on_bytes: called with the bytes of rows that are written so far.
 
-    Raises :class:`TornCheckpoint` for a damaged commit, and :class:`ConfigError` for a plan that is not one of its tables, before any
-    row is written.
+    Raises :class:`TornCheckpoint` for a damaged commit, and :class:`ConfigError` for a plan that is not one of its tables: see
+    :func:`check_plan`. What is written is without meaning then.
     """
     check_plan(files, commit, plan)
     attempt = commit.names[0].attempt if commit.names else 0
