@@ -1,24 +1,27 @@
-"""``headrace ckpt``: list, show, compare and verify the checkpoints of a run."""
+"""``headrace ckpt``: list, show, compare, verify and reshard the checkpoints of a run."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
+from headrace.cli.plan import read_file
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError, NotFound
+from transforms.errors import DataError, InputError, NotFound
 
 if TYPE_CHECKING:
     from trainer.checkpoints.inspection import FileCheck
     from trainer.checkpoints.run_files import RunFiles
+    from trainer.planning.plan import PartitionPlan
 
 app = typer.Typer(
-    help="List, show, compare and verify the checkpoints of a training run.",
+    help="List, show, compare, verify and reshard the checkpoints of a training run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -121,6 +124,56 @@ def verify(
     emit(screen, as_json=as_json)
     if screen.torn:
         raise typer.Exit(DataError.exit_status)
+
+
+@app.command("reshard")
+def reshard(
+    run: Run,
+    output: Annotated[str, typer.Option(metavar="FOLDER", help="The new run; the folder must not exist.")],
+    hosts: Annotated[
+        int, typer.Option(help="Spread the rows of each table over so many hosts.", show_default=False)
+    ] = 0,
+    plan: Annotated[
+        str, typer.Option(metavar="FILE", help="Partition the tables by this plan: headrace plan make --output.")
+    ] = "",
+    epoch: Annotated[int | None, typer.Option(help=f"{_EPOCH_HELP} Default: the newest.", show_default=False)] = None,
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write a checkpoint in another partition, as a new run that training continues.
+
+    Weights and optimizer slots are equal, bit for bit. The run itself is not changed; training must not run in it.
+    """
+    from headrace.screens.checkpoints import ReshardedScreen
+    from trainer.checkpoints.run_files import epochs_of, newest_first
+    from trainer.launch.resharded_run import reshard_run
+    from warehouse.storage.locations import is_gcs
+
+    if is_gcs(output):
+        raise InputError("the output must be a local folder", where="--output", value=output,
+                         next_step="name a folder on this machine")  # fmt: skip
+    partition = _partition(hosts, plan)
+    folder, files = _opened(run, version, home)
+    epochs = epochs_of(newest_first(files)[0]) if epoch is None else _existing(files, folder, epoch)
+    with progress_bar("writing shards", "bytes") as report:
+        done = reshard_run(folder, epochs, partition, Path(output), on_bytes=report)
+    emit(ReshardedScreen(folder, output, done, partition.cores, plan), as_json=as_json)
+
+
+def _partition(hosts: int, plan: str) -> PartitionPlan:
+    """The partition of the options. Raises :class:`InputError` unless there is exactly one."""
+    from trainer.planning.plan import MOST_CORES, PartitionPlan
+    from trainer.planning.plan_document import read_plan
+
+    if bool(hosts) == bool(plan):
+        raise InputError("a partition must be a number of hosts or a plan", where="--hosts, --plan", value=(hosts, plan),
+                         allowed="one of them")  # fmt: skip
+    if plan:
+        return read_plan(read_file(plan, "--plan"), plan)
+    if not 1 <= hosts <= MOST_CORES:
+        raise InputError("hosts must be a number", where="--hosts", value=hosts, allowed=f"1 to {MOST_CORES}")
+    return PartitionPlan(hosts, ())
 
 
 def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:

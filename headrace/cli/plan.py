@@ -164,7 +164,7 @@ def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
     from trainer.planning.plan_document import read_about, read_plan
     from trainer.planning.plan_report import PlanReport
 
-    data = _read(file, "plan")
+    data = read_file(file, "plan")
     plan, report = read_plan(data, file), PlanReport.read(read_about(data, file), file)
     if report is not None and len(report.cores) != plan.cores:
         raise InputError("a plan must have the load of each of its cores", where=f"{file}.report.cores", value=len(report.cores),
@@ -172,7 +172,8 @@ def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
     return plan, report
 
 
-def _read(file: str, option: str) -> bytes:
+def read_file(file: str, option: str) -> bytes:
+    """The bytes of the file of an option. Raises :class:`InputError` for one that cannot be read."""
     try:
         with Path(file).open("rb") as opened:  # a larger file is refused by what reads it
             return opened.read(_MOST_FILE_BYTES + 1)
@@ -202,7 +203,7 @@ def _tables_of_file(file: str, skew: float) -> tuple[Sequence[TableFacts], Mappi
     """The tables of a file, and where their statistics come from."""
     from trainer.planning.table_file import read_tables
 
-    facts = read_tables(_read(file, "--tables"), file, skew=skew)
+    facts = read_tables(read_file(file, "--tables"), file, skew=skew)
     return facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RunSummary,
         TableChange,
     )
+    from trainer.launch.resharded_run import ReshardedRun
 
 #: The most fragments and options in the text; the JSON has all.
 _MOST_LINES = 12
@@ -114,6 +115,7 @@ class CheckpointScreen:
         pairs = [
             ("checkpoint", f"{summary.name}, written {time_text(moment(summary.written_secs))}"),
             ("trained", f"{many(summary.events, 'event')} in {many(summary.epochs, 'epoch')}, step {count_text(summary.step)}"),
+            *([] if found.partition is None else [("partition", found.partition)]),
             ("data", f"table {found.source}, {many(found.partitions, 'partition')}: {self._range()}"),
             ("label", found.label),
             ("inputs", ", ".join(found.inputs)),
@@ -245,3 +247,46 @@ class VerifiedRunScreen:
             return Group(table, f"all intact: {read}")
         return Group(table, f"torn: {', '.join(self.torn)}; {read}",
                      "a torn checkpoint is skipped: training continues from the newest intact one")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReshardedScreen:
+    """A run that was written in another partition.
+
+    Attributes:
+        folder, output: the run that was read, and the new one.
+        done: what was written.
+        cores: of the new partition.
+        plan: its file; empty for hosts.
+    """
+
+    folder: str
+    output: str
+    done: ReshardedRun
+    cores: int
+    plan: str
+
+    def json_fields(self) -> dict[str, Any]:
+        """The two runs, the checkpoint, and the numbers of parts."""
+        return {
+            "run": self.folder,
+            "output": self.output,
+            "checkpoint": self.done.name,
+            "plan": self.plan or None,
+            "parts_before": self.done.parts_before,
+            "parts": self.cores,
+            **fields_of(self.done.resharded),
+        }
+
+    def render(self) -> RenderableType:
+        """What was written, and the next step."""
+        found = self.done.resharded
+        partition = f"the plan {self.plan}" if self.plan else many(self.cores, "host")
+        return facts([
+            ("checkpoint", f"{self.done.name} of {self.folder}"),
+            ("new run", self.output),
+            ("partition", f"{partition}; {many(self.done.parts_before, 'part')} before, {self.cores} now"),
+            ("rows", f"{count_text(found.rows)} of {many(found.tables, 'table')}"),
+            ("size", bytes_text(found.size_bytes)),
+            ("next", "headrace train MODEL --run-dir with the new run continues it"),
+        ])  # fmt: skip

@@ -11,8 +11,9 @@ from headrace.cli.jobs import job_files
 from headrace.cli.main import run
 from headrace.cli.options.runs import job_folder, job_folders_of_home
 from tests.support.gcs_server import GcsServer
-from tests.trainer.checkpoints.job_states import checkpoint, publish_all
+from tests.trainer.checkpoints.job_states import assert_equal, checkpoint, publish_all
 from tests.trainer.launch.held_jobs import REASON, hold
+from trainer.checkpoints.checkpoint import read_newest
 from trainer.control.open_controller import first_job
 from trainer.launch.fleet_store import FleetStore
 from trainer.launch.job_folders import BUCKET_JOBS, job_folder_name
@@ -99,7 +100,13 @@ def test_checkpoints_in_a_bucket_are_found_by_the_emulator_of_the_environment(
         assert json.loads(capsys.readouterr().out)
     assert run(["ckpt", "ls", f"gs://{bucket}/other"]) == 4
     assert "must hold a checkpoint" in capsys.readouterr().err
+    assert run(["ckpt", "reshard", given, "--output", f"gs://{bucket}/new", "--hosts", "3"]) == 2
+    assert "must be a local folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+    assert run(["ckpt", "reshard", given, "--output", "new", "--hosts", "3"]) == 0, capsys.readouterr().err
+    found = read_newest("new", on_skip=pytest.fail)
+    assert found is not None
+    assert_equal(found, checkpoint(2))
 
 
 def test_holds_and_notices_find_the_job_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

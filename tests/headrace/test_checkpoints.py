@@ -12,11 +12,16 @@ import pytest
 
 from tests.headrace.test_commands import GOLDENS
 from tests.headrace.test_light_imports import HEAVY, ROOT
-from tests.trainer.checkpoints.job_states import checkpoint, counts, cut, document, publish_all, state
-from trainer.checkpoints.checkpoint import write_checkpoint
+from tests.trainer.checkpoints.job_states import assert_equal, checkpoint, counts, cut, document, publish_all, state
+from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
 from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.retention import Retention, apply_retention
+from trainer.errors import CheckpointNotWritten
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan_document import plan_bytes
+from trainer.runs.lock import run_lock
+from transforms.errors import Busy
 
 WRITTEN = 1_790_000_000.0
 
@@ -141,3 +146,73 @@ print(*sorted(name for name in sys.modules if name in {(*HEAVY, "numba")!r}))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_run_is_resharded(cli, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    plan = PartitionPlan(
+        4,
+        (
+            TablePlan("user", 160, 4, (Slice(0, 3, (0, 1), (80, 160)), Slice(3, 1, (2,)))),
+            TablePlan("words", 160, 2, (Slice(0, 2, (3, 1)),), is_replicated=True),
+        ),
+    )
+    (run.parent / "plan.json").write_bytes(plan_bytes(plan))
+    check_golden("ckpt_reshard", cli("ckpt", "reshard", "./ctr-v3", "--output", "three", "--hosts", "3").out)
+    check_golden(
+        "ckpt_reshard_plan", cli("ckpt", "reshard", "./three", "--output", "by-plan", "--plan", "plan.json").out
+    )
+    os.utime(manifest(run.parent / "by-plan", 3), (WRITTEN, WRITTEN))
+    check_golden("ckpt_show_resharded", cli("ckpt", "show", "./by-plan").out)
+    assert cli("ckpt", "verify", "./by-plan", "--json").json["torn"] == []
+    for folder in ("three", "by-plan"):
+        found = read_newest(folder, on_skip=pytest.fail)
+        assert found is not None
+        assert_equal(found, checkpoint(3))
+    back = cli("ckpt", "reshard", "./by-plan", "--output", "back", "--hosts", "1", "--json").json
+    assert (back["parts_before"], back["parts"], back["tables"], back["plan"]) == (4, 1, 3, None)
+
+
+def test_what_cannot_be_resharded_is_refused(cli, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*")}
+
+    def refused(*options: object, status: int = 2) -> str:
+        error: str = cli("ckpt", "reshard", "./ctr-v3", *options, status=status).err
+        assert not (run.parent / "new").exists()
+        return error
+
+    new = ("--output", "new")
+    assert "must be a number of hosts or a plan" in refused(*new)
+    assert "must be a number of hosts or a plan" in refused(*new, "--hosts", "2", "--plan", "x")
+    assert "hosts must be a number" in refused(*new, "--hosts", "-1")
+    assert "must be a new folder" in refused("--output", "ctr-v3", "--hosts", "2")
+    assert "must be outside of the run" in refused("--output", "ctr-v3/new", "--hosts", "2")
+    assert "this number of epochs" in refused(*new, "--hosts", "2", "--epoch", "9", status=4)
+    user, words = TablePlan("user", 160, 4, (Slice(0, 4, (0,)),)), TablePlan("words", 160, 2, (Slice(0, 2, (0,)),))
+    for tables, message in (
+        ((user,), "must have the embedding tables of the run"),
+        ((user, words, TablePlan("more", 1, 1, (Slice(0, 1, (0,)),))), "must have the embedding tables of the run"),
+        ((user, TablePlan("words", 160, 3, (Slice(0, 3, (0,)),))), "as wide as that of the run"),
+        ((TablePlan("user", 1, 4, (Slice(0, 4, (0,)),)), words), "must have the rows of the run"),
+    ):
+        (run.parent / "plan.json").write_bytes(plan_bytes(PartitionPlan(1, tables)))
+        assert message in refused(*new, "--plan", "plan.json")
+    with run_lock(run):
+        assert "must not be in use" in refused(*new, "--hosts", "2", status=Busy.exit_status)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 3, 7))
+    assert "7 bytes free" in refused(*new, "--hosts", "2", status=CheckpointNotWritten.exit_status)
+    monkeypatch.undo()
+    assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*")} == before
+    assert [path.name for path in run.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_torn_checkpoint_is_not_resharded(cli, run):
+    array = next((run / "checkpoints" / "parts").rglob("attempt-000009/host-1/array-0001.npy"))
+    data = bytearray(array.read_bytes())
+    data[-1] ^= 1
+    array.write_bytes(data)
+    done = cli("ckpt", "reshard", run, "--output", run.parent / "new", "--hosts", "3", status=3)
+    assert "array-0001.npy" in done.err
+    assert [path.name for path in run.parent.iterdir()] == [run.name]
+    cli("ckpt", "reshard", run, "--output", run.parent / "new", "--hosts", "3", "--epoch", "2")

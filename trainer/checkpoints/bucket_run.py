@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
-from trainer.checkpoints.local_run import CHUNK_BYTES, missing, wrong_size
-from trainer.checkpoints.run_files import CHECKPOINTS
+from trainer.checkpoints.local_run import missing, wrong_size
+from trainer.checkpoints.run_files import CHECKPOINTS, CHUNK_BYTES
 from trainer.errors import CheckpointNotWritten
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
@@ -69,13 +69,13 @@ class BucketRun:
             raise wrong_size(self.place(path), len(data), expected_bytes)
         return data
 
-    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+    def chunks(self, path: str, expected_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """The bytes of an object one after another."""
         try:
             with self._storage.open_input(self.place(path)) as file:
                 if file.size() != expected_bytes:
                     raise wrong_size(self.place(path), file.size(), expected_bytes)
-                while chunk := file.read(CHUNK_BYTES):
+                while chunk := file.read(chunk_bytes):
                     yield chunk
         except MissingFile as error:
             raise missing(self.place(path)) from error

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from trainer.checkpoints.host_part import HostPart, PartName, read_carried
 from trainer.checkpoints.manifest import other_format, signed_text, verified_document
 from trainer.checkpoints.part_manifest import PartManifest, check_moments
+from trainer.checkpoints.shard_rows import table_slices
 from trainer.document_field import DocumentField
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import plan_at, plan_members
 from trainer.scheduling.orders import Commit
 
 COMMIT_FORMAT = "headrace.commit/1"
+#: The format of a resharded commit: its parts are the shards of a partition plan, not those of the hosts that trained it.
+RESHARDED_FORMAT = "headrace.commit/2"
+#: The formats of commits of parts.
+COMMIT_FORMATS = (COMMIT_FORMAT, RESHARDED_FORMAT)
 
 
 @dataclass(frozen=True)
@@ -105,21 +113,25 @@ class CommitManifest:
 
     Attributes:
         document: the checkpoint's document, without the ledger, which the parts hold.
-        parts: the parts by rank.
+        parts: the parts by rank, or by core of ``partition``.
+        partition: of a resharded commit, where its tables stand; it may name no table. None: each host's part has the rows that
+            the host trained.
     """
 
     epochs_done: int
     document: Mapping[str, Any]
     parts: tuple[PartName, ...]
+    partition: PartitionPlan | None = None
 
     def to_bytes(self) -> bytes:
         """The text of the commit's ``manifest.json``: equal commits give equal bytes."""
         return signed_text(
             {
-                "format": COMMIT_FORMAT,
+                "format": COMMIT_FORMAT if self.partition is None else RESHARDED_FORMAT,
                 "epochs_done": self.epochs_done,
                 "document": dict(self.document),
                 "parts": [str(part) for part in self.parts],
+                **({} if self.partition is None else {"partition": plan_members(self.partition)}),
             }
         )
 
@@ -132,14 +144,26 @@ class CommitManifest:
     def read(cls, found: DocumentField, where: str) -> CommitManifest:
         """The manifest of a verified document."""
         form = found.at("format").text()
-        if form != COMMIT_FORMAT:
-            raise other_format(form, (COMMIT_FORMAT,), where)
+        if form not in COMMIT_FORMATS:
+            raise other_format(form, COMMIT_FORMATS, where)
         parts = tuple(PartName.parse(item.text(), item.place) for item in found.at("parts").items())
         if [part.rank for part in parts] != list(range(len(parts))) or len({part.attempt for part in parts}) != 1:
             raise TornCheckpoint("the parts of a commit must be those of all ranks of one attempt, got others", where=where,
                                  value=[part.folder for part in parts][:8])  # fmt: skip
         document = {name: member.value for name, member in found.at("document").members().items()}
-        return cls(found.at("epochs_done").count(), document, parts)
+        partition = _read_partition(found.at("partition"), len(parts)) if form == RESHARDED_FORMAT else None
+        return cls(found.at("epochs_done").count(), document, parts, partition)
+
+
+def _read_partition(field: DocumentField, parts: int) -> PartitionPlan:
+    try:
+        plan = plan_at(field)
+    except ConfigError as error:
+        raise TornCheckpoint(error.what, where=f"{field.place}: {error.where}", value=error.value, allowed=error.allowed) from error  # fmt: skip
+    if plan.cores != parts:
+        raise TornCheckpoint("a commit must have a part for each core of its partition", where=field.place, value=parts,
+                             allowed=str(plan.cores))  # fmt: skip
+    return plan
 
 
 def digest_of(data: bytes) -> str:
@@ -149,19 +173,40 @@ def digest_of(data: bytes) -> str:
 
 def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[PartName, PartManifest]]) -> None:
     """Raises :class:`TornCheckpoint` unless the parts are one state of the whole job, at one moment."""
+    _check_same_state(commit, len(hosts), parts)
+    tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
+    if len(tables) != 1:
+        raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
+    if len({manifest.part.ledger is None for _, manifest in parts}) != 1:
+        raise TornCheckpoint("all parts of a commit must hold a ledger, or none", where=f"commit {commit.epochs}")
+
+
+def check_shards(commit: Commit, plan: PartitionPlan, parts: Sequence[tuple[PartName, PartManifest]]) -> None:
+    """Raises :class:`TornCheckpoint` unless the parts are one state, each with the arrays of its core's shards."""
+    _check_same_state(commit, plan.cores, parts)
+    found = [{array.name for array in manifest.arrays if _is_shared(array.name)} for _, manifest in parts]
+    expected: list[set[str]] = [set() for _ in parts]
+    for kind, table in tables_of([name for names in found for name in sorted(names)]):
+        slices = table_slices(plan, kind, table)
+        for s, one in enumerate(slices):
+            names = {array_name(kind, column, table, s if len(slices) > 1 else None) for column in TABLE_COLUMNS}
+            for core in one.cores:
+                expected[core] |= names
+    for (name, _), own, wanted in zip(parts, found, expected, strict=True):
+        if own != wanted:
+            raise TornCheckpoint("a part must have the arrays of its shards, got others or not all", where=name.folder,
+                                 value=sorted(own ^ wanted)[:4])  # fmt: skip
+
+
+def _check_same_state(commit: Commit, ranks: int, parts: Sequence[tuple[PartName, PartManifest]]) -> None:
     steps = {manifest.part.step for _, manifest in parts}
     if len(steps) != 1:
         raise TornCheckpoint("all parts of a commit must be of one step, got several", where=f"commit {commit.epochs}",
                              value=sorted(steps))  # fmt: skip
     if len({manifest.part.plan for _, manifest in parts}) != 1:
         raise TornCheckpoint("all parts of a commit must be of one plan, got several", where=f"commit {commit.epochs}")
-    tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
-    if len(tables) != 1:
-        raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
-    if len({manifest.part.ledger is None for _, manifest in parts}) != 1:
-        raise TornCheckpoint("all parts of a commit must hold a ledger, or none", where=f"commit {commit.epochs}")
     for rank, (name, manifest) in enumerate(parts):
-        _check_part(commit, len(hosts), rank, name, manifest)
+        _check_part(commit, ranks, rank, name, manifest)
 
 
 def _is_shared(name: str) -> bool:
@@ -170,11 +215,22 @@ def _is_shared(name: str) -> bool:
 
 def table_of(name: str) -> tuple[str, str, str] | None:
     """The kind, the column ("rows", "weights", "slots") and the table of an array's name; None for another array."""
-    kind, _, rest = name.partition("/")
+    kind, _, rest = (name[found.end() :] if (found := _SLICE.match(name)) else name).partition("/")
     column, _, table = rest.partition("/")
     return (kind, column, table) if kind in TABLE_KINDS and column in TABLE_COLUMNS and table else None
 
 
+def tables_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The kinds and names of the tables of arrays."""
+    return tuple(dict.fromkeys((kind, table) for kind, _, table in filter(None, map(table_of, names))))
+
+
+def array_name(kind: str, column: str, table: str, slice_number: int | None = None) -> str:
+    """The name of an array of a table, or of one of its slices of columns."""
+    return f"{'' if slice_number is None else f'slice-{slice_number}/'}{kind}/{column}/{table}"
+
+
+_SLICE = re.compile("slice-(0|[1-9][0-9]{0,8})/")
 #: The kinds of tables, and the arrays of each.
 TABLE_KINDS = ("embedding", "linear")
 TABLE_COLUMNS = ("rows", "weights", "slots")

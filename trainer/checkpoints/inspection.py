@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, table_of
+from trainer.checkpoints.commit_manifest import JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.parted_arrays import Array
@@ -18,6 +18,8 @@ from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import plan_fingerprint
 
 #: Bytes of the header of an npy file with a list of numbers.
 _HEADER_BYTES = 128
@@ -91,7 +93,7 @@ class LedgerTotals:
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The part of a host."""
+    """The part of a host, or of a core of the partition of a resharded commit, by its number."""
 
     host: str
     folder: str
@@ -107,6 +109,7 @@ class CommitDescription:
         job: the position of the job; None for a checkpoint of a single process.
         labels_bytes: the size of the record of labels as trained; 0 without one.
         options: the options that decide weights.
+        partition: of a resharded commit, in words; None for parts of hosts or one folder.
         scores: progressive validation of the last epoch.
     """
 
@@ -126,6 +129,7 @@ class CommitDescription:
     labels_bytes: int
     parts: tuple[PartSummary, ...]
     options: Mapping[str, Any]
+    partition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ def summary_of(commit: StoredCommit, written_secs: float, rule: str = "") -> Com
     return CommitSummary(
         name=commit_name(commit.epochs_done),
         epochs=commit.epochs_done,
-        attempt=None if commit.job is None else commit.job.attempt,
+        attempt=commit.names[0].attempt if commit.names else None,
         step=commit.document.at("step").count(),
         events=sum(item.at("scores").at("events").count() for item in commit.document.at("history").items()),
         hosts=len(commit.parts),
@@ -209,7 +213,14 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         labels_bytes=commit.parts[0].arrays[LABELS].file.size_bytes if LABELS in commit.parts[0].arrays else 0,
         parts=_parts(commit),
         options={key: option.value for key, option in identity.at("config").members().items()},
+        partition=None if commit.partition is None else _partition_text(commit.partition),
     )
+
+
+def _partition_text(plan: PartitionPlan) -> str:
+    if not plan.tables:
+        return f"row r of each table in part r % {plan.cores}"
+    return f"the plan {plan_fingerprint(plan)[:12]} of {plan.cores} cores"
 
 
 def _scores(field: DocumentField) -> dict[str, Any]:
@@ -224,13 +235,12 @@ def _tables(commit: StoredCommit) -> tuple[TableSummary, ...]:
     """The sizes of tables by the sizes of their files."""
     found = []
     for kind, table in commit.tables:
-        sizes = {
-            column: [part.arrays[f"{kind}/{column}/{table}"].file.size_bytes for part in commit.parts]
-            for column in TABLE_COLUMNS
-        }
-        rows = sum(_rows(size) for size in sizes["rows"])
-        values = sum(size - _HEADER_BYTES for size in sizes["weights"]) // 4
-        found.append(TableSummary(kind, table, rows, values // rows if rows else 0, sum(map(sum, sizes.values()))))
+        slices = commit.slices(kind, table)
+        shards = [shard for one in slices for shard in one.shards]
+        rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        values = sum(shard.weights.file.size_bytes - _HEADER_BYTES for shard in shards) // 4
+        size_bytes = sum(file.file.size_bytes for one in shards for file in (one.rows, one.weights, one.slots))
+        found.append(TableSummary(kind, table, rows, values // rows if rows else 0, size_bytes))
     return tuple(found)
 
 
@@ -273,7 +283,8 @@ def _totals(saved: SavedCounts | None) -> LedgerTotals | None:
 def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
     if not commit.is_merged:
         return ()
-    hosts = commit.job.hosts if commit.job else ()
+    of_hosts = commit.partition is None and commit.job is not None
+    hosts = commit.job.hosts if of_hosts and commit.job else tuple(f"core {core}" for core in range(len(commit.parts)))
     return tuple(
         PartSummary(
             host,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
+from trainer.checkpoints.run_files import CHUNK_BYTES
 from trainer.errors import TornCheckpoint
 from transforms.errors import StorageError
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
@@ -25,8 +26,6 @@ T = TypeVar("T")
 
 #: The beginning of the names of unfinished folders.
 TEMPORARY = ".tmp-"
-#: Bytes that are read at once where a file is not needed whole.
-CHUNK_BYTES = 8 << 20
 #: Errors of a file that is absent, of another kind or damaged on its disk.
 _TORN_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ENXIO})
 
@@ -64,9 +63,9 @@ class LocalRun:
         """A file's bytes; see :func:`read_file`."""
         return read_file(self.root / path, expected_bytes=expected_bytes)
 
-    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+    def chunks(self, path: str, expected_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """A file's bytes one after another; see :func:`read_file`."""
-        return read_chunks(self.root / path, expected_bytes)
+        return read_chunks(self.root / path, expected_bytes, chunk_bytes)
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the files of a folder; none if it is absent."""
@@ -184,10 +183,14 @@ def read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
         return file.readall()
 
 
-def read_chunks(path: Path, expected_bytes: int) -> Iterator[bytes]:
+def read_chunks(path: Path, expected_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The bytes of :func:`read_file` one after another."""
     with _translated_read_errors(path), _opened(path, expected_bytes) as file:
-        while chunk := file.read(CHUNK_BYTES):
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(
+                file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL
+            )  # more is read ahead: several files take turns
+        while chunk := file.read(chunk_bytes):
             yield chunk
 
 

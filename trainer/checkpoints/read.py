@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from trainer.checkpoints.commit_manifest import (
-    COMMIT_FORMAT,
+    COMMIT_FORMATS,
     TABLE_COLUMNS,
     CommitManifest,
     JobPosition,
+    array_name,
     check_parts,
+    check_shards,
     digest_of,
     table_of,
+    tables_of,
 )
 from trainer.checkpoints.host_part import LABELS, LEDGER, PartName
 from trainer.checkpoints.manifest import (
@@ -34,8 +39,10 @@ from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
+from trainer.checkpoints.shard_rows import check_in_shard, joined_columns, slots_of_slices, table_slices
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.planning.plan import PartitionPlan, Slice
 from trainer.scheduling.orders import Commit
 
 
@@ -122,6 +129,36 @@ class StoredPart:
     manifest: PartManifest | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredShard:
+    """The files of some rows of a table; ``place``: of their core in its slice, or the rank of their host."""
+
+    rows: StoredFile
+    weights: StoredFile
+    slots: StoredFile
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlice:
+    """Some columns of a table with all of its rows; ``slice_``: None if each shard may hold any rows, as those of hosts do."""
+
+    shards: tuple[StoredShard, ...]
+    slice_: Slice | None = None
+
+    def check(self, shard: StoredShard, rows: Array, where: str) -> None:
+        """Raises :class:`TornCheckpoint` unless the rows are of the shard."""
+        if self.slice_ is not None:
+            check_in_shard(rows, self.slice_, shard.place, where)
+
+    def of_share(self, share: Share | None) -> StoredSlice:
+        """The slice with the shards that may hold rows of a host."""
+        found = self.slice_
+        if share is None or found is None or found.row_ends or len(found.cores) != share.hosts:
+            return self
+        return StoredSlice((self.shards[share.rank],), found)
+
+
 @dataclass(frozen=True)
 class StoredCommit:
     """A checkpoint whose manifests are verified; its arrays are not read yet.
@@ -131,6 +168,8 @@ class StoredCommit:
         parts: by rank.
         digest: SHA-256 of its manifest.
         state: the file of the document, for a checkpoint of one folder.
+        names: of the parts.
+        partition: of a resharded commit, where its tables stand.
     """
 
     epochs_done: int
@@ -139,6 +178,7 @@ class StoredCommit:
     digest: str
     state: StoredFile | None = None
     names: tuple[PartName, ...] = ()
+    partition: PartitionPlan | None = None
 
     @property
     def job(self) -> JobPosition | None:
@@ -147,14 +187,30 @@ class StoredCommit:
 
     @property
     def is_merged(self) -> bool:
-        """Whether it consists of parts of hosts."""
+        """Whether it consists of parts."""
         return self.state is None
 
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
         """The kinds and names of the tables."""
-        found = filter(None, map(table_of, self.parts[0].arrays)) if self.parts else ()
-        return tuple(dict.fromkeys((kind, table) for kind, _, table in found))
+        return tables_of(name for part in self.parts for name in part.arrays)
+
+    def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
+        """The files of a table."""
+        if self.partition is None:
+            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.parts))
+            return (StoredSlice(tuple(shards)),)
+        slices = table_slices(self.partition, kind, table)
+        return tuple(
+            StoredSlice(
+                tuple(
+                    _shard(self.parts[core], kind, table, s if len(slices) > 1 else None, place)
+                    for place, core in enumerate(one.cores)
+                ),
+                one,
+            )
+            for s, one in enumerate(slices)
+        )
 
     @property
     def files(self) -> tuple[StoredFile, ...]:
@@ -163,12 +219,17 @@ class StoredCommit:
         return (*own, *(file for part in self.parts for file in part.arrays.values()))
 
 
+def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:
+    rows, weights, slots = (part.arrays[array_name(kind, column, table, slice_number)] for column in TABLE_COLUMNS)
+    return StoredShard(rows, weights, slots, place)
+
+
 def read_document(files: RunFiles, epochs_done: int) -> DocumentField:
     """The verified document of a checkpoint; its parts are not looked at. Raises as :func:`read_commit`."""
     name = commit_name(epochs_done)
     place = f"{name}/{MANIFEST}"
     found = verified_document(files.read(place), files.place(place))
-    if found.members().get("format", found).value != COMMIT_FORMAT:
+    if found.members().get("format", found).value not in COMMIT_FORMATS:
         return open_commit(files, name).document
     return DocumentField(dict(CommitManifest.read(found, files.place(place)).document), files.place(place))
 
@@ -179,12 +240,12 @@ def open_commit(files: RunFiles, name: str) -> StoredCommit:
     data = files.read(place)
     where = files.place(place)
     found = verified_document(data, where)
-    opened = _open_merged if found.members().get("format", found).value == COMMIT_FORMAT else _open_folder
+    opened = _open_merged if found.members().get("format", found).value in COMMIT_FORMATS else _open_folder
     commit = opened(files, name, found, digest_of(data))
     if commit_name(commit.epochs_done) != name:
         raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
                              allowed=commit_name(commit.epochs_done))  # fmt: skip
-    for kind, table in commit.tables:
+    for kind, table in commit.tables if commit.partition is None else ():
         if any(f"{kind}/{column}/{table}" not in part.arrays for part in commit.parts for column in TABLE_COLUMNS):
             raise TornCheckpoint(
                 "saved embedding tables must have rows, weights and slots", where=f"{kind} table {table}"
@@ -207,14 +268,23 @@ def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) 
     where = files.place(f"{name}/{MANIFEST}")
     manifest = CommitManifest.read(found, where)
     document = DocumentField(dict(manifest.document), where)
-    job = JobPosition.read(document)
-    if job is None:
-        raise TornCheckpoint("a commit must hold the position of its job, got none", where=where)
-    commit = Commit(manifest.epochs_done, job.attempt, job.next_unit)
+    job, partition = JobPosition.read(document), manifest.partition
     parts = tuple((part, read_part_manifest(files, part)) for part in manifest.parts)
-    check_parts(commit, job.hosts, parts)
+    if job is not None:
+        commit = Commit(manifest.epochs_done, job.attempt, job.next_unit)
+    elif partition is not None:
+        commit = Commit(manifest.epochs_done, 0, 0)
+    else:
+        raise TornCheckpoint("a commit must hold the position of its job, got none", where=where)
+    if partition is not None:
+        check_shards(commit, partition, parts)
+    else:
+        assert job is not None
+        check_parts(commit, job.hosts, parts)
     stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
-    return StoredCommit(manifest.epochs_done, document, stored, digest, names=manifest.parts)
+    return StoredCommit(
+        manifest.epochs_done, document, stored, digest, names=manifest.parts, partition=manifest.partition
+    )
 
 
 def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
@@ -252,7 +322,10 @@ def verify_commit(files: RunFiles, name: str) -> StoredCommit:
 def check_fit(files: RunFiles, commit: StoredCommit) -> None:
     """Raises :class:`TornCheckpoint` unless the parts of a commit fit each other: each row in one part, counters of the same events."""
     for kind, table in commit.tables:
-        merge_rows([part.arrays[f"{kind}/rows/{table}"].array(files) for part in commit.parts], f"{kind} table {table}")
+        where, rows = f"{kind} table {table}", None
+        for one in commit.slices(kind, table):
+            merged, _ = merge_rows(_rows_of(files, one, where), where)
+            rows = _same_rows(rows, merged, where)
     counts_of(files, commit)
 
 
@@ -360,19 +433,46 @@ def read_table(
 ) -> tuple[Array, Array, Array]:
     """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
     where = f"{kind} table {table}"
-    names = [f"{kind}/{column}/{table}" for column in TABLE_COLUMNS]
-    of_hosts = [part.arrays[names[0]].array(files) for part in commit.parts]
-    for each in of_hosts:
-        check_rows(each, where)
-    kept = None if share is None else [rows % share.hosts == share.rank for rows in of_hosts]
+    found = [_read_slice(files, one.of_share(share), where, share) for one in commit.slices(kind, table)]
+    if len(found) == 1:
+        return found[0]
+    rows: Array | None = None
+    for own, _, _ in found:
+        rows = _same_rows(rows, own, where)
+    assert rows is not None
+    assert commit.partition is not None
+    slices = table_slices(commit.partition, kind, table)
+    slots_of_slices(slices, [weights.shape[1] for _, weights, _ in found], where)
+    slots = slots_of_slices(slices, [values.shape[1] for _, _, values in found], where)
+    return rows, joined_columns([one[1] for one in found], 1), joined_columns([one[2] for one in found], slots)
+
+
+def _same_rows(rows: Array | None, own: Array, where: str) -> Array:
+    """The rows of a slice. Raises :class:`TornCheckpoint` unless they are those of another."""
+    if rows is not None and not np.array_equal(rows, own):
+        raise TornCheckpoint("all slices of a table must hold the same rows, got different ones", where=where)
+    return own
+
+
+def _rows_of(files: RunFiles, stored: StoredSlice, where: str) -> list[Array]:
+    """The rows of each shard. Raises :class:`TornCheckpoint` for rows of another one."""
+    found = [shard.rows.array(files) for shard in stored.shards]
+    for shard, rows in zip(stored.shards, found, strict=True):
+        check_rows(rows, where)
+        stored.check(shard, rows, files.place(shard.rows.path))
+    return found
+
+
+def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> tuple[Array, Array, Array]:
+    """The rows, weights and slots of some columns of a table, merged and verified."""
+    of_shards = _rows_of(files, stored, where)
+    kept = None if share is None else [rows % share.hosts == share.rank for rows in of_shards]
     if kept is not None:
-        of_hosts = [rows[own] for rows, own in zip(of_hosts, kept, strict=True)]
-    rows, places = merge_rows(of_hosts, where)
+        of_shards = [rows[own] for rows, own in zip(of_shards, kept, strict=True)]
+    rows, places = merge_rows(of_shards, where)
     weights, slots = (
-        merge_values(
-            places, len(rows), partial(_read_values, files, [part.arrays[name] for part in commit.parts], kept), where
-        )
-        for name in names[1:]
+        merge_values(places, len(rows), partial(_read_values, files, of_column, kept), where)
+        for of_column in ([shard.weights for shard in stored.shards], [shard.slots for shard in stored.shards])
     )
     return rows, weights, slots
 

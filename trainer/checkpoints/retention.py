@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainer.checkpoints.commit_manifest import COMMIT_FORMAT, CommitManifest, JobPosition
+from trainer.checkpoints.commit_manifest import COMMIT_FORMATS, CommitManifest, JobPosition
 from trainer.checkpoints.host_part import PARTS, attempt_folder
 from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
@@ -169,7 +169,7 @@ def _named(files: RunFiles, commits: Sequence[int]) -> _Named | None:
         place = f"{commit_name(epochs)}/{MANIFEST}"
         try:
             found = verified_document(files.read(place), files.place(place))
-            if found.members().get("format", found).value == COMMIT_FORMAT:
+            if found.members().get("format", found).value in COMMIT_FORMATS:
                 commit = CommitManifest.read(found, found.place)
                 attempts.update(part.attempt for part in commit.parts)
                 job = JobPosition.read(DocumentField(dict(commit.document), found.place))

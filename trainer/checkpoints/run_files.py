@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 #: The folder of a run's checkpoints within its run directory.
 CHECKPOINTS = "checkpoints"
+#: Bytes that are read at once where a file is not needed whole.
+CHUNK_BYTES = 8 << 20
 #: The folder of the plans of a run in a bucket.
 PLANS = "plans"
 
@@ -33,7 +35,7 @@ class RunFiles(Protocol):
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes. Raises :class:`TornCheckpoint` if it is absent, no file, or of another size."""
 
-    def chunks(self, path: str, expected_bytes: int) -> Iterator[bytes]:
+    def chunks(self, path: str, expected_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """The bytes of :meth:`read` one after another, without the whole file in memory."""
 
     def sizes(self, folder: str) -> dict[str, int]:

@@ -21,13 +21,13 @@ _NEXT = "headrace plan make writes a plan"
 
 def plan_bytes(plan: PartitionPlan, about: Mapping[str, Any] | None = None) -> bytes:
     """The document of a plan; equal plans give equal bytes. ``about``: further members, which engines do not read."""
-    document = {"format": PLAN_FORMAT, "fingerprint": plan_fingerprint(plan), **_members(plan), **(about or {})}
+    document = {"format": PLAN_FORMAT, "fingerprint": plan_fingerprint(plan), **plan_members(plan), **(about or {})}
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def plan_fingerprint(plan: PartitionPlan) -> str:
     """The identity of a plan: the SHA-256 of its tables, cores and stacks, in hexadecimal."""
-    return hashlib.sha256(json.dumps(_members(plan), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plan_members(plan), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_plan(data: bytes, where: str) -> PartitionPlan:
@@ -38,7 +38,7 @@ def read_plan(data: bytes, where: str) -> PartitionPlan:
 def read_about(data: bytes, where: str) -> Mapping[str, Any]:
     """The further members of a document; its plan is checked too. Raises :class:`ConfigError`."""
     document = _document_of(data, where)
-    own = {"format", "fingerprint", *_members(_plan_of(document, where))}
+    own = {"format", "fingerprint", *plan_members(_plan_of(document, where))}
     return {name: member.value for name, member in document.members().items() if name not in own}
 
 
@@ -65,18 +65,7 @@ def _plan_of(document: DocumentField, where: str) -> PartitionPlan:
         if form != PLAN_FORMAT:
             raise ConfigError("the format of a plan must be one that this release reads", where=where, value=form[:80],
                               allowed=PLAN_FORMAT, next_step=_NEXT)  # fmt: skip
-        shards = 0
-        tables = []
-        for item in document.at("tables").items():
-            table = _table(item)
-            shards += sum(len(one.cores) for one in table.slices)
-            if shards > _MOST_SHARDS:
-                raise ConfigError(
-                    "a plan must have a number of shards", where=item.place, value=shards, allowed=f"<= {_MOST_SHARDS}"
-                )
-            tables.append(table)
-        stacks = tuple(stack.texts() for stack in document.at("stacks").items())
-        plan = PartitionPlan(document.at("cores").count(most=MOST_CORES), tuple(tables), stacks)
+        plan = plan_at(document)
         fingerprint = document.at("fingerprint").text()
     except (TornCheckpoint, ConfigError) as error:
         place = error.where if error.where.startswith(where) else f"{where}: {error.where}".removesuffix(": ")
@@ -87,7 +76,24 @@ def _plan_of(document: DocumentField, where: str) -> PartitionPlan:
     return plan
 
 
-def _members(plan: PartitionPlan) -> dict[str, Any]:
+def plan_at(document: DocumentField) -> PartitionPlan:
+    """The plan of the members at ``document``. Raises :class:`ConfigError` and :class:`TornCheckpoint` for others."""
+    shards = 0
+    tables = []
+    for item in document.at("tables").items():
+        table = _table(item)
+        shards += sum(len(one.cores) for one in table.slices)
+        if shards > _MOST_SHARDS:
+            raise ConfigError(
+                "a plan must have a number of shards", where=item.place, value=shards, allowed=f"<= {_MOST_SHARDS}"
+            )
+        tables.append(table)
+    stacks = tuple(stack.texts() for stack in document.at("stacks").items())
+    return PartitionPlan(document.at("cores").count(most=MOST_CORES), tuple(tables), stacks)
+
+
+def plan_members(plan: PartitionPlan) -> dict[str, Any]:
+    """The members of a document that say where tables stand; the inverse of :func:`plan_at`."""
     return {
         "cores": plan.cores,
         "tables": [

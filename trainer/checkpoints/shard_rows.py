@@ -1,0 +1,73 @@
+"""Which rows and columns of a table each shard of a partition plan holds in a checkpoint. Pure.
+
+A shard holds its slice's columns of the weights and of each slot. A replicated table is held once, by its first core. A table that
+the plan does not name is spread over all cores by its rows, row r on core ``r % cores``, as over the hosts of a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import Array
+from trainer.errors import TornCheckpoint
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+
+#: The kind of tables that a plan names; linear tables have the names of embedding tables.
+EMBEDDING = "embedding"
+
+
+def plan_of_table(plan: PartitionPlan, kind: str, table: str) -> TablePlan | None:
+    """The plan of a table; None for one that is spread over all cores by its rows."""
+    return next((one for one in plan.tables if one.name == table), None) if kind == EMBEDDING else None
+
+
+def table_slices(plan: PartitionPlan, kind: str, table: str) -> tuple[Slice, ...]:
+    """The slices of a table, each with the cores that hold it in a checkpoint."""
+    found = plan_of_table(plan, kind, table)
+    if found is None:
+        return (Slice(0, 0, tuple(range(plan.cores))),)
+    return tuple(Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one
+                 for one in found.slices)  # fmt: skip
+
+
+def places_of(rows: Array, slice_: Slice) -> Array:
+    """For each row the place of its core among those of a slice."""
+    if slice_.row_ends:
+        return np.searchsorted(np.array(slice_.row_ends, np.int64), rows, side="right")
+    places: Array = rows % len(slice_.cores)
+    return places
+
+
+def check_in_shard(rows: Array, slice_: Slice, place: int, where: str) -> None:
+    """Raises :class:`TornCheckpoint` unless all rows are of the shard at a place of a slice."""
+    if len(rows) and (rows.min() < 0 or (places_of(rows, slice_) != place).any()):
+        raise TornCheckpoint("a shard must hold rows of its own, got others", where=where)
+
+
+def slots_of_slices(slices: Sequence[Slice], widths: Sequence[int], where: str) -> int:
+    """How many slots a table has, by the slot values of a row in each slice. Raises :class:`TornCheckpoint` if these do not fit."""
+    slots = widths[0] // slices[0].columns
+    expected = [slots * one.columns for one in slices]
+    if list(widths) != expected:
+        raise TornCheckpoint("a slice must have a value of each slot for each of its columns", where=where,
+                             value=list(widths)[:8], allowed=str(expected[:8]))  # fmt: skip
+    return slots
+
+
+def joined_columns(values: Sequence[Array], slots: int) -> Array:
+    """The values of whole rows from those of their slices: ``slots`` values a column, slot after slot."""
+    rows = len(values[0])
+    cubes = [one.reshape(rows, slots, one.shape[1] // slots if slots else 0) for one in values]
+    joined: Array = np.concatenate(cubes, axis=2).reshape(rows, -1) if slots else np.zeros((rows, 0), values[0].dtype)
+    return joined
+
+
+def cut_columns(values: Array, slots: int, slice_: Slice) -> Array:
+    """The values of a slice from those of whole rows; the inverse of :func:`joined_columns`."""
+    rows = len(values)
+    cube = values.reshape(rows, slots, values.shape[1] // slots if slots else 0)
+    stop = slice_.first_column + slice_.columns
+    cut: Array = cube[:, :, slice_.first_column : stop].reshape(rows, slots * slice_.columns)
+    return cut

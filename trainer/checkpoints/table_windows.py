@@ -1,0 +1,234 @@
+"""Read a table of a checkpoint in windows of ascending rows, with the memory of a window, however large the table is.
+
+Every byte is hashed while it is read. Its digest is compared at the end of its file, so what is made of a window may only be used after
+the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer.checkpoints.merge_tables import check_rows
+from trainer.checkpoints.npy_bytes import read_header
+from trainer.checkpoints.parted_arrays import Array
+from trainer.checkpoints.read import StoredFile, StoredShard, StoredSlice
+from trainer.checkpoints.run_files import RunFiles
+from trainer.errors import TornCheckpoint
+
+#: More than the header of an npy file has.
+_HEADER_BYTES = 1 << 10
+
+
+class ArrayReader:
+    """A C-ordered array of a checkpoint, read from its first row to its last."""
+
+    def __init__(self, files: RunFiles, stored: StoredFile, chunk_bytes: int) -> None:
+        self._stored, self.place = stored, files.place(stored.path)
+        self._sha256 = stored.purpose()
+        self._chunks = files.chunks(stored.path, stored.file.size_bytes, max(chunk_bytes, _HEADER_BYTES))
+        self._chunk = memoryview(b"")
+        first = b""
+        while len(first) < min(_HEADER_BYTES, stored.file.size_bytes) and self._next_chunk():
+            first += self._chunk
+        header = read_header(first, stored.file.size_bytes, self.place)
+        if (header.is_fortran and len(header.shape) > 1) or not header.shape:
+            raise TornCheckpoint(
+                "an array of a table must be in the order of its rows", where=self.place, value=header.shape
+            )
+        self.dtype, self.shape = header.dtype, header.shape
+        self._chunk = memoryview(first)[header.start :]
+        self.left = header.shape[0]
+
+    def _next_chunk(self) -> bool:
+        chunk = next(self._chunks, b"")
+        self._sha256.update(chunk)
+        self._chunk = memoryview(chunk)
+        return bool(chunk)
+
+    def read_into(self, out: Array) -> None:
+        """Fill a C-ordered array of whole rows with the next ones; there must be as many."""
+        self.left -= len(out)
+        if not out.size:
+            return
+        bytes_out, at = memoryview(out.data).cast("B"), 0
+        while at < len(bytes_out):
+            if not len(self._chunk) and not self._next_chunk():
+                raise TornCheckpoint("a file must have the size that the manifest records, got a shorter one", where=self.place)  # fmt: skip
+            piece = self._chunk[: len(bytes_out) - at]
+            bytes_out[at : at + len(piece)] = piece
+            self._chunk, at = self._chunk[len(piece) :], at + len(piece)
+
+    def finish(self) -> None:
+        """Raise :class:`TornCheckpoint` unless all bytes were read, and were those that the manifest records."""
+        while self._next_chunk():
+            pass
+        if self.left or self._sha256.hexdigest() != self._stored.file.sha256:
+            raise TornCheckpoint("a file must have the bytes that the manifest records, got others", where=self.place,
+                                 value=self._sha256.hexdigest(), allowed=self._stored.file.sha256)  # fmt: skip
+
+
+class RowReader:
+    """The rows of a shard, ascending, with those that were read but not taken yet."""
+
+    def __init__(
+        self, files: RunFiles, stored: StoredSlice, shard: StoredShard, rows_at_once: int, chunk_bytes: int
+    ) -> None:
+        self._array = ArrayReader(files, shard.rows, chunk_bytes)
+        self._stored, self._shard, self._rows_at_once = stored, shard, rows_at_once
+        self.pending = np.zeros(0, np.int64)
+        self._last = -1
+        check_rows(np.zeros((0,) * len(self._array.shape), self._array.dtype), self._array.place)
+
+    @property
+    def count(self) -> int:
+        """The rows of the shard."""
+        return self._array.shape[0]
+
+    def fill(self) -> None:
+        """Read rows until as many as a window needs are pending, or none is left."""
+        wanted = min(self._rows_at_once - len(self.pending), self._array.left)
+        if wanted <= 0:
+            return
+        own = np.empty(wanted, np.int64)
+        self._array.read_into(own)
+        if own[0] <= self._last or (own[1:] <= own[:-1]).any():
+            raise TornCheckpoint("the rows of a part must ascend", where=self._array.place)
+        self._stored.check(self._shard, own, self._array.place)
+        self._last = int(own[-1])
+        self.pending = np.concatenate([self.pending, own]) if len(self.pending) else own
+
+    @property
+    def end(self) -> int | None:
+        """The last pending row, up to which all rows are known; None if all rows of the shard are."""
+        return int(self.pending[-1]) if self._array.left else None
+
+    def take(self, end: int | None) -> Array:
+        """The pending rows up to ``end``."""
+        stop = len(self.pending) if end is None else int(np.searchsorted(self.pending, end, side="right"))
+        taken, self.pending = self.pending[:stop], self.pending[stop:]
+        return taken
+
+    def finish(self) -> None:
+        """See :meth:`ArrayReader.finish`."""
+        self._array.finish()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceWindow:
+    """Values of one slice of columns.
+
+    Attributes:
+        order: where the values of each row of the window are in ``weights`` and ``slots``; None: at its own place.
+        weights, slots: shard after shard.
+    """
+
+    order: Array | None
+    weights: Array
+    slots: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Consecutive changed rows of a table, ascending, with the values of each slice of its columns."""
+
+    rows: Array
+    slices: tuple[SliceWindow, ...]
+
+
+class _SliceReader:
+    """The shards of one slice, read side by side."""
+
+    def __init__(self, files: RunFiles, stored: StoredSlice, rows_at_once: int, chunk_bytes: int, where: str) -> None:
+        self._where = where
+        self.rows = [RowReader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
+        self._weights = [ArrayReader(files, shard.weights, chunk_bytes) for shard in stored.shards]
+        self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards]
+        for values in (self._weights, self._slots):
+            for rows, one in zip(self.rows, values, strict=True):
+                if len(one.shape) != 2 or one.shape[0] != rows.count:
+                    raise TornCheckpoint("a table must have values for each of its rows, got others", where=one.place,
+                                         value=str(one.shape), allowed=f"({rows.count}, dim)")  # fmt: skip
+                if (one.dtype, one.shape[1]) != (values[0].dtype, values[0].shape[1]):
+                    raise TornCheckpoint("the values of a table must have one type and width, got several", where=one.place,
+                                         value=f"{one.dtype}, {one.shape[1]}",
+                                         allowed=f"{values[0].dtype}, {values[0].shape[1]}")  # fmt: skip
+
+    def take(self, end: int | None) -> tuple[Array, SliceWindow]:
+        """The rows up to ``end``, ascending, and their values."""
+        taken = [one.take(end) for one in self.rows]
+        rows = np.concatenate(taken)
+        order = None
+        if sum(1 for one in taken if len(one)) > 1:
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            if (rows[1:] == rows[:-1]).any():
+                raise TornCheckpoint("every row of a table must be in the part of one host", where=self._where)
+        counts = [len(one) for one in taken]
+        return rows, SliceWindow(order, _values(self._weights, counts), _values(self._slots, counts))
+
+    def finish(self) -> None:
+        """See :meth:`ArrayReader.finish`."""
+        for rows in self.rows:
+            rows.finish()
+        for values in (*self._weights, *self._slots):
+            values.finish()
+
+
+def _values(readers: Sequence[ArrayReader], counts: Sequence[int]) -> Array:
+    """The next values of each shard, shard after shard."""
+    found = np.empty((sum(counts), readers[0].shape[1]), readers[0].dtype)
+    at = 0
+    for one, count in zip(readers, counts, strict=True):
+        one.read_into(found[at : at + count])
+        at += count
+    return found
+
+
+def read_windows(
+    files: RunFiles, slices: Sequence[StoredSlice], window_bytes: int, row_bytes: int, where: str
+) -> Iterator[Window]:
+    """All changed rows of a table, window after window. Raises :class:`TornCheckpoint`, at the end for other bytes than were written.
+
+    Args:
+        window_bytes: about so many are in memory at once, beside chunks of files of as many bytes in all.
+        row_bytes: of a row with its values.
+        where: names the table in errors.
+    """
+    shards = sum(len(one.shards) for one in slices)
+    most = max(len(one.shards) for one in slices)
+    rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
+    readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where) for one in slices]
+    of_shards = [rows for reader in readers for rows in reader.rows]
+    while True:
+        for rows in of_shards:
+            rows.fill()
+        if not any(len(rows.pending) for rows in of_shards):
+            break
+        end = min((one for rows in of_shards if (one := rows.end) is not None), default=None)
+        taken = [reader.take(end) for reader in readers]
+        if any(not np.array_equal(taken[0][0], rows) for rows, _ in taken):
+            raise TornCheckpoint("all slices of a table must hold the same rows, got different ones", where=where)
+        yield Window(taken[0][0], tuple(window for _, window in taken))
+    for reader in readers:
+        reader.finish()
+
+
+def read_rows(files: RunFiles, stored: StoredSlice, window_bytes: int) -> Iterator[Array]:
+    """The changed rows of a table by one of its slices, not in order, some at a time. Raises :class:`TornCheckpoint`."""
+    at_once = max(window_bytes // 8, 1)
+    for shard in stored.shards:
+        reader = RowReader(files, stored, shard, at_once, chunk_of(window_bytes, 1))
+        while True:
+            reader.fill()
+            if not len(reader.pending):
+                break
+            yield reader.take(None)
+        reader.finish()
+
+
+def chunk_of(window_bytes: int, streams: int) -> int:
+    """The bytes that each of some files is read by at once."""
+    return min(max(window_bytes // streams, 1 << 16), 8 << 20)
