@@ -117,13 +117,13 @@ def newest_statistics(
     return {row.fingerprint: StoredStatistics(*row) for row in found}
 
 
-def feature_uses(connection: Connection, fingerprints: Collection[str]) -> tuple[FeatureUse, ...]:
-    """The inputs of live models that have these components, by name and model."""
+def all_uses(connection: Connection) -> tuple[FeatureUse, ...]:
+    """The inputs of live models, by name and model."""
     inputs, models = schema.model_inputs, schema.models
     found = connection.execute(
         select(inputs.c.fingerprint, inputs.c.name, models.c.name)
         .join(models, models.c.id == inputs.c.model)
-        .where(models.c.live, one_of(connection, inputs.c.fingerprint, list(fingerprints)))
+        .where(models.c.live)
         .order_by(inputs.c.name, models.c.name)
     )
     return tuple(FeatureUse(*row) for row in found)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from trainer.embedding.batch_sampler import BatchSampler, is_sampled
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.row_sketch import SKETCH_BYTES, IdCounter, RowSketch
 from trainer.embedding.spec import FeatureSpec, TableSpec
-from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.feature_statistics import pooled
+from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
 
 
 def feature(name: str, rows: int) -> FeatureSpec:
@@ -100,3 +106,48 @@ def test_statistics_are_those_of_the_sampled_batches():
     assert a.bags_by_valency[:4] == (1.0, 0.0, 0.0, 1.0)
     assert dict(a.frequencies.head) == pytest.approx({5: 2 / 3, 69: 1 / 3})
     assert sampler.take() == {}
+
+
+def batch_of(ids: np.ndarray, sizes: np.ndarray) -> IdBatch:
+    return IdBatch(ids, np.concatenate([[0], np.cumsum(sizes)])[None])
+
+
+@settings(max_examples=scaled(40))
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, HEAD_ROWS), st.randoms(use_true_random=False))
+def test_hosts_together_sample_what_one_process_does(hosts, steps, rows, random):
+    rng = np.random.default_rng(random.randrange(2**32))
+    one = BatchSampler([feature("a", rows)], share=0.6, seed=3)
+    each = [BatchSampler([feature("a", rows)], share=0.6, seed=3) for _ in range(hosts)]
+    for step in range(steps):
+        for host in each:
+            sizes = rng.integers(0, 5, 6)
+            batch = batch_of(rng.integers(0, rows, sizes.sum()), sizes)
+            one.add(step, batch, 6)
+            host.add(step, batch, 6)
+    whole, parts = one.take(), [found["a"] for host in each if (found := host.take())]
+    if not parts:
+        assert whole == {}
+        return
+    together = pooled(parts)
+    exact = RowFrequencies(rows)
+    assert replace(together, frequencies=exact) == replace(whole["a"], frequencies=exact)
+    assert dict(together.frequencies.head) == pytest.approx(dict(whole["a"].frequencies.head))
+    assert not whole["a"].ids or together.frequencies.total_share == pytest.approx(1.0)
+
+
+def test_hosts_together_estimate_a_large_table_as_one_process_does():
+    rows, events = 200_000, 4096
+    one = BatchSampler([feature("a", rows)], share=1.0, seed=0)
+    each = [BatchSampler([feature("a", rows)], share=1.0, seed=0) for _ in range(4)]
+    for step in range(8):
+        for h, host in enumerate(each):
+            batch = batch_of(zipf(rows, 1.1, 4 * events, 10 * step + h), np.full(events, 4))
+            one.add(step, batch, events)
+            host.add(step, batch, events)
+    whole, together = one.take()["a"], pooled([host.take()["a"] for host in each])
+    assert together.mean_distinct_rows == whole.mean_distinct_rows
+    for ids in (1000, 16_384):
+        assert together.frequencies.distinct(ids) == pytest.approx(whole.frequencies.distinct(ids), rel=0.03)
+    assert together.frequencies.share_of_hottest(100) == pytest.approx(
+        whole.frequencies.share_of_hottest(100), rel=0.03
+    )
