@@ -7,7 +7,8 @@ pooling factor's ids in the mean, and row r is drawn in proportion to (r + 1) **
 
 * profile: the statistics of all features, from batches of the model itself;
 * shared: of 95 % of the features, three samples of other models' runs, merged with aging: other batches, whose exponents and valencies differ by up
-  to 0.02 and 5 % from this model's; of the other features nothing is known.
+  to 0.02 and 5 % from this model's; of the other features nothing is known but
+  whether an event has one id: they are assumed to be like the others (FeatureLoad.assumed).
 
 Both plans are priced by one cost model with the profile. The third figure is the plan without any statistics.
 """
@@ -87,13 +88,19 @@ def profiles(tables: Sequence[TableFacts], share: float) -> tuple[list[TableFact
     events = int(min(_MOST_EVENTS, max(_BATCH_IDS / pooling, 64)))
     unknown = set(rng.choice(len(tables), max(1, round((1.0 - share) * len(tables))), replace=False).tolist())
     own, shared = [], []
-    for k, (table, bare) in enumerate(zip(tables, without_feedback(tables), strict=True)):
+    for k, table in enumerate(tables):
         traffic = Traffic(table.ids_per_event, rng.uniform(0.8, 1.2))
         own.append(planned_by(table, sample(table, traffic, events, 10 * k)))
         found = sample(table, traffic.drifted(rng), events, 10 * k + 1)
         for run in range(1, _RUNS):
             found = aged_merge(found, sample(table, traffic.drifted(rng), events, 10 * k + 1 + run), _HALF_LIFE_EVENTS)
-        shared.append(bare if k in unknown else planned_by(table, found))
+        shared.append(planned_by(table, found))
+    known = [one.features[0] for k, one in enumerate(shared) if k not in unknown]
+    similar = [one for one in known if one.ids_per_event > 1.0] or known
+    for k in unknown:
+        table = tables[k]
+        load = FeatureLoad.assumed(table.name, table.rows, similar, has_one_id=table.ids_per_event == 1.0)
+        shared[k] = replace(table, features=(load,))
     return own, shared
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainer.planning.plan import PartitionPlan
     from trainer.planning.plan_report import PlanReport
     from trainer.planning.planner import Search
-    from trainer.planning.tables import TableFacts
+    from trainer.planning.tables import FeatureLoad, TableFacts
 
 app = typer.Typer(
     help="Plan on which core each row and column of embedding tables stands.",
@@ -216,6 +216,7 @@ def _tables_of(
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
+    from transforms.types import Dense
     from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
@@ -232,13 +233,26 @@ def _tables_of(
     loads, sources = {}, {}
     for feature in features:
         found = known.get(component.get(feature.name, ""))
-        table = feature.table
-        sources[table.name] = "none: one id an event is assumed, of all rows alike"
-        if found is not None and found[1].frequencies.rows == table.vocabulary_size:
+        if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
             source, of_feature = found
             loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
-            sources[table.name] = f"{round(of_feature.events):,} sampled events {source}"
+            sources[feature.table.name] = f"{round(of_feature.events):,} sampled events {source}"
+    single = {one.name for one in stored if isinstance(one.component.type, Dense)}
+    similar = [load for name, load in loads.items() if name not in single] or list(loads.values())
+    for feature in features:
+        if feature.name not in loads:
+            assumed = FeatureLoad.assumed(
+                feature.name, feature.table.vocabulary_size, similar, has_one_id=feature.name in single
+            )
+            loads[feature.name] = assumed
+            sources.setdefault(feature.table.name, _assumption(assumed, similar))
     return tables_to_plan(features, loads), sources
+
+
+def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:
+    if not similar:
+        return "none: one id an event is assumed, of all rows alike"
+    return f"none: {load.ids_per_event:.3g} ids an event are assumed, by the other features, of rows by a power law"
 
 
 def _statistics_in_catalog(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -10,6 +12,8 @@ from trainer.planning.row_frequencies import RowFrequencies
 
 #: The bytes of a value.
 VALUE_BYTES = 4
+#: The exponent of the power law of rows that is assumed without statistics.
+ASSUMED_EXPONENT = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,18 @@ class FeatureLoad:
     name: str
     ids_per_event: float
     frequencies: RowFrequencies
+
+    @staticmethod
+    def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:
+        """What is assumed of a feature without statistics.
+
+        Rows follow a power law, and an event has one id where the feature's type has one, else as many as ``known`` features have in the
+        mean. Without any of these, it is one id an event, of all rows alike.
+        """
+        if not known:
+            return FeatureLoad(name, 1.0, RowFrequencies.power_law(rows, 0.0))
+        ids = 1.0 if has_one_id else math.fsum(one.ids_per_event for one in known) / len(known)
+        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, ASSUMED_EXPONENT))
 
 
 @dataclass(frozen=True, slots=True)
