@@ -252,7 +252,7 @@ def _tables_of(
 def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:
     if not similar:
         return "none: one id an event is assumed, of all rows alike"
-    return f"none: {load.ids_per_event:.3g} ids an event are assumed, by the other features, of rows by a power law"
+    return f"none: {load.ids_per_event:.3g} ids an event are assumed, by the other features, of all rows alike"
 
 
 def _statistics_in_catalog(

@@ -12,8 +12,6 @@ from trainer.planning.row_frequencies import RowFrequencies
 
 #: The bytes of a value.
 VALUE_BYTES = 4
-#: The exponent of the power law of rows that is assumed without statistics.
-ASSUMED_EXPONENT = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +32,11 @@ class FeatureLoad:
     def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:
         """What is assumed of a feature without statistics.
 
-        Rows follow a power law, and an event has one id where the feature's type has one, else as many as ``known`` features have in the
-        mean. Without any of these, it is one id an event, of all rows alike.
+        All rows are alike. An event has one id where the feature's type has one, else as many as ``known`` features have in the mean,
+        and one without any of these.
         """
-        if not known:
-            return FeatureLoad(name, 1.0, RowFrequencies.power_law(rows, 0.0))
-        ids = 1.0 if has_one_id else math.fsum(one.ids_per_event for one in known) / len(known)
-        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, ASSUMED_EXPONENT))
+        ids = 1.0 if has_one_id or not known else math.fsum(one.ids_per_event for one in known) / len(known)
+        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
