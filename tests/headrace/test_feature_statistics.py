@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,38 @@ def test_plans_use_the_statistics_of_the_catalog(recorded, tmp_path):
     assert rows["user"]["statistics"] == "1,000 sampled events in the catalog, version 1"
     assert "assumed" in rows["overlap"]["statistics"]
     assert "1,000 sampled events in the catalog" in recorded("plan", "show", tmp_path / "plan.json").out
+
+
+def test_limits_of_sparse_core_are_by_statistics_unless_they_are_given(recorded, tmp_path):
+    pytest.importorskip("tensorflow")
+    arguments = (
+        "tpu",
+        "check",
+        "second",
+        "--topology",
+        "v6e:2x2",
+        "--events",
+        512,
+        "--environment",
+        tmp_path,
+        "--json",
+    )
+    without = recorded(*arguments)
+    assert {one["max_ids"] for one in without.json["slices"][0]["stacks"]} == {256}
+    assert "there are no statistics of overlap, position" in without.err
+    inputs = recorded("model", "show", "second", "--json").json["inputs"]
+    documents = {
+        one["fingerprint"]: replace(STATISTICS, frequencies=RowFrequencies.power_law(rows, 1.1)).to_document()
+        for one in inputs
+        if (rows := {"overlap": 1000, "user": 500, "position": 10}.get(one["name"]))
+    }
+    with Warehouse.open(config_of(tmp_path / "home")) as warehouse:
+        record_sample(warehouse, Sample("other", 1, PROCESS, documents), merge_documents)
+    stacks = recorded(*arguments).json["slices"][0]["stacks"]
+    assert all(one["max_ids"] > 256 for one in stacks)  # 7 ids an event of 3 features, 64 events a core of 8
+    assert all(one["max_unique_ids"] < one["max_ids"] for one in stacks)
+    given = recorded(*arguments, "--max-ids", 64, "--max-unique-ids", 32).json["slices"][0]["stacks"]
+    assert {(one["max_ids"], one["max_unique_ids"]) for one in given} == {(64, 32)}
 
 
 def test_a_catalog_that_cannot_be_written_does_not_stop_training(recorded, tmp_path, capsys):
