@@ -22,7 +22,7 @@ _SAMPLE_ROWS: Final = 4096
 _HEAVY_ROWS: Final = 2048
 _LEVEL, _SAMPLED, _HEAVY, _LOST = range(4)
 _FREE: Final = -1
-#: Ids of tables with at most so many rows are counted by row, in 4 bytes a row.
+#: Ids of tables with at most so many rows are counted by row, in 4 bytes per row.
 _SMALL_ROWS: Final = 1 << 20
 #: The memory of a sketch: of a row 16 bytes, and two slots of 4.
 SKETCH_BYTES: Final = 24 * (_SAMPLE_ROWS + _HEAVY_ROWS) + 32
