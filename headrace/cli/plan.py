@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.feature_statistics import read_document
 from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
@@ -18,12 +19,14 @@ from transforms.errors import InputError, NotFound
 from warehouse.storage.locations import is_gcs
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from trainer.config import TrainConfig
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
     from trainer.planning.plan_report import PlanReport
     from trainer.planning.planner import Search
-    from trainer.planning.tables import TableFacts
+    from trainer.planning.tables import FeatureLoad, TableFacts
 
 app = typer.Typer(
     help="Plan on which core each row and column of embedding tables stands.",
@@ -50,7 +53,7 @@ def make(
     run: Annotated[
         list[str] | None,
         typer.Option(
-            help="A run whose statistics of features are used: its folder or the name of its model; may be repeated. Default: the model's run.",
+            help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -214,30 +217,58 @@ def _tables_of(
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
+    from transforms.types import Dense
     from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         record = get_model(connection, name, version or None)
         stored = stored_inputs(connection, record.id)
+        in_catalog = _statistics_in_catalog(connection, [one.fingerprint for one in stored])
     features = lay_out(tuple(TypedInput(one.name, one.component.type) for one in stored), options).features
     if not features:
         raise InputError("a planned model must have an input of ids", where=f"model {name}",
                          next_step="plans are of embedding tables")  # fmt: skip
-    known = _statistics_of(home, name, record.version, runs)
+    of_runs = _statistics_of_runs(home, name, record.version, runs)
+    known = {**in_catalog, **of_runs} if runs else {**of_runs, **in_catalog}
     component = {one.name: one.fingerprint for one in stored}
     loads, sources = {}, {}
     for feature in features:
         found = known.get(component.get(feature.name, ""))
-        table = feature.table
-        sources[table.name] = "none: one id an event is assumed, of all rows alike"
-        if found is not None and found[1].frequencies.rows == table.vocabulary_size:
-            run, of_feature = found
+        if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
+            source, of_feature = found
             loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
-            sources[table.name] = f"{round(of_feature.events):,} sampled events of {run}"
+            sources[feature.table.name] = f"{round(of_feature.events):,} sampled events {source}"
+    single = {one.name for one in stored if isinstance(one.component.type, Dense)}
+    similar = [load for name, load in loads.items() if name not in single] or list(loads.values())
+    for feature in features:
+        if feature.name not in loads:
+            assumed = FeatureLoad.assumed(
+                feature.name, feature.table.vocabulary_size, similar, has_one_id=feature.name in single
+            )
+            loads[feature.name] = assumed
+            sources.setdefault(feature.table.name, _assumption(assumed, similar))
     return tables_to_plan(features, loads), sources
 
 
-def _statistics_of(
+def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:
+    if not similar:
+        return "none: one id an event is assumed, of all rows alike"
+    return f"none: {load.ids_per_event:.3g} ids an event are assumed, by the other features, of all rows alike"
+
+
+def _statistics_in_catalog(
+    connection: Connection, fingerprints: Sequence[str]
+) -> Mapping[str, tuple[str, FeatureStatistics]]:
+    """The statistics of components that all models share, each with its place."""
+    from warehouse.models.feature_statistics import newest_statistics
+
+    found = newest_statistics(connection, fingerprints)
+    return {
+        key: (f"in the catalog, version {one.version}", read_document(one.document, key)) for key, one in found.items()
+    }
+
+
+def _statistics_of_runs(
     home: str, name: str, version: int, runs: Sequence[str] | None
 ) -> Mapping[str, tuple[str, FeatureStatistics]]:
     """The statistics in these runs by the fingerprint of a component, each with its run; the first run that has them counts."""
@@ -251,7 +282,7 @@ def _statistics_of(
         of_run = read_statistics(folder)
         if of_run is None and runs:
             raise NotFound("a run must have statistics of features", where=folder,
-                           next_step="training in one process samples them, unless statistics_share is 0")  # fmt: skip
+                           next_step="training in one process writes them there, unless statistics_share is 0")  # fmt: skip
         for fingerprint, one in (of_run.features if of_run is not None else {}).items():
-            found.setdefault(fingerprint, (f"run {Path(folder).name}", one.statistics))
+            found.setdefault(fingerprint, (f"of run {Path(folder).name}", one.statistics))
     return found

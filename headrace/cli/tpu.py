@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.feature_statistics import read_document
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.train import read_options
 from headrace.terminal.output import emit, say
@@ -16,9 +18,11 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.tpu import SliceRow
-    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.planning.buffer_limits import BufferLimits
+    from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.tpu_check.check import SliceCheck
     from trainer.tpu_check.checked_model import CheckedModel
+    from trainer.tpu_check.devices import Devices
 
 #: The exit status if a slice cannot run the model: as for other input that is wrong.
 DOES_NOT_FIT = 2
@@ -49,9 +53,13 @@ def check(
     ] = 0,
     serial: Annotated[bool, typer.Option("--serial", help="Do not overlap lookups with the dense part.")] = False,
     max_ids: Annotated[
-        int, typer.Option(help="Ids that one SparseCore may request from another for a stack in a step.")
-    ] = 256,
-    max_unique_ids: Annotated[int, typer.Option(help="The same for distinct ids.")] = 256,
+        int | None,
+        typer.Option(
+            help="Ids that one SparseCore may request from another for a stack in a step. Default: by statistics, else 256.",
+            show_default=False,
+        ),
+    ] = None,
+    max_unique_ids: Annotated[int | None, typer.Option(help="The same for distinct ids.", show_default=False)] = None,
     environment: Annotated[
         str, typer.Option(help="The folder in which `make tpu` has installed the TPU compiler.")
     ] = ".tpu",
@@ -68,7 +76,6 @@ def check(
     from trainer.tpu_check.environment import TpuEnvironment
 
     slices = [Topology.parse(one) for one in topology]
-    settings = SparseCoreSettings(default_max_ids=max_ids, default_max_unique_ids=max_unique_ids)
     options = read_options(config)
     import_tensorflow_quietly()
     from trainer.tpu_check.check import check_slice
@@ -76,12 +83,17 @@ def check(
 
     for one in slices:
         devices_of(one)  # raises before anything is checked
-    checked, number = _model(home, model, version, options, events, settings, pipelined=not serial)
+    checked, number, known = _model(home, model, version, options, events, pipelined=not serial)
     compiler = TpuEnvironment(Path(environment))
     rows = []
     for one in slices:
         say(f"checking {one}" + (": lowering and compiling, about a minute" if compiler.is_ready else ""))
-        rows.append(_row(check_slice(checked, one, compiler)))
+        limits = _limits(checked, known, devices_of(one))
+        settings = SparseCoreSettings(
+            default_max_ids=limits.ids if max_ids is None else max_ids,
+            default_max_unique_ids=limits.rows if max_unique_ids is None else max_unique_ids,
+        )
+        rows.append(_row(check_slice(replace(checked, settings=settings), one, compiler)))
     note = "" if compiler.is_ready else (
         f"The step was not compiled: no TPU compiler in {environment}.\n  next: make tpu, or --environment FOLDER"
     )  # fmt: skip
@@ -96,27 +108,59 @@ def _model(
     version: int,
     options: Mapping[str, Any],
     events: int,
-    settings: SparseCoreSettings,
     *,
     pipelined: bool,
-) -> tuple[CheckedModel, int]:
-    """The model to check, and its version."""
+) -> tuple[CheckedModel, int, Mapping[str, FeatureStatistics]]:
+    """The model to check, its version, and the statistics of its inputs that the catalog has."""
     from trainer.config import TrainConfig
     from trainer.model.inputs import TypedInput
     from trainer.model.task_heads import heads_of
     from trainer.tpu_check.checked_model import CheckedModel
+    from warehouse.models.feature_statistics import newest_statistics
     from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         record = get_model(connection, name, version or None)
-        inputs = tuple(TypedInput(one.name, one.component.type) for one in stored_inputs(connection, record.id))
+        stored = stored_inputs(connection, record.id)
+        found = newest_statistics(connection, [one.fingerprint for one in stored])
+    inputs = tuple(TypedInput(one.name, one.component.type) for one in stored)
+    known = {
+        one.name: read_document(found[one.fingerprint].document, one.fingerprint)
+        for one in stored
+        if one.fingerprint in found
+    }
     run = TrainConfig.from_document(options, run_dir="none")
     if not any(one.type.buckets for one in inputs):
         raise InputError("a checked model must have an input of ids", where=f"model {name}",
                          next_step="TPU slices are checked for their embedding tables")  # fmt: skip
-    return CheckedModel(
-        inputs, run, heads_of(record.target), events or run.batch_rows, pipelined, settings
-    ), record.version  # fmt: skip
+    checked = CheckedModel(inputs, run, heads_of(record.target), events or run.batch_rows, pipelined)
+    return checked, record.version, known
+
+
+def _limits(checked: CheckedModel, known: Mapping[str, FeatureStatistics], devices: Devices) -> BufferLimits:
+    """The limits of SparseCore's buffers by the statistics of all features; TensorFlow's without those of any feature."""
+    from trainer.embedding.partitioned.static_buffers import stacks_of
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.embedding.spec import tables_of
+    from trainer.planning.buffer_limits import BufferLimits, limits_of
+    from trainer.training.one_engine import LINEAR
+
+    rows = {one.name: one.table.vocabulary_size for one in checked.features}
+    named = {name: known.get(name.removeprefix(LINEAR)) for name in rows}
+    found = {name: one for name, one in named.items() if one is not None and one.frequencies.rows == rows[name]}
+    missing = dict.fromkeys(name.removeprefix(LINEAR) for name in rows if name not in found)
+    if missing:
+        unset = SparseCoreSettings()
+        say(f"limits of SparseCore are {unset.default_max_ids}, for there are no statistics of {', '.join(missing)}")
+        return BufferLimits(unset.default_max_ids, unset.default_max_unique_ids)
+    tables = tables_of(checked.features)
+    stacks = {
+        stack.name: [found[one.name] for one in checked.features if one.table in [tables[t] for t in stack.tables]]
+        for stack in stacks_of(tables, None)
+    }
+    partitions = devices.count * devices.sparse_cores
+    limits = limits_of(stacks, checked.events_per_replica * devices.count, partitions).values()
+    return BufferLimits(max(one.ids for one in limits), max(one.rows for one in limits))
 
 
 def _row(found: SliceCheck) -> SliceRow:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.launching import write_launch
 from headrace.cli.options.launchers import (
     GKE,
@@ -361,6 +362,7 @@ def _train(
             read_labels=partial(read_labels, warehouse.storage, solution),
             changes=changes,
             slice_=slice_,
+            record=recorder(warehouse, PROCESS),
         )
 
 

@@ -14,11 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
-from transforms.errors import InputError
+from transforms.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
@@ -142,6 +143,7 @@ class _Job:
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
         self._hold = ""
+        self._record, self._recorded = recorder(warehouse, JOB), 0
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
@@ -180,8 +182,11 @@ class _Job:
         self._digest = "" if waits else self._solution.digest()
         prepared, done_before = self._prepared, job.plan.units.rows_before(job.newest.next_unit)
 
+        self._recorded = max(job.newest.epochs - 1, 0)  # the newest commit may not be recorded yet
+
         def show(status: JobStatus) -> None:
             self._show_hold(status)
+            self._record_commits(status)
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -221,6 +226,20 @@ class _Job:
                 f"the job is held: {hold}\n  next:    correct the cause, then: headrace holds release {self._files.root}"
             )
         self._hold = hold
+
+    def _record_commits(self, status: JobStatus) -> None:
+        """Record the statistics of features of the commits that were published since the last look."""
+        from trainer.training.part_statistics import read_commit_statistics
+
+        for commit in range(self._recorded + 1, status.commit_epochs + 1):
+            self._recorded = commit
+            try:
+                found = read_commit_statistics(self._config.run_dir, commit)
+            except HeadraceError as error:
+                say(f"the statistics of commit {commit} cannot be read, training goes on: {error}")
+            else:
+                if found is not None:
+                    self._record(found.run, commit, found.features)
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""

@@ -45,6 +45,8 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
                          "written_at": 0.0}),
     (schema.policy_accounts, {"table_name": "t", "settled_at": 0.0, "own_secs": 0.0, "all_secs": 0.0, "none_secs": 0.0,
                               "scale_secs": 0.0}),
+    (schema.feature_statistics, {"fingerprint": "a", "version": 1, "document": {}, "recorded_at": 0.0}),
+    (schema.feature_samples, {"run": "a", "host": "a", "epoch": 0, "recorded_at": 0.0}),
 ]  # fmt: skip
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
          "cause": ""}  # fmt: skip
@@ -114,6 +116,8 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_tasks_not_negative", schema.tasks, {"state": "QUEUED"}, {"losses": -1}),
     ("ck_tasks_not_negative", schema.tasks, {"state": "QUEUED"}, {"not_before": -1.0}),
     ("ck_failures_attempt", schema.failures, {}, {"attempt": 0}),
+    ("ck_feature_statistics_version", schema.feature_statistics, {}, {"version": 0}),
+    ("ck_feature_samples_not_negative", schema.feature_samples, {}, {"epoch": -1}),
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tests.trainer.synthetic import config
 from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.publish import publish
 from trainer.control.job_files import JobFiles
+from trainer.embedding.batch_sampler import BatchSampler
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.host.job_data import JobData
 from trainer.host.snapshots import take_snapshot
@@ -225,7 +226,9 @@ class JobRun(Run):
             try:
                 buffer.set_readers([LOCAL])
                 own: Any = weights[exchange.rank]
-                attempt = Attempt(order, state, AttemptTools(data, own, buffer, exchange, gate))
+                attempt = Attempt(
+                    order, state, AttemptTools(data, own, buffer, exchange, gate, BatchSampler((), share=0.0, seed=0))
+                )
                 buffer.restart(attempt.requests())
                 at = attempt.run()
                 return take_snapshot(order, exchange.rank, at, state, own, plan.labels).write(str(self.run_dir))

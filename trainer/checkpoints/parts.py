@@ -6,7 +6,7 @@ names it with the digest of its manifest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainer.checkpoints.array_files import NewFiles, write_arrays
@@ -18,11 +18,13 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartArray, PartManifest, check_moments
 
 
-def write_part(run_dir: str | Path, part: HostPart, taken: Sequence[TakenArrays]) -> str:
+def write_part(
+    run_dir: str | Path, part: HostPart, taken: Sequence[TakenArrays], others: Mapping[str, bytes] | None = None
+) -> str:
     """Write a part durably and return its name, the text of ``PartWritten.part``.
 
     Each array is written with the moment at which it was taken; ``parted`` arrays are never in memory whole. Equal parts have
-    equal names. Raises :class:`TornCheckpoint` for arrays of another moment than the part's, :class:`CheckpointNotWritten` if the
+    equal names. ``others``: further files by name, which the manifest does not have. Raises :class:`TornCheckpoint` for arrays of another moment than the part's, :class:`CheckpointNotWritten` if the
     disk is full or refuses; nothing is left then.
     """
     files = open_run(run_dir)
@@ -40,6 +42,8 @@ def write_part(run_dir: str | Path, part: HostPart, taken: Sequence[TakenArrays]
         for each in taken:
             written = write_arrays(folder, len(arrays), each.arrays, each.parted, PART_FORMAT)
             arrays += tuple(PartArray(name, file, each.moment) for name, file in written)
+        for name, data in (others or {}).items():
+            folder.write(name, lambda file, data=data: file.write(data))  # type: ignore[misc]
         manifest = PartManifest(part, arrays).to_bytes()
         folder.write(MANIFEST, lambda file: file.write(manifest))
         return manifest

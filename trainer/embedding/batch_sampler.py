@@ -10,7 +10,7 @@ import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.feature_counts import count_bags
-from trainer.embedding.row_sketch import RowSketch, distinct_counts
+from trainer.embedding.row_sketch import IdCounter, RowSketch
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.valencies import VALENCY_BOUNDS
@@ -29,6 +29,7 @@ class BatchSampler:
 
     def __init__(self, features: Sequence[FeatureSpec], *, share: float, seed: int) -> None:
         self._features, self._share, self._seed = tuple(features), share, seed
+        self._counters = {rows: IdCounter(rows) for rows in {feature.table.vocabulary_size for feature in features}}
         self._begin()
 
     def _begin(self) -> None:
@@ -51,11 +52,12 @@ class BatchSampler:
         self._batches += 1
         count_bags(offsets, self._longest, self._valencies[0], self._valencies[1])
         for f, sketch in enumerate(self._sketches):
-            rows, counts = distinct_counts(batch.ids[offsets[f, 0] : offsets[f, -1]])
+            rows, counts = self._counters[self._features[f].table.vocabulary_size].count(
+                batch.ids[offsets[f, 0] : offsets[f, -1]]
+            )
             self._distinct[0, f] += len(rows)
             self._distinct[1, f] = max(self._distinct[1, f], len(rows))
-            self._residues[f] += np.bincount(rows % RESIDUES, counts, RESIDUES).astype(np.int64)
-            sketch.add(rows, counts)
+            sketch.add(rows, counts, self._residues[f])
 
     def take(self) -> dict[str, FeatureStatistics]:
         """The statistics since the last call, by feature; none if no batch was sampled."""

@@ -15,6 +15,8 @@ from transforms.kernels.compiled import compiled
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _NONE: Final = (0,) * len(VALENCY_BOUNDS)
+#: The classes of short bags, which most are.
+_CLASSES: Final = np.searchsorted(VALENCY_BOUNDS, np.arange(64))
 _BATCHES, _IDS, _LONGEST, _DISTINCT = range(4)
 
 
@@ -71,10 +73,8 @@ def count_bags(offsets: Array, longest: Array, bags: Array, ids: Array) -> None:
         for b in range(offsets.shape[1] - 1):
             size = offsets[f, b + 1] - offsets[f, b]
             longest[f] = max(longest[f], size)
-            valency = 0
-            if size > 0:
-                valency = 1
-                while (1 << (valency - 1)) < size:
-                    valency += 1
+            valency = _CLASSES[min(size, _CLASSES.shape[0] - 1)]
+            while (1 << valency) >> 1 < size:
+                valency += 1
             bags[f, valency] += 1
             ids[f, valency] += size

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trainer.data.ledger import Ledger
+from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.exchange import Exchange
 from trainer.errors import NonFiniteLoss
 from trainer.host.job_data import JobData
@@ -75,6 +76,7 @@ class AttemptTools:
 
     Attributes:
         check: raises if the process must end.
+        sampler: samples the statistics of features.
         on_step: called after each step with its number of events of this host.
         on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
     """
@@ -84,6 +86,7 @@ class AttemptTools:
     buffer: UnitBuffer
     exchange: Exchange
     gate: UnitGate
+    sampler: BatchSampler
     on_step: Callable[[int], None] = lambda events: None
     on_bad_batch: Callable[[Batch], str] = lambda batch: ""
 
@@ -270,6 +273,8 @@ class Attempt:
                 self._plan.head.codes(labels),
                 before=lambda key: tools.data.counts_before(key, segment.unit_of[key]),
             )
+        if batch.rows:
+            tools.sampler.add(state.progress.step, batch.ids, batch.rows)
         state.progress.step += 1
         state.events += batch.rows
         tools.on_step(batch.rows)

@@ -18,6 +18,7 @@ import numpy as np
 from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.read import Share
 from trainer.control.messages import Peer, Progress, RoleReport
+from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.exchange import Exchange, OneHost
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch
@@ -37,6 +38,7 @@ from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
 from trainer.training.job_plan import JobPlan
+from trainer.training.part_statistics import part_statistics
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
@@ -99,6 +101,7 @@ class Host:
         token: of the job.
         before_write: called before each part is written.
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
+        statistics_share: the share of the batches from which the statistics of features are sampled.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -117,8 +120,9 @@ class Host:
         token: str = "",
         before_write: Callable[[], None] = lambda: None,
         connect: Callable[[], TpuSlice] | None = None,
+        statistics_share: float = 0.0,
     ) -> None:
-        self._before_write = before_write
+        self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
         self.name, self._run_dir, self._folder = name, run_dir, folder
@@ -280,12 +284,14 @@ class Host:
         try:
             model.exchange.now = exchange
             state = self._state_of(order, rank, data, model)
+            sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(
                 data,
                 model.weights,
                 self._buffer,
                 exchange,
                 gate,
+                sampler,
                 self._count(order, state, data.plan, gate),
                 self._keep,
             )
@@ -295,7 +301,8 @@ class Host:
             self._buffer.restart(attempt.requests())
             stop_unit = attempt.run()
             self._wait_for_writer()
-            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights, data.plan.labels)
+            statistics = part_statistics(data.plan.identity, sampler.take())
+            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights, data.plan.labels, statistics)
         finally:
             if isinstance(exchange, HostExchange):
                 exchange.close()

@@ -15,6 +15,7 @@ from trainer.errors import NonFiniteLoss
 from trainer.host.attempt import TrainedState
 from trainer.scheduling.orders import StartEpoch
 from trainer.training.run_state import ModelWeights
+from trainer.training.run_statistics import STATISTICS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,11 +33,13 @@ class Snapshot:
         part: what the commit says of it.
         taken: its arrays; those of tables are read while training may go on.
         end: ends the reading of the tables.
+        statistics: the file of the statistics that were sampled; None without any.
     """
 
     part: HostPart
     taken: tuple[TakenArrays, ...]
     end: Callable[[], None]
+    statistics: bytes | None = None
 
     @property
     def attempt(self) -> int:
@@ -46,17 +49,24 @@ class Snapshot:
     def write(self, run_dir: str) -> str:
         """Write the part durably and return its name. Raises what :func:`write_part` raises, and :class:`NonFiniteLoss`."""
         try:
-            return write_part(run_dir, self.part, self.taken)
+            others = {} if self.statistics is None else {STATISTICS: self.statistics}
+            return write_part(run_dir, self.part, self.taken, others)
         finally:
             self.end()
 
 
 def take_snapshot(
-    order: StartEpoch, rank: int, stop_unit: int, state: TrainedState, weights: ModelWeights, labels: LabelRecord | None
+    order: StartEpoch,
+    rank: int,
+    stop_unit: int,
+    state: TrainedState,
+    weights: ModelWeights,
+    labels: LabelRecord | None,
+    statistics: bytes | None = None,
 ) -> Snapshot:
     """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite.
 
-    ``labels``: the labels of the plan, as its commits record them; None if they do not.
+    ``labels``: the labels of the plan, as its commits record them; None if they do not. ``statistics``: the file of the sample.
     """
     moment = Moment(order.attempt, state.progress.step)
     arrays: dict[str, Array] = {}
@@ -89,4 +99,4 @@ def take_snapshot(
         plan=order.data,
     )
     tables = weights.begin_tables(_MOST_ASIDE_BYTES)
-    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables)
+    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics)

@@ -66,6 +66,7 @@ def run_host(
             before_write=before_write,
             token=token,
             connect=connect,
+            statistics_share=spec.statistics_share,
         )
         membership = Membership(
             client,

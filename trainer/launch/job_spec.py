@@ -31,6 +31,7 @@ class JobSpec:
         bucket_run: the run directory in a bucket, with the settings of its store; empty: the commits are beside the job's files.
         keep_commits: the newest commits that are kept.
         buffer_bytes: the limit of a host's buffer.
+        statistics_share: the share of the batches from which hosts sample statistics of features.
     """
 
     format: str
@@ -41,6 +42,7 @@ class JobSpec:
     bucket_run: str = ""
     keep_commits: int = 2
     buffer_bytes: int = 256 << 20
+    statistics_share: float = 0.0
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

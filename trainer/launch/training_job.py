@@ -105,6 +105,7 @@ def make_job(
         home,
         bucket_run,
         keep_commits=prepared.config.keep_checkpoints,
+        statistics_share=prepared.config.statistics_share,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

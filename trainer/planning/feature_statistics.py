@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any, Final
 
 from trainer.document_field import DocumentField
@@ -120,7 +121,18 @@ def aged_merge(
     """Both samples; the weight of the old one halves with every ``half_life_events`` sampled events of the new one."""
     if not 0.0 < half_life_events < math.inf:
         raise ConfigError("a half-life must be a number of events", value=half_life_events, allowed="> 0")
-    kept = 0.5 ** (new.events / half_life_events)
+    return _merged(old, new, 0.5 ** (new.events / half_life_events), old.version + 1)
+
+
+def pooled(samples: Sequence[FeatureStatistics]) -> FeatureStatistics:
+    """Samples of one time, such as those of several hosts, as one: none is older than another."""
+    if not samples:
+        raise ConfigError("pooled statistics must be of a sample", value=0, allowed=">= 1")
+    return reduce(lambda one, other: _merged(one, other, 1.0, one.version), samples)
+
+
+def _merged(old: FeatureStatistics, new: FeatureStatistics, kept: float, version: int) -> FeatureStatistics:
+    """Both, with the sums of the old one times ``kept``."""
     return FeatureStatistics(
         events=kept * old.events + new.events,
         batches=kept * old.batches + new.batches,
@@ -132,7 +144,7 @@ def aged_merge(
         most_distinct_rows=max(old.most_distinct_rows, new.most_distinct_rows),
         ids_by_residue=_aged_sum(kept, old.ids_by_residue, new.ids_by_residue),
         frequencies=_merged_frequencies(old, new, kept),
-        version=old.version + 1,
+        version=version,
     )
 
 

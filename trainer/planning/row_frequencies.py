@@ -270,7 +270,9 @@ def _poisson_mean(count: float) -> float:
     """The mean of a Poisson variable that is ``count`` in the mean where it is not 0."""
     mean = float(count)
     for _ in range(64):
-        mean = -count * math.expm1(-mean)
+        before, mean = mean, -count * math.expm1(-mean)
+        if mean == before:
+            break
     return mean
 
 

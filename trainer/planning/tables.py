@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -25,6 +27,16 @@ class FeatureLoad:
     name: str
     ids_per_event: float
     frequencies: RowFrequencies
+
+    @staticmethod
+    def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:
+        """What is assumed of a feature without statistics.
+
+        All rows are alike. An event has one id where the feature's type has one, else as many as ``known`` features have in the mean,
+        and one without any of these.
+        """
+        ids = 1.0 if has_one_id or not known else math.fsum(one.ids_per_event for one in known) / len(known)
+        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
 from trainer.training.run_state import EpochScores, snapshot
-from trainer.training.run_statistics import StatisticsFile
+from trainer.training.run_statistics import Record, StatisticsFile
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
@@ -129,6 +129,7 @@ def train(
     read_labels: ReadFragment | None = None,
     changes: ChangePolicy = REFUSE_CHANGES,
     slice_: TpuSlice | None = None,
+    record: Record | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -140,6 +141,7 @@ def train(
             before the first step; by default ``read``.
         changes: what is done about trained data that has changed.
         slice_: the TPUs that train with the ``tpu`` engine.
+        record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -167,6 +169,7 @@ def train(
             ),
             tell,
             slice_,
+            record,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -183,7 +186,11 @@ class _Run:
     """One process's part of a run."""
 
     def __init__(
-        self, prepared: PreparedRun, tell: Callable[[TrainEvent], None], slice_: TpuSlice | None = None
+        self,
+        prepared: PreparedRun,
+        tell: Callable[[TrainEvent], None],
+        slice_: TpuSlice | None = None,
+        record: Record | None = None,
     ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
@@ -202,6 +209,7 @@ class _Run:
             prepared.identity,
             self._progress.epochs_done,
             on_skip=lambda reason: self._say("skipped", message=reason),
+            record=record,
         )
         self._say("started", message=self._resumed_from or "the beginning")
 

@@ -58,15 +58,12 @@ class RunStatistics:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
-        features = {
-            key: {"name": one.name, "statistics": one.statistics.to_document()} for key, one in self.features.items()
-        }
         return {
             "format": _FORMAT,
             "run": self.run,
             "first_epoch": self.first_epoch,
             "epochs_done": self.epochs_done,
-            "features": features,
+            "features": named_documents(self.features),
         }
 
     @staticmethod
@@ -78,11 +75,24 @@ class RunStatistics:
         first, done = field.at("first_epoch").count(), field.at("epochs_done").count()
         if first > done:
             raise TornCheckpoint("statistics must end after their first epoch", where=field.place, value=(first, done))
-        features = {
-            key: NamedStatistics(one.at("name").text(), FeatureStatistics.from_document(one.at("statistics")))
-            for key, one in field.at("features").members().items()
-        }
-        return RunStatistics(field.at("run").text(), first, done, features)
+        return RunStatistics(field.at("run").text(), first, done, read_named(field.at("features")))
+
+
+def named_documents(features: Mapping[str, NamedStatistics]) -> dict[str, Any]:
+    """A JSON object, the inverse of :func:`read_named`."""
+    return {key: {"name": one.name, "statistics": one.statistics.to_document()} for key, one in features.items()}
+
+
+def read_named(field: DocumentField) -> dict[str, NamedStatistics]:
+    """Statistics by the fingerprint of a component. Raises :class:`TornCheckpoint`."""
+    return {
+        key: NamedStatistics(one.at("name").text(), FeatureStatistics.from_document(one.at("statistics")))
+        for key, one in field.members().items()
+    }
+
+
+#: Records the sample of a committed epoch: the run's key, the number of its commit, and the statistics by fingerprint.
+Record = Callable[[str, int, Mapping[str, NamedStatistics]], None]
 
 
 def run_key(identity: RunIdentity) -> str:
@@ -104,13 +114,19 @@ def read_statistics(run_dir: str | Path) -> RunStatistics | None:
 class StatisticsFile:
     """Adds the sample of each epoch to the file of a run.
 
-    A damaged file, or that of another run, is replaced: a sample may be lost, and none counts twice. ``on_skip`` takes the reason.
+    A damaged file, or that of another run, is replaced: a sample may be lost, and none counts twice. ``on_skip`` takes the reason,
+    ``record`` each sample that was added.
     """
 
     def __init__(
-        self, run_dir: str | Path, identity: RunIdentity, epochs_done: int, on_skip: Callable[[str], None]
+        self,
+        run_dir: str | Path,
+        identity: RunIdentity,
+        epochs_done: int,
+        on_skip: Callable[[str], None],
+        record: Record | None = None,
     ) -> None:
-        self._run_dir = run_dir
+        self._run_dir, self._record = run_dir, record
         self._fingerprints = {item["name"]: item["fingerprint"] for item in identity.inputs}
         key = run_key(identity)
         try:
@@ -133,3 +149,5 @@ class StatisticsFile:
         files = open_run(self._run_dir)
         with translated_write_errors(files.place(STATISTICS), "the statistics of features"):
             files.put(STATISTICS, canonical_json(self._statistics.to_document()))
+        if self._record is not None:
+            self._record(self._statistics.run, epochs_done, named)

@@ -536,3 +536,25 @@ model_analyses = Table(
     Column("end_at", Float, nullable=False),
     Column("rows", BigInteger, nullable=False),
 )
+
+#: The statistics of features by component, as the trainer writes them; every record is a new version, and the newest few are kept.
+feature_statistics = Table(
+    "feature_statistics",
+    metadata,
+    Column("fingerprint", _HASH, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("document", JSON, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+    _check("version", "version > 0"),
+)
+
+#: The samples that are in the statistics, so that each counts once; the newest of a run are kept.
+feature_samples = Table(
+    "feature_samples",
+    metadata,
+    Column("run", _HASH, primary_key=True),
+    Column("host", _NAME, primary_key=True),
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    Column("recorded_at", Float, nullable=False),
+    _not_negative("epoch"),
+)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from trainer.embedding.batch_sampler import BatchSampler, is_sampled
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.optimizers import Adagrad
-from trainer.embedding.row_sketch import SKETCH_BYTES, RowSketch, distinct_counts
+from trainer.embedding.row_sketch import SKETCH_BYTES, IdCounter, RowSketch
 from trainer.embedding.spec import FeatureSpec, TableSpec
-from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.feature_statistics import pooled
+from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
 
 
 def feature(name: str, rows: int) -> FeatureSpec:
@@ -23,24 +29,32 @@ def zipf(rows: int, exponent: float, ids: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_distinct_ids_are_counted(dtype):
+@pytest.mark.parametrize("rows_of_table", [300, 2**40])
+def test_distinct_ids_are_counted(dtype, rows_of_table):
     ids = np.random.default_rng(1).integers(0, 300, 2000).astype(dtype)
-    rows, counts = distinct_counts(ids)
+    counter = IdCounter(rows_of_table)
+    counter.count(ids[:1500])  # the memory is used again
+    rows, counts = counter.count(ids)
     expected = np.unique(ids, return_counts=True)
     order = np.argsort(rows)
     np.testing.assert_array_equal(rows[order], expected[0])
     np.testing.assert_array_equal(counts[order], expected[1])
-    assert len(distinct_counts(ids[:0])[0]) == 0
+    assert len(counter.count(ids[:0])[0]) == 0
+    everyone = counter.count(np.arange(256, dtype=dtype))
+    assert (everyone[0].tolist(), set(everyone[1].tolist())) == (list(range(256)), {1})
 
 
 def test_a_small_table_is_sketched_exactly():
     ids = zipf(700, 1.0, 20_000, 2)
     sketch = RowSketch(700)
+    counter = IdCounter(700)
     for part in np.array_split(ids, 7):
-        sketch.add(*distinct_counts(part))
+        sketch.add(*counter.count(part), np.zeros(64, np.int64))
     rows, counts = np.unique(ids, return_counts=True)
     exact = RowFrequencies.of_counts(700, dict(zip(rows.tolist(), counts.tolist(), strict=True)))
-    assert sketch.frequencies() == exact
+    found = sketch.frequencies()
+    assert dict(found.head) == pytest.approx(dict(exact.head))
+    assert found.classes == tuple(pytest.approx(one) for one in exact.classes)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.8, 1.05, 1.3])
@@ -48,8 +62,9 @@ def test_a_sketch_tells_the_distinct_rows_of_a_batch(exponent):
     rows = 500_000
     ids = zipf(rows, exponent, 1_000_000, 3)
     sketch = RowSketch(rows)
+    counter = IdCounter(rows)
     for part in np.array_split(ids, 60):
-        sketch.add(*distinct_counts(part))
+        sketch.add(*counter.count(part), np.zeros(64, np.int64))
     found, truth = sketch.frequencies(), RowFrequencies.power_law(rows, exponent)
     assert found.total_share == pytest.approx(1.0, abs=1e-3)
     for batch in [1000, 16_384]:
@@ -63,7 +78,7 @@ def test_a_sketch_has_bounded_memory():
     sketch = RowSketch(2**40)
     for k in range(50):
         rows = np.arange(k * 20_000, (k + 1) * 20_000)
-        sketch.add(rows, np.ones(len(rows), np.int64))
+        sketch.add(rows, np.ones(len(rows), np.int64), np.zeros(64, np.int64))
     kept = sum(one.nbytes for one in vars(sketch).values() if isinstance(one, np.ndarray))
     assert kept == SKETCH_BYTES
     assert not sketch.frequencies().head or sketch.frequencies().head[0][1] < 1e-3
@@ -91,3 +106,48 @@ def test_statistics_are_those_of_the_sampled_batches():
     assert a.bags_by_valency[:4] == (1.0, 0.0, 0.0, 1.0)
     assert dict(a.frequencies.head) == pytest.approx({5: 2 / 3, 69: 1 / 3})
     assert sampler.take() == {}
+
+
+def batch_of(ids: np.ndarray, sizes: np.ndarray) -> IdBatch:
+    return IdBatch(ids, np.concatenate([[0], np.cumsum(sizes)])[None])
+
+
+@settings(max_examples=scaled(40))
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, HEAD_ROWS), st.randoms(use_true_random=False))
+def test_hosts_together_sample_what_one_process_does(hosts, steps, rows, random):
+    rng = np.random.default_rng(random.randrange(2**32))
+    one = BatchSampler([feature("a", rows)], share=0.6, seed=3)
+    each = [BatchSampler([feature("a", rows)], share=0.6, seed=3) for _ in range(hosts)]
+    for step in range(steps):
+        for host in each:
+            sizes = rng.integers(0, 5, 6)
+            batch = batch_of(rng.integers(0, rows, sizes.sum()), sizes)
+            one.add(step, batch, 6)
+            host.add(step, batch, 6)
+    whole, parts = one.take(), [found["a"] for host in each if (found := host.take())]
+    if not parts:
+        assert whole == {}
+        return
+    together = pooled(parts)
+    exact = RowFrequencies(rows)
+    assert replace(together, frequencies=exact) == replace(whole["a"], frequencies=exact)
+    assert dict(together.frequencies.head) == pytest.approx(dict(whole["a"].frequencies.head))
+    assert not whole["a"].ids or together.frequencies.total_share == pytest.approx(1.0)
+
+
+def test_hosts_together_estimate_a_large_table_as_one_process_does():
+    rows, events = 200_000, 4096
+    one = BatchSampler([feature("a", rows)], share=1.0, seed=0)
+    each = [BatchSampler([feature("a", rows)], share=1.0, seed=0) for _ in range(4)]
+    for step in range(8):
+        for h, host in enumerate(each):
+            batch = batch_of(zipf(rows, 1.1, 4 * events, 10 * step + h), np.full(events, 4))
+            one.add(step, batch, events)
+            host.add(step, batch, events)
+    whole, together = one.take()["a"], pooled([host.take()["a"] for host in each])
+    assert together.mean_distinct_rows == whole.mean_distinct_rows
+    for ids in (1000, 16_384):
+        assert together.frequencies.distinct(ids) == pytest.approx(whole.frequencies.distinct(ids), rel=0.03)
+    assert together.frequencies.share_of_hottest(100) == pytest.approx(
+        whole.frequencies.share_of_hottest(100), rel=0.03
+    )

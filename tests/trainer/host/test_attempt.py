@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.thread_exchange import on_hosts
+from trainer.embedding.batch_sampler import BatchSampler
 from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.host.job_data import JobData
@@ -27,6 +28,7 @@ from trainer.training.run_state import DenseStep, RunProgress, TableGradients
 
 SYNTHETIC = Synthetic(3, 40)
 BATCH_ROWS = 16
+NO_SAMPLER = BatchSampler((), share=0.0, seed=0)
 
 
 class Recorder:
@@ -118,7 +120,7 @@ class Hosts:
             buffer = UnitBuffer((), lambda name: LocalFetcher(reader), lambda *unit: attempt.decode(*unit))
             try:
                 buffer.set_readers([LOCAL])
-                tools = AttemptTools(self.data, self.weights[rank], buffer, exchange, gates[rank], on_step)
+                tools = AttemptTools(self.data, self.weights[rank], buffer, exchange, gates[rank], NO_SAMPLER, on_step)
                 attempt = Attempt(order, self.states[rank], tools)
                 buffer.restart(attempt.requests())
                 return attempt.run()

@@ -1,0 +1,56 @@
+"""Statistics of features between training and the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.terminal.output import say
+from transforms.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from trainer.planning.feature_statistics import FeatureStatistics
+    from trainer.training.run_statistics import NamedStatistics, Record
+    from warehouse.models.feature_statistics import Document
+    from warehouse.warehouse import Warehouse
+
+#: What trains a run, as samples name it: a single process, or a job, whose hosts are pooled.
+PROCESS, JOB = "process", "job"
+
+
+def recorder(warehouse: Warehouse, host: str) -> Record:
+    """Records samples in the catalog. Training goes on without a catalog that cannot be reached: the sample is lost, and said so."""
+    from warehouse.models.feature_statistics import Sample, record_sample
+
+    def record(run: str, commit: int, features: Mapping[str, NamedStatistics]) -> None:
+        documents = {key: one.statistics.to_document() for key, one in features.items()}
+        try:
+            record_sample(warehouse, Sample(run, commit, host, documents), merge_documents)
+        except HeadraceError as error:
+            say(f"the statistics of commit {commit} were not recorded, training goes on: {error}")
+
+    return record
+
+
+def read_document(document: Document, fingerprint: str) -> FeatureStatistics:
+    """The statistics in a document of the catalog. Raises :class:`~trainer.errors.TornCheckpoint`."""
+    from trainer.document_field import DocumentField
+    from trainer.planning.feature_statistics import FeatureStatistics
+
+    return FeatureStatistics.from_document(DocumentField(document, f"statistics of component {fingerprint[:12]}"))
+
+
+def merge_documents(old: Document | None, new: Document) -> Document:
+    """The aged merge of two documents; an old one that is damaged, or of a later release, is replaced."""
+    from trainer.errors import TornCheckpoint
+    from trainer.planning.feature_statistics import aged_merge
+
+    sample = read_document(new, "sample")
+    if old is None:
+        return sample.to_document()
+    try:
+        known = read_document(old, "catalog")
+    except TornCheckpoint as error:
+        say(f"statistics in the catalog were replaced by new ones: {error}")
+        return sample.to_document()
+    return aged_merge(known, sample).to_document()
