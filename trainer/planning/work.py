@@ -47,6 +47,11 @@ class TableWork:
     def _local_ids(self) -> float:
         return self.table.ids_per_event * self.batch_events / self.topology.cores
 
+    @property
+    def _others_share(self) -> float:
+        """The share of a core's rows and requests that cross the network, since its own do not."""
+        return 1 - 1 / self.topology.cores
+
     @cached_property
     def _head(self) -> Array:
         """[rows of the head, 3]: the row, and the chances that it is among the ids of a core and of the whole batch."""
@@ -92,9 +97,8 @@ class TableWork:
         added = local * cores
         row_bytes = VALUE_BYTES * width
         state_bytes = table.slice_row_bytes(width)
-        sent = _ID_BYTES + row_bytes * (
-            1 if way.is_replicated else 2
-        )  # gradients, and values unless each core has them
+        crossings = 1 if way.is_replicated else 2  # gradients, and values unless each core has them
+        sent = self._others_share * (_ID_BYTES + row_bytes * crossings)
         found = np.empty((len(rows), len(PHASES)))
         found[:, 0] = rates.shard_secs + served * (
             rates.request_secs + _accessed(row_bytes, rates) * rates.read_byte_secs
@@ -106,12 +110,13 @@ class TableWork:
         return found
 
     def reader_secs(self, way: Way) -> float:
-        """The seconds that a core takes for its own events: to find their rows, receive them, combine them and send gradients."""
+        """The seconds that a core takes for its own events: to find their rows, receive and place them, combine them and send gradients."""
         rates, ids = self.topology.rates, self._local_ids
         local = float(self._head[:, 1].sum()) + self._tail[0]
         row_bytes = VALUE_BYTES * self.table.columns
-        wire = 0.0 if way.is_replicated else local * (2 * row_bytes + _ID_BYTES) * rates.wire_byte_secs
-        return ids * (way.column_slices * rates.id_secs + 2 * row_bytes * rates.combine_byte_secs) + wire
+        sent = 0.0 if way.is_replicated else self._others_share * (2 * row_bytes + _ID_BYTES)
+        of_rows = local * (2 * row_bytes * rates.place_byte_secs + sent * rates.wire_byte_secs)
+        return of_rows + ids * (way.column_slices * rates.id_secs + 2 * row_bytes * rates.combine_byte_secs)
 
 
 def _chance(shares: Array, ids: float) -> Array:
