@@ -12,6 +12,10 @@ All plans are priced by one cost model (trainer/planning/loads.py). TorchRec giv
 the order of their frequency, so that the first block has all frequent rows; ids of real logs are usually hashed. Its plan is therefore
 priced twice: with rows spread over the cores of the blocks as a hash does it, which is the comparison that counts, and with the blocks.
 
+TorchRec's estimator prices pooled rows, which the owner of a table sums before it sends them, where this project's engine sends distinct rows; and
+it prices rows over all cores or over a host, not over some cores. The last but one column has what it says of TorchRec's plan by what it says
+of the planner's where each table of that has a form in TorchRec; elsewhere how many have one.
+
 ``--answers`` keeps what TorchRec's planner answered in a folder, and reads it from there where the request is the same.
 """
 
@@ -27,7 +31,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +39,9 @@ from typing import Any
 from benchmarks.partition_plans import by_size, roomy
 from benchmarks.support.fbgemm_environment import FOLDER
 from benchmarks.support.harness import machine
-from benchmarks.support.torchrec_plan import TorchrecAnswer, read_answer, with_rows_spread
+from benchmarks.support.torchrec_plan import TorchrecAnswer, read_answer, read_millis, sharding_of, with_rows_spread
 from trainer.planning.loads import Loads, loads_of
+from trainer.planning.plan import PartitionPlan
 from trainer.planning.planner import Planned, make_plan
 from trainer.planning.table_file import read_tables
 from trainer.planning.tables import TableFacts
@@ -47,14 +52,6 @@ _ROOT = Path(__file__).resolve().parents[1]
 _HOST_CORES = 8
 #: Sums of a step's seconds in another order differ by less.
 _EQUAL = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long TorchRec's planner may take: its search, and all of it."""
-
-    search_secs: int
-    most_secs: int
 
 
 def request_of(
@@ -116,7 +113,14 @@ def kept_answer(request: dict[str, Any], python: Path, most_secs: float, answers
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The plans of one table set on one topology; ``spread`` and ``blocks`` of TorchRec's plan, None without one."""
+    """The plans of one table set on one topology.
+
+    Attributes:
+        planned, planner_secs: the planner's plan, and what it took.
+        by_size: the loads of whole tables by size.
+        answer: what TorchRec's planner answered.
+        spread, blocks: the loads of its plan; None without one.
+    """
 
     planned: Planned
     planner_secs: float
@@ -131,16 +135,17 @@ class Compared:
         return [None if one is None else one.step_secs / own for one in (self.by_size, self.spread, self.blocks)]
 
 
-def compare(
-    tables: Sequence[TableFacts], topology: PlanTopology, events_per_core: int, limits: Limits, python: Path, answers: Path | None
-) -> Compared:  # fmt: skip
+#: The answer of TorchRec's side to a request.
+Ask = Callable[[dict[str, Any]], bytes]
+
+
+def compare(tables: Sequence[TableFacts], topology: PlanTopology, request: dict[str, Any], ask: Ask) -> Compared:
     """All plans of one set."""
-    events = events_per_core * topology.cores
+    events = request["events_per_core"] * topology.cores
     began = time.perf_counter()
     planned = make_plan(tables, topology, events, search=search_with(5.0))
     took = time.perf_counter() - began
-    request = request_of(tables, topology, events_per_core, limits.search_secs)
-    answer = read_answer(kept_answer(request, python, limits.most_secs, answers), "TorchRec", tables, topology.cores)
+    answer = read_answer(ask(request), "TorchRec", tables, topology.cores)
     spread = blocks = None
     if answer.blocks is not None:
         blocks = loads_of(answer.blocks, tables, topology, events)
@@ -149,7 +154,26 @@ def compare(
     return Compared(planned, took, sized, answer, spread, blocks)
 
 
-def row_of(name: str, compared: Compared) -> str:
+def torchrec_estimate(compared: Compared, request: dict[str, Any], ask: Ask) -> str:
+    """What TorchRec's estimator says of its own plan by what it says of the planner's; else how many tables of that it has a form for."""
+    plan, answer = compared.planned.plan, compared.answer
+    forms = [sharding_of(one, plan.cores, request["host_cores"]) for one in plan.tables]
+    if answer.blocks is None or not all(forms):
+        return f"{sum(map(bool, forms))} of {len(forms)}"
+    told = [told_plan(plan, forms), told_plan(answer.blocks, answer.shardings)]
+    own, others = read_millis(ask({**request, "plans": told}), "TorchRec's estimator", len(told))
+    return f"{others / own:.2f}x"
+
+
+def told_plan(plan: PartitionPlan, shardings: Sequence[str]) -> list[dict[str, Any]]:
+    """A plan as TorchRec's estimator is told it."""
+    return [
+        {"name": one.name, "sharding": sharding, "cores": [core for part in one.slices for core in part.cores]}
+        for one, sharding in zip(plan.tables, shardings, strict=True)
+    ]
+
+
+def row_of(name: str, compared: Compared, estimate: str) -> str:
     """The line of one set on one topology."""
     ratios = "".join(f"{'-':>9}" if one is None else f"{one:8.2f}x" for one in compared.ratios())
     imbalances = "".join(
@@ -159,7 +183,7 @@ def row_of(name: str, compared: Compared) -> str:
     ways = ", ".join(f"{count} {name}" for name, count in Counter(compared.answer.shardings).most_common())
     topology = compared.planned.topology.name
     return (
-        f"{name[:38]:<38} {topology:>9} {ratios}  {imbalances}  {compared.planner_secs:6.1f} {compared.answer.secs:7.1f}   "
+        f"{name[:38]:<38} {topology:>9} {ratios}  {imbalances}  {compared.planner_secs:6.1f} {compared.answer.secs:7.1f}  {estimate:>10}  "
         + (compared.answer.refused.splitlines()[0][:160] if compared.answer.refused else ways)
     )
 
@@ -197,14 +221,18 @@ def main() -> None:
     print(
         f"{'tables':<38} {'topology':>9}   by size TorchRec   blocks  imbalance: ours, by size, TorchRec; secs   its secs"
     )
-    limits = Limits(options.search_secs, options.most_secs)
+
+    def ask(request: dict[str, Any]) -> bytes:
+        return kept_answer(request, python, options.most_secs, options.answers)
+
     for text in options.topologies:
         found = []
         for file in options.files:
             tables = read_tables(Path(file).read_bytes(), file, skew=options.skew)
             topology = roomy(tables, topology_of(text))
-            found.append(compare(tables, topology, options.events_per_core, limits, python, options.answers))
-            print(row_of(Path(file).stem, found[-1]), flush=True)
+            request = request_of(tables, topology, options.events_per_core, options.search_secs)
+            found.append(compare(tables, topology, request, ask))
+            print(row_of(Path(file).stem, found[-1], torchrec_estimate(found[-1], request, ask)), flush=True)
         print(summary_of(text, found), flush=True)
 
 

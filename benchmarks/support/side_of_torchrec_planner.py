@@ -1,7 +1,8 @@
 """TorchRec's planner as a side of ``benchmarks.planners``; runs in the environment ``.fbgemm``.
 
 It reads a request from standard input and writes its plan, or why it has none, to standard output, both JSON: :func:`answer`. It plans
-with its default proposers, partitioner and estimator, and with all of the memory.
+with its default proposers, partitioner and estimator, and with all of the memory. A request with ``plans`` is answered with what its
+estimator says of them: :func:`rate`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import torchrec
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
+from torchrec.distributed.planner.perf_models import NoopPerfModel
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
@@ -49,11 +52,10 @@ def _module(tables: list[dict[str, Any]]) -> Any:
     return module
 
 
-def _planner(request: dict[str, Any]) -> Any:
-    """A planner that knows of a core what the request says, and of a table how many ids an event has."""
+def _topology(request: dict[str, Any]) -> Any:
     is_cpu, memory = request["is_cpu"], request["memory_bytes"]
     memory_rate, link_rate = request["memory_bytes_per_sec"] / 1000, request["link_bytes_per_sec"] / 1000
-    topology = Topology(
+    return Topology(
         world_size=request["cores"],
         compute_device="cpu" if is_cpu else "cuda",
         local_world_size=request["host_cores"],
@@ -64,14 +66,21 @@ def _planner(request: dict[str, Any]) -> Any:
         intra_host_bw=link_rate,
         inter_host_bw=link_rate,
     )
-    constraints = {
+
+
+def _constraints(request: dict[str, Any]) -> dict[str, Any]:
+    return {
         one["name"]: ParameterConstraints(pooling_factors=one["ids_per_event"], compute_kernels=_KERNELS)
         for one in request["tables"]
     }
+
+
+def _planner(request: dict[str, Any]) -> Any:
+    """A planner that knows of a core what the request says, and of a table how many ids an event has."""
     return EmbeddingShardingPlanner(
-        topology=topology,
+        topology=_topology(request),
         batch_size=request["events_per_core"],
-        constraints=constraints,
+        constraints=_constraints(request),
         storage_reservation=FixedPercentageStorageReservation(0.0),
         stats=[],
         debug=False,
@@ -110,5 +119,22 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"tables": tables, "secs": took, "torchrec": torchrec.__version__}
 
 
+def rate(request: dict[str, Any]) -> dict[str, Any]:
+    """The milliseconds of the slowest core in each of the request's plans, which state the sharding and the cores of each table."""
+    topology, module = _topology(request), _module(request["tables"])
+    enumerator = EmbeddingEnumerator(topology, request["events_per_core"], _constraints(request))
+    options = enumerator.enumerate(module, [EmbeddingBagCollectionSharder()])
+    of_sharding = {(one.name, one.sharding_type): one for one in options}
+    found = []
+    for plan in request["plans"]:
+        chosen = [of_sharding[one["name"], one["sharding"]] for one in plan]
+        for option, told in zip(chosen, plan, strict=True):
+            for shard, core in zip(option.shards, told["cores"], strict=True):
+                shard.rank = core
+        found.append(NoopPerfModel(topology).rate(chosen))
+    return {"millis": found}
+
+
 if __name__ == "__main__":
-    print(json.dumps(answer(json.load(sys.stdin))))
+    asked = json.load(sys.stdin)
+    print(json.dumps(rate(asked) if "plans" in asked else answer(asked)))

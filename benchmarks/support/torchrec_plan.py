@@ -1,4 +1,4 @@
-"""A plan of TorchRec's planner as a :class:`PartitionPlan`; its document is checked when it is read. Pure."""
+"""A plan of TorchRec's planner as a :class:`PartitionPlan`, and back; its document is checked when it is read. Pure."""
 
 from __future__ import annotations
 
@@ -79,6 +79,36 @@ def with_rows_spread(plan: PartitionPlan) -> PartitionPlan:
         slices = tuple(Slice(one.first_column, one.columns, one.cores) for one in table.slices)
         tables.append(TablePlan(table.name, table.rows, table.columns, slices, table.is_replicated))
     return PartitionPlan(plan.cores, tuple(tables), plan.stacks)
+
+
+def sharding_of(table: TablePlan, cores: int, host_cores: int) -> str:
+    """The sharding that is this partition of a table; "" if TorchRec has none.
+
+    It spreads rows over all cores or over those of one host, and cuts columns at places of its own.
+    """
+    if table.is_replicated:
+        return _REPLICATED
+    places = sorted(table.slices[0].cores)
+    if len(table.slices) > 1:
+        return ""
+    if len(places) == 1:
+        return "table_wise"
+    if len(places) == cores:
+        return "row_wise"
+    is_host = places == list(range(places[0], places[0] + host_cores)) and places[0] % host_cores == 0
+    return "table_row_wise" if is_host else ""
+
+
+def read_millis(data: bytes, where: str, plans: int) -> tuple[float, ...]:
+    """What TorchRec's estimator says of so many plans. Raises :class:`ConfigError` for bytes that say nothing."""
+    try:
+        found = [item.number() for item in DocumentField(json.loads(data.decode("utf-8")), where).at("millis").items()]
+    except (TornCheckpoint, ValueError, RecursionError) as error:
+        raise ConfigError("an estimate of TorchRec must be JSON with numbers", where=where, value=str(error)[:120],
+                          next_step=_NEXT) from error  # fmt: skip
+    if len(found) != plans or min(found) <= 0:
+        raise ConfigError("an estimate must be above 0, one of each plan", where=where, value=found, next_step=_NEXT)
+    return tuple(found)
 
 
 def _table(field: DocumentField, facts: TableFacts, cores: int) -> TablePlan:

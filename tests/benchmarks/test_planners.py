@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.partition_plans import by_size
-from benchmarks.planners import Limits, answer_file, ask_torchrec, compare, request_of, row_of, summary_of
+from benchmarks.planners import (
+    answer_file,
+    ask_torchrec,
+    compare,
+    kept_answer,
+    request_of,
+    row_of,
+    summary_of,
+    told_plan,
+    torchrec_estimate,
+)
 from benchmarks.support.fbgemm_environment import FOLDER
-from benchmarks.support.torchrec_plan import read_answer, with_rows_spread
+from benchmarks.support.torchrec_plan import read_answer, read_millis, sharding_of, with_rows_spread
 from tests.support.processes import PATIENCE_SECS
 from trainer.errors import ConfigError
 from trainer.planning.loads import loads_of
-from trainer.planning.plan import Slice
+from trainer.planning.plan import Slice, TablePlan, cyclic_plan
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.tables import FeatureLoad, TableFacts
 from trainer.planning.topologies import PlanTopology, topology_of
@@ -167,18 +178,65 @@ def test_other_bytes_are_refused(data):
     assert refused.value.where.startswith("answer")
 
 
+def test_partitions_have_the_shardings_that_torchrec_has_for_them():
+    def sharding(*slices: tuple[int, ...]) -> str:
+        parts = tuple(Slice(8 * k, 8, cores) for k, cores in enumerate(slices))
+        return sharding_of(TablePlan("table", 100, 8 * len(parts), parts), 16, 8)
+
+    assert sharding((3,)) == "table_wise"
+    assert sharding(tuple(range(16))) == "row_wise"
+    assert sharding(tuple(range(8, 16))) == "table_row_wise"
+    assert [sharding(tuple(range(4, 12))), sharding((0, 1)), sharding((0,), (1,))] == ["", "", ""]
+    copies = TablePlan("table", 100, 8, (Slice(0, 8, tuple(range(16))),), is_replicated=True)
+    assert sharding_of(copies, 16, 8) == "data_parallel"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plans_of_torchrec_have_their_own_shardings(name):
+    answer = _read(_document(name))
+    for table, sharding in zip(answer.blocks.tables, answer.shardings, strict=True):
+        assert sharding_of(table, CORES, 8) in (sharding, "")
+
+
+def test_estimates_are_of_plans_that_torchrec_can_state():
+    topology, events = _topology(200), 512
+    request = request_of(TABLES, topology, events, 60)
+    recorded = (RECORDED / "more_memory.json").read_bytes()
+    compared = compare(TABLES, topology, request, lambda _: recorded)
+    asked: list[dict] = []
+
+    def ask(one: dict) -> bytes:
+        asked.append(one)
+        return b'{"millis": [2.0, 3.0]}'
+
+    blocks = replace(compared, planned=replace(compared.planned, plan=compared.answer.blocks))
+    assert torchrec_estimate(blocks, request, ask) == "4 of 5"  # it cuts columns at places of its own
+    whole = cyclic_plan([(one.name, one.rows, one.columns) for one in TABLES], CORES)
+    assert torchrec_estimate(replace(compared, planned=replace(compared.planned, plan=whole)), request, ask) == "1.50x"
+    [one] = asked
+    assert [table["sharding"] for table in one["plans"][0]] == ["row_wise"] * 5
+    assert [len(table["cores"]) for table in one["plans"][1]] == [1, 2, 8, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"millis": [1]}', b'{"millis": [1, 0]}', b'{"millis": [1, "2"]}', b'{"millis": [1, NaN]}']
+)
+def test_other_estimates_are_refused(data):
+    with pytest.raises(ConfigError, match="estimate"):
+        read_millis(data, "answer", 2)
+
+
 @pytest.mark.parametrize(("name", "case"), CASES.items())
 def test_no_other_plan_has_a_shorter_step(name, case, tmp_path):
     """The comparison of the benchmark, with the recorded answers."""
     memory, events = case
     topology = _topology(memory)
     request = request_of(TABLES, topology, events, 60)
-    file = answer_file(tmp_path, request)
-    file.write_bytes((RECORDED / name).read_bytes())
-    compared = compare(TABLES, topology, events, Limits(60, 60), Path("no python"), tmp_path)
+    answer_file(tmp_path, request).write_bytes((RECORDED / name).read_bytes())
+    compared = compare(TABLES, topology, request, lambda asked: kept_answer(asked, Path("no python"), 1.0, tmp_path))
     assert all(ratio is not None and ratio >= 1 for ratio in compared.ratios())
     assert compared.by_size.step_secs == loads_of(by_size(TABLES, topology), TABLES, topology, events * CORES).step_secs
-    assert row_of("set", compared).startswith("set")
+    assert row_of("set", compared, "5 of 5").startswith("set")
     assert summary_of("gpu:16", [compared]).count("shorter than ours in 0 of 1") == 3
 
 
@@ -199,3 +257,14 @@ def test_torchrec_says_why_it_has_no_plan():
     answer = _read(json.loads(ask_torchrec(request, PYTHON, PATIENCE_SECS)))
     assert answer.blocks is None
     assert answer.refused
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="TorchRec is missing: make bench-fbgemm installs it in .fbgemm")
+def test_torchrec_estimates_plans():
+    answers = [_read(_document(name)) for name in CASES]
+    memory, events = CASES["more_memory.json"]
+    request = request_of(TABLES, _topology(memory), events, 60)
+    plans = [told_plan(one.blocks, one.shardings) for one in answers]
+    found = read_millis(ask_torchrec({**request, "plans": plans}, PYTHON, PATIENCE_SECS), "answer", 2)
+    assert found[1] < found[0]  # it found the second one for this request
