@@ -16,13 +16,15 @@ from trainer.planning.topologies import PlanTopology
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: An exchange may raise the load of a core to so much of the mean load, or to the largest there was.
+_EVEN_LOAD = 1.04
 #: Squarings of a load; the mean of the 32nd powers is close to the largest.
 _SQUARINGS = 5
 _LEAST_GAIN = 1e-7
 #: The cores that a slow one exchanges shards with, and the largest shards of a core that are considered.
 _TARGETS, _MOST_OF_CORE = 24, 64
 #: The exchanges that are looked at.
-_WORK = 12_000_000
+_WORK = 4_000_000
 
 
 def even_phases(shards: list[PlacedShards], topology: PlanTopology, common_secs: Array, common_bytes: int) -> None:
@@ -55,6 +57,8 @@ class _PhaseBoard:
         self._loads = np.tile(common_secs, (topology.cores, 1)).astype(np.float64)
         np.add.at(self._loads, self._core, self._secs)
         self._scale = max(float(self._loads.max()), 1e-30)
+        totals = self._loads.sum(axis=1)
+        self._most = max(float(totals.max()), _EVEN_LOAD * float(totals.mean()))
         self._free = np.full(topology.cores, topology.memory_bytes - common_bytes, np.int64)
         np.subtract.at(self._free, self._core, self._size)
         self._has_slice = np.zeros((topology.cores, len(shards)), bool)
@@ -104,11 +108,13 @@ class _PhaseBoard:
             + self._powers(self._loads[places] + change)
         )
         means = self._means(after)
+        totals, total_change = self._loads.sum(axis=1), change.sum(axis=2)
+        is_even = np.maximum(totals[core] - total_change, totals[places] + total_change) <= self._most
         moved = self._size[own][:, None] - sizes[None, :]
         is_free = ~self._has_slice[places][:, self._slice[own]].T & (
             (others < 0) | ~self._has_slice[core, self._slice[others]]
         )
-        means[~is_free | (moved > self._free[places]) | (-moved > self._free[core])] = np.inf
+        means[~is_free | ~is_even | (moved > self._free[places]) | (-moved > self._free[core])] = np.inf
         row, column = np.unravel_index(int(means.argmin()), means.shape)
         if not np.isfinite(means[row, column]):
             return None
