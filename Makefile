@@ -66,9 +66,10 @@ bench: $(READY) ## the benchmarks that README and docs quote
 	  controller_start reader_speed reader_loss training_job job_overhead checkpoint_stall dense_step embedding_kernels embedding_corners partitioned_cores dlrm_throughput staleness preempted_epochs training_chaos fleet; do echo "== benchmarks.$$script"; \
 	  $(BIN)/python -m benchmarks.$$script || exit 1; done
 
-bench-fbgemm: $(READY) ## FBGEMM's CPU kernels in .fbgemm/, and the benchmark against them
+bench-fbgemm: $(READY) ## FBGEMM and TorchRec in .fbgemm/, and the benchmarks against them; TABLES="file.json …" for that of planners
 	@$(BIN)/python -m benchmarks.support.fbgemm_environment .fbgemm
 	$(BIN)/python -m benchmarks.embedding_kernels
+	$(if $(TABLES),$(BIN)/python -m benchmarks.planners $(TABLES))
 
 clean: ## remove the environment and the demo's files
 	rm -rf $(VENV) .headrace .fbgemm .flink .spark .tpu

@@ -7,7 +7,7 @@ largest first; the plan with the shortest step is kept. A search may go on from 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards, assign, common_of, improve, planned_tables, shards_of
 from trainer.planning.infeasible import refuse
 from trainer.planning.loads import Loads, loads_of
+from trainer.planning.phase_exchange import even_phases
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.stacks import stacked
 from trainer.planning.tables import TableFacts
@@ -111,13 +112,30 @@ def _best_of(
                 found.append((_planned(works, chosen, shards, topology, bound.step_secs, _METHOD), chosen, shards))
         for planned, chosen, shards in sorted(found, key=_step_secs)[:_IMPROVED]:
             if planned.gap >= _CLOSE or planned.loads.imbalance >= 1 + _CLOSE:
-                improve(shards, topology, *common_of(works, chosen), _MOVES)
-                planned = _planned(works, chosen, shards, topology, bound.step_secs, _METHOD)
+                planned, shards = _improved(planned, works, chosen, shards)
             if best is None or planned.loads.step_secs < _step_secs(best):
                 best = planned, chosen, shards
         if best is not None and best[0].gap < _GOOD:
             break
     return best
+
+
+def _improved(
+    planned: Planned, works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: list[PlacedShards]
+) -> tuple[Planned, list[PlacedShards]]:
+    """The shortest of a plan, the one with even loads, and the one with even phases too, each with its shards."""
+    topology, common = planned.topology, common_of(works, chosen)
+    even = _copied(shards)
+    improve(even, topology, *common, _MOVES)
+    phased = _copied(even)
+    even_phases(phased, topology, *common)
+    found = [(planned, shards)]
+    found += [(_planned(works, chosen, one, topology, planned.bound_secs, _METHOD), one) for one in (even, phased)]
+    return min(found, key=lambda one: one[0].loads.step_secs)
+
+
+def _copied(shards: Sequence[PlacedShards]) -> list[PlacedShards]:
+    return [replace(one, cores=one.cores.copy()) for one in shards]
 
 
 def _step_secs(candidate: _Candidate) -> float:

@@ -2,8 +2,8 @@
 
 A pair of nodes is settled in the cheapest way: they are equal; one leaf replaces another of its kind; two operations are
 aligned argument by argument; an operation is inserted around the other side, or removed; one node replaces the other.
-Arguments are paired by position; those of commutative operators are paired by equality, then by similarity. Each pair is
-settled once. A lower bound, from the number of occurrences of each label under either node, prunes the search, and
+Arguments are paired by position; those of commutative operators are paired by equality, then at the least total cost. Each
+pair is settled once. A lower bound, from the number of occurrences of each label under either node, prunes the search, and
 ``WORK_MAX`` limits it: a pair beyond the limit counts as replaced. So the time is bounded, and the result depends only on
 the graphs.
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from transforms.comparison.assignment import least_assignment
 from transforms.graphs.encoding import encode
 from transforms.graphs.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
@@ -30,6 +31,11 @@ WORK_MAX = 1_000_000
 _PAIR_WORK, _BOUND_WORK, _ARGUMENT_WORK = 40, 3, 10
 _BINS = 32
 _MATRIX_MAX = 10_000
+#: Of arguments with at most so many pairs of nodes, the costs decide how those of a commutative operator are paired, of others
+#: the lower bounds: to settle two large nodes that have little in common takes most of the work.
+_SETTLED_MAX = 10_000
+#: Steps of an assignment per unit of work.
+_ASSIGNMENT_STEPS = 4
 
 #: The positions of an argument on both sides; None on a side that lacks it.
 Matched = tuple[tuple[int | None, int | None], ...]
@@ -148,7 +154,7 @@ class Alignment:
             return Step(dropped + (yield from self._cost(left.args[kept], right)), way, kept)
         assert isinstance(left, Operation)
         assert isinstance(right, Operation)
-        pairs = self._pairs(left, right)
+        pairs = yield from self._pairs(left, right)
         cost = self._unpaired(left.args, right.args, pairs)
         for i, j in pairs:
             cost += yield from self._cost(left.args[i], right.args[j])
@@ -158,11 +164,11 @@ class Alignment:
         return Step(label_cost(left, right) + cost or UNIT, way,
                     matched=(*pairs, *((i, None) for i in gone), *((None, j) for j in new)))  # fmt: skip
 
-    def _pairs(self, left: Operation, right: Operation) -> _Pairs:
+    def _pairs(self, left: Operation, right: Operation) -> Generator[tuple[Node, Node], int, _Pairs]:
         """The pairs of arguments to compare; the others are added or removed."""
         lefts, rights = left.args, right.args
         if left.op == right.op and is_commutative(left.op):
-            return self._as_sets(lefts, rights)
+            return (yield from self._as_sets(lefts, rights))
         in_place = list(zip(range(len(lefts)), range(len(rights)), strict=False))
         if len(lefts) == len(rights) and not (left.op == right.op and is_variadic(left.op)):
             return in_place
@@ -173,21 +179,50 @@ class Alignment:
             shifted += zip(range(i, i_end), range(j, j_end), strict=False)
         return min(in_place, shifted, key=lambda pairs: self._least(lefts, rights, pairs))
 
-    def _as_sets(self, lefts: Sequence[Node], rights: Sequence[Node]) -> _Pairs:
-        """The pairs of arguments of a commutative operator: equal ones first, then the most similar."""
-        same, rows, columns = _equal_ones(lefts, rights)
-        if len(rows) * len(columns) > _MATRIX_MAX:
-            return sorted([*same, *zip(rows, columns, strict=False)])
-        self.work += _BOUND_WORK * len(rows) * len(columns)
-        taken: dict[int, int] = {}
-        for *_, i, j in sorted((*self._unlike(lefts[i], rights[j]), i, j) for i in rows for j in columns):
-            if i not in taken and j not in taken.values():
-                taken[i] = j
-        return sorted([*same, *taken.items()])
+    def _as_sets(self, lefts: Sequence[Node], rights: Sequence[Node]) -> Generator[tuple[Node, Node], int, _Pairs]:
+        """The pairs of arguments of a commutative operator: equal ones first, then those of the least total cost.
 
-    def _unlike(self, left: Node, right: Node) -> tuple[int, bool, bool]:
-        """The dissimilarity of two nodes: by their subgraphs, their shapes and their labels."""
-        return self._bound(left, right), self._shape(left) != self._shape(right), label_of(left) != label_of(right)
+        The total of lower bounds ranks the assignments. Of small arguments the pairs of the best one are settled, their costs take
+        the place of their bounds, and so on until an assignment of settled pairs is the best: no other one costs less.
+        """
+        same, rows, columns = _equal_ones(lefts, rights)
+        possible = len(rows) * len(columns)
+        if possible > _MATRIX_MAX:
+            return sorted([*same, *zip(rows, columns, strict=False)])
+        if not possible:
+            return same
+        self.work += _BOUND_WORK * possible
+        ones, others = [lefts[i] for i in rows], [rights[j] for j in columns]
+        costs = [[self._bound(one, other) for other in others] for one in ones]
+        is_small = sum(map(self._size, ones)) * sum(map(self._size, others)) <= _SETTLED_MAX
+        while True:
+            chosen = self._least_pairs(ones, others, costs)
+            if not is_small or self._exhausted:
+                break
+            before = [costs[i][j] for i, j in chosen]
+            for i, j in chosen:
+                costs[i][j] = yield from self._cost(ones[i], others[j])
+            if before == [costs[i][j] for i, j in chosen]:
+                break
+        return sorted([*same, *((rows[i], columns[j]) for i, j in chosen)])
+
+    def _least_pairs(self, ones: Sequence[Node], others: Sequence[Node], costs: Sequence[Sequence[int]]) -> _Pairs:
+        """The assignment of the least cost, with that of unpaired nodes; of equal ones that of most equal shapes, then labels."""
+        self.work += len(ones) * len(others) * min(len(ones), len(others)) // _ASSIGNMENT_STEPS
+        ranks = 1 + max(len(ones), len(others))
+        spared = [UNIT * self._size(one) if len(ones) > len(others) else 0 for one in ones]
+        spared_of_others = [UNIT * self._size(other) if len(others) > len(ones) else 0 for other in others]
+        return least_assignment(
+            [
+                [
+                    ((cost - spared[i] - spared_of_others[j]) * ranks + (self._shape(ones[i]) != self._shape(other)))
+                    * ranks
+                    + (label_of(ones[i]) != label_of(other))
+                    for j, (other, cost) in enumerate(zip(others, row, strict=True))
+                ]
+                for i, row in enumerate(costs)
+            ]
+        )
 
     def _least(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
         """A lower bound of the cost with these pairs."""

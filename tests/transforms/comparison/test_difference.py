@@ -188,6 +188,13 @@ def test_a_single_edit_is_exactly_that_one_change(expression, data):
     assert back.kind is (GraphChangeKind.REMOVED if kind is GraphChangeKind.INSERTED else kind)
 
 
+def test_an_edit_of_a_shared_node_is_found_where_a_wrong_pair_of_arguments_has_the_lower_bound():
+    lowered = QUERY.lower().unigrams()
+    root = canonicalize(((QUERY.unigrams() | lowered) & (lowered | lowered)).hash_buckets(97).node)
+    after = _edited(root, QUERY.lower().node.identity, lambda now: Operation(now.type, "wrapper", 1, (now,)))
+    assert difference(root, after).sentences == ("wrapper() inserted around lower(query)",)
+
+
 def test_nearest_is_the_one_that_differs_least_and_ties_are_settled():
     target = QUERY.lower().unigrams().hash_buckets(100).node
     candidates = {
