@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.feature_statistics import read_document
+from headrace.cli.options.files import read_file
 from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
@@ -35,7 +36,6 @@ app = typer.Typer(
 )
 
 PlanFile = Annotated[str, typer.Argument(help="The file of a plan that `headrace plan make --output` has written.")]
-_MOST_FILE_BYTES = 64 << 20
 
 
 @app.command("make")
@@ -173,15 +173,6 @@ def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
         raise InputError("a plan must have the load of each of its cores", where=f"{file}.report.cores", value=len(report.cores),
                          allowed=str(plan.cores), next_step="headrace plan make writes a plan")  # fmt: skip
     return plan, report
-
-
-def read_file(file: str, option: str) -> bytes:
-    """The bytes of the file of an option. Raises :class:`InputError` for one that cannot be read."""
-    try:
-        with Path(file).open("rb") as opened:  # a larger file is refused by what reads it
-            return opened.read(_MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError("the file must be readable", where=option, value=file, next_step=str(error)) from error
 
 
 def _search(solver_secs: float) -> Search | None:

@@ -16,6 +16,7 @@ import typer
 
 from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.launching import write_launch
+from headrace.cli.options.files import read_file
 from headrace.cli.options.launchers import (
     GKE,
     LOCAL,
@@ -43,7 +44,7 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse, run_locat
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
 from headrace.cli.remote_workers import open_remote_workers
-from headrace.cli.training_jobs import job_options, pin_new, train_job
+from headrace.cli.training_jobs import JobOptions, job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
+    from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
     from trainer.training.loop import TrainEvent, TrainReport
     from warehouse.solution.parts import SolutionFragment
@@ -191,6 +193,14 @@ def train(
         ),
     ] = 0,
     poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Partition embedding tables by this plan of `headrace plan make`: over hosts, without --hosts over simulated cores.",
+            show_default=False,
+        ),
+    ] = "",
     tpu: Tpu = "",
     max_ids: MaxIds = 256,
     max_unique_ids: MaxUniqueIds = 256,
@@ -228,6 +238,7 @@ def train(
         return write_launch(train, given, options, tpus)
     job = job_options(given)
     _check_run_dir(run_dir, is_job=job is not None)
+    partition = plan_of_training(plan, job)
     if run_dir or job_dir:
         files = str(job_folder(run_location(run_dir), home, job_dir))
         job = None if job is None else dataclasses.replace(job, folder=files)
@@ -239,6 +250,8 @@ def train(
         solution = resolve()
         held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_folder_of(run_dir, model, solution.model_version, home)
+        if partition is not None:
+            _check_plan(partition, solution, options, folder)
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             options = {**options, "engine": "tpu"}
@@ -250,14 +263,42 @@ def train(
         settings = choose_options(warehouse, solution, options, folder)
         changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
-            report = train_job(warehouse, resolve, settings, changes, job, remote)
+            report = train_job(warehouse, resolve, settings, changes, job, remote, partition)
         else:
             import_tensorflow_quietly()
-            report = _train(warehouse, solution, settings, changes, slice_)
+            report = _train(warehouse, solution, settings, changes, slice_, partition)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+
+
+def plan_of_training(file: str, job: JobOptions | None) -> PartitionPlan | None:
+    """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
+    from trainer.planning.plan_document import read_plan
+
+    if not file:
+        return None
+    plan = read_plan(read_file(file, "--plan"), file)
+    if job is not None:
+        from trainer.training.run_partition import check_hosts
+
+        check_hosts(plan, job.hosts, job.least_hosts, job.caught_up_hosts)
+    return plan
+
+
+def _check_plan(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
+    """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
+    from trainer.model.user_functions import with_code_digests
+    from trainer.training.choosing import options_before_choices
+    from trainer.training.preparation import described
+    from trainer.training.run_partition import check_tables
+
+    known = options_before_choices(options, run_dir=folder)
+    if known.has_own_code:
+        import_tensorflow_quietly()
+        known = with_code_digests(known)
+    check_tables(plan, described(solution, known)[1], known)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -342,7 +383,12 @@ def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuS
 
 
 def _train(
-    warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, changes: ChangePolicy, slice_: TpuSlice | None
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    settings: TrainConfig,
+    changes: ChangePolicy,
+    slice_: TpuSlice | None,
+    plan: PartitionPlan | None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
@@ -362,6 +408,7 @@ def _train(
             read_labels=partial(read_labels, warehouse.storage, solution),
             changes=changes,
             slice_=slice_,
+            plan=plan,
             record=recorder(warehouse, PROCESS),
         )
 

@@ -93,7 +93,7 @@ class LedgerTotals:
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The part of a host, or of a core of the partition of a resharded commit, by its number."""
+    """The part of a host, or of a core of the commit's partition, by its number."""
 
     host: str
     folder: str
@@ -109,7 +109,7 @@ class CommitDescription:
         job: the position of the job; None for a checkpoint of a single process.
         labels_bytes: the size of the record of labels as trained; 0 without one.
         options: the options that decide weights.
-        partition: of a resharded commit, in words; None for parts of hosts or one folder.
+        partition: of a commit by a plan, or resharded, in words; None for other parts of hosts, or one folder.
         scores: progressive validation of the last epoch.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,10 +39,18 @@ from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
-from trainer.checkpoints.shard_rows import check_in_shard, joined_columns, slots_of_slices, table_slices
+from trainer.checkpoints.shard_rows import (
+    TableArrays,
+    check_in_shard,
+    joined_columns,
+    plan_of_table,
+    shard_of,
+    slots_of_slices,
+    table_slices,
+)
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-from trainer.planning.plan import PartitionPlan, Slice
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.scheduling.orders import Commit
 
 
@@ -55,6 +63,7 @@ class Checkpoint:
         document: the run's progress and identity.
         arrays: by name, read-only.
         digest: SHA-256 of its manifest, hence of all its bytes.
+        partition: where the tables stand in its parts, by a plan.
     """
 
     path: str
@@ -62,6 +71,7 @@ class Checkpoint:
     document: object
     arrays: Mapping[str, Array]
     digest: str = ""
+    partition: PartitionPlan | None = None
 
     @property
     def name(self) -> str:
@@ -76,10 +86,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The rows of a host: those whose number modulo ``hosts`` is ``rank``."""
+    """The rows of a host: those whose number modulo ``hosts`` is ``rank``, and of the tables of ``plan`` those of its core ``rank``."""
 
     rank: int
     hosts: int
+    plan: PartitionPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +180,7 @@ class StoredCommit:
         digest: SHA-256 of its manifest.
         state: the file of the document, for a checkpoint of one folder.
         names: of the parts.
-        partition: of a resharded commit, where its tables stand.
+        partition: of a commit by a plan, where its tables stand.
     """
 
     epochs_done: int
@@ -332,7 +343,8 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
 def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
-    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all.
+    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all. Of a table of its plan the
+    arrays are those of the host's shards, named as in a part by the plan.
     Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
     read.
     """
@@ -376,7 +388,7 @@ def _members(commit: StoredCommit) -> dict[str, Any]:
 def _checkpoint(
     files: RunFiles, name: str, commit: StoredCommit, arrays: Mapping[str, Array], document: Mapping[str, Any]
 ) -> Checkpoint:
-    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
+    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest, commit.partition)
 
 
 def counts_of(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
@@ -423,14 +435,46 @@ def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -
             if table_of(name) is None and name != LEDGER:
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
     for kind, table in commit.tables:
-        values = read_table(files, commit, kind, table, share)
-        arrays.update((f"{kind}/{column}/{table}", array) for column, array in zip(TABLE_COLUMNS, values, strict=True))
+        arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays
 
 
-def read_table(
-    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None
-) -> tuple[Array, Array, Array]:
+def _table_arrays(
+    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None
+) -> dict[str, Array]:
+    """The arrays of a table, or of the shards of a share."""
+    planned = None if share is None or share.plan is None else plan_of_table(share.plan, kind, table)
+    if planned is None or share is None:
+        read: Iterable[tuple[int | None, TableArrays]] = [(None, read_table(files, commit, kind, table, share))]
+    else:
+        read = _read_shards(files, commit, kind, planned, share.rank)
+    return {
+        array_name(kind, column, table, number): array
+        for number, arrays in read
+        for column, array in zip(TABLE_COLUMNS, arrays, strict=True)
+    }
+
+
+def _read_shards(
+    files: RunFiles, commit: StoredCommit, kind: str, planned: TablePlan, core: int
+) -> Iterator[tuple[int | None, TableArrays]]:
+    """The numbers and arrays of the slices of a table that a core has. A commit by the same plan is read shard by shard."""
+    where, whole = f"{kind} table {planned.name}", None
+    is_by_plan = commit.partition is not None and plan_of_table(commit.partition, kind, planned.name) == planned
+    for s, one in enumerate(planned.slices):
+        if core not in one.cores:
+            continue
+        place = 0 if planned.is_replicated else one.cores.index(core)
+        if is_by_plan:
+            stored = commit.slices(kind, planned.name)[s]
+            found = _read_slice(files, StoredSlice((stored.shards[place],), stored.slice_), where, None)
+        else:
+            whole = whole or read_table(files, commit, kind, planned.name)
+            found = shard_of(whole, planned, s, place, where)
+        yield (s if len(planned.slices) > 1 else None), found
+
+
+def read_table(files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None) -> TableArrays:
     """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
     where = f"{kind} table {table}"
     found = [_read_slice(files, one.of_share(share), where, share) for one in commit.slices(kind, table)]
@@ -463,7 +507,7 @@ def _rows_of(files: RunFiles, stored: StoredSlice, where: str) -> list[Array]:
     return found
 
 
-def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> tuple[Array, Array, Array]:
+def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> TableArrays:
     """The rows, weights and slots of some columns of a table, merged and verified."""
     of_shards = _rows_of(files, stored, where)
     kept = None if share is None else [rows % share.hosts == share.rank for rows in of_shards]

@@ -18,6 +18,7 @@ from trainer.embedding.tpu.unsupported import refuse_for_sparse_core, refuse_for
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
 from trainer.training.run_state import Weights, build_weights, parted_tables, saved_states, state_arrays, under
@@ -138,11 +139,18 @@ class TpuWeights:
 
 
 def weights_on(
-    slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead
+    slice_: TpuSlice | None,
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead,
+    plan: PartitionPlan | None = None,
 ) -> Weights | TpuWeights:
-    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow."""
+    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow.
+
+    ``plan``: of the tables in this process, see :func:`~trainer.training.run_state.build_weights`.
+    """
     if slice_ is None:
-        return build_weights(layout, config, head)
+        return build_weights(layout, config, head, plan=plan)
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
