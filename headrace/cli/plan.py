@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from trainer.config import TrainConfig
+    from trainer.embedding.spec import FeatureSpec
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
-    from trainer.planning.plan_report import PlanReport
-    from trainer.planning.planner import Search
+    from trainer.planning.plan_report import PlanReport, StackLimits
+    from trainer.planning.planner import Planned, Search
     from trainer.planning.tables import FeatureLoad, TableFacts
 
 app = typer.Typer(
@@ -100,10 +102,13 @@ def make(
                          value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
     found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
     options = _options_of(config)
-    facts, sources = _tables_of_file(tables, skew) if tables else _tables_of(home, model, version, options, run)
+    model_tables = None if tables else _tables_of(home, model, version, options, run)
+    facts, sources = (
+        _tables_of_file(tables, skew) if model_tables is None else (model_tables.facts, model_tables.sources)
+    )
     events = batch_events or options.batch_rows * found.cores
     planned = make_plan(facts, found, events, search=_search(solver_secs))
-    report = report_of(planned, facts, sources)
+    report = replace(report_of(planned, facts, sources), limits=_limits(planned, model_tables))
     if output:
         write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")
     if svg:
@@ -201,10 +206,18 @@ def _tables_of_file(file: str, skew: float) -> tuple[Sequence[TableFacts], Mappi
     return facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}")
 
 
-def _tables_of(
-    home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None
-) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
-    """The tables of a model, and where their statistics come from."""
+@dataclass(frozen=True)
+class _ModelTables:
+    """The tables of a model, where their statistics come from, and its features with the statistics that are known."""
+
+    facts: Sequence[TableFacts]
+    sources: Mapping[str, str]
+    features: Sequence[FeatureSpec]
+    statistics: Mapping[str, FeatureStatistics]
+
+
+def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None) -> _ModelTables:
+    """The tables of a model."""
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
@@ -222,11 +235,12 @@ def _tables_of(
     of_runs = _statistics_of_runs(home, name, record.version, runs)
     known = {**in_catalog, **of_runs} if runs else {**of_runs, **in_catalog}
     component = {one.name: one.fingerprint for one in stored}
-    loads, sources = {}, {}
+    loads, sources, statistics = {}, {}, {}
     for feature in features:
         found = known.get(component.get(feature.name, ""))
         if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
             source, of_feature = found
+            statistics[feature.name] = of_feature
             loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
             sources[feature.table.name] = f"{round(of_feature.events):,} sampled events {source}"
     single = {one.name for one in stored if isinstance(one.component.type, Dense)}
@@ -238,7 +252,27 @@ def _tables_of(
             )
             loads[feature.name] = assumed
             sources.setdefault(feature.table.name, _assumption(assumed, similar))
-    return tables_to_plan(features, loads), sources
+    return _ModelTables(tables_to_plan(features, loads), sources, features, statistics)
+
+
+def _limits(planned: Planned, tables: _ModelTables | None) -> tuple[StackLimits, ...]:
+    """The limits of SparseCore's buffers, where the topology has them; without statistics it is said why there are none."""
+    from trainer.embedding.partitioned.statistics_limits import limits_by_stack, without_statistics
+    from trainer.planning.plan_report import StackLimits
+    from trainer.tpu_check.devices import SPARSE_CORE_GENERATIONS
+
+    topology = planned.topology
+    if topology.name.partition(":")[0] not in SPARSE_CORE_GENERATIONS:
+        return ()
+    if tables is None:
+        say("the plan has no limits of SparseCore's buffers: a file of tables does not state how long bags are")
+        return ()
+    if missing := without_statistics(tables.features, tables.statistics):
+        say(f"the plan has no limits of SparseCore's buffers: there are no statistics of {', '.join(missing)}")
+        return ()
+    found = limits_by_stack(tables.features, tables.statistics, batch_events=planned.batch_events, partitions=topology.cores,
+                            stacks=planned.plan.stacks)  # fmt: skip
+    return tuple(StackLimits(names, one.ids, one.rows) for names, one in found.items())
 
 
 def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.feature_statistics import PROCESS, recorder
+from headrace.cli.feature_statistics import PROCESS, recorder, statistics_of_inputs
 from headrace.cli.launching import write_launch
 from headrace.cli.options.files import read_file
 from headrace.cli.options.launchers import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
+    from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
@@ -202,8 +203,8 @@ def train(
         ),
     ] = "",
     tpu: Tpu = "",
-    max_ids: MaxIds = 256,
-    max_unique_ids: MaxUniqueIds = 256,
+    max_ids: MaxIds = None,
+    max_unique_ids: MaxUniqueIds = None,
     launcher: Launcher = LOCAL,
     output: Output = "",
     job_name: JobName = "",
@@ -238,7 +239,7 @@ def train(
         return write_launch(train, given, options, tpus)
     job = job_options(given)
     _check_run_dir(run_dir, is_job=job is not None)
-    partition = plan_of_training(plan, job)
+    partition = plan_of_training(plan, job, tpus)
     if run_dir or job_dir:
         files = str(job_folder(run_location(run_dir), home, job_dir))
         job = None if job is None else dataclasses.replace(job, folder=files)
@@ -261,24 +262,32 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
+        sparse_core = (
+            None
+            if slice_ is None or tpus is None
+            else _sparse_core(warehouse, solution, settings, tpus, slice_, partition)
+        )
         changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
             report = train_job(warehouse, resolve, settings, changes, job, remote, partition)
         else:
             import_tensorflow_quietly()
-            report = _train(warehouse, solution, settings, changes, slice_, partition)
+            report = _train(warehouse, solution, settings, changes, slice_, partition, sparse_core)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
-def plan_of_training(file: str, job: JobOptions | None) -> PartitionPlan | None:
+def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
     """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
     from trainer.planning.plan_document import read_plan
 
     if not file:
         return None
+    if job is not None and tpus is not None:
+        raise InputError("--plan must train on TPUs in this process, without a job", where="--plan, --tpu", value=file,
+                         next_step="leave --plan out")  # fmt: skip
     plan = read_plan(read_file(file, "--plan"), file)
     if job is not None:
         from trainer.training.run_partition import check_hosts
@@ -382,6 +391,39 @@ def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuS
     return tpus.connect()
 
 
+def _sparse_core(
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    config: TrainConfig,
+    tpus: TpuOptions,
+    slice_: TpuSlice,
+    plan: PartitionPlan | None,
+) -> SparseCoreSettings | None:
+    """The stacks and limits of SparseCore for a run, and what the slice does not take of its plan, which are said. None on v2 to v4."""
+    from trainer.embedding.partitioned.statistics_limits import choose_limits
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.embedding.spec import tables_of
+    from trainer.embedding.tpu.planned_stacks import not_taken
+    from trainer.model.task_heads import heads_of
+    from trainer.training.one_engine import by_input, joined_features
+    from trainer.training.preparation import described
+
+    features = joined_features(described(solution, config)[1], config, heads_of(solution.target))
+    for sentence in () if plan is None else not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores):
+        say(sentence)
+    if not slice_.sparse_cores:
+        return None
+    with warehouse.catalog.read() as connection:
+        known = statistics_of_inputs(connection, {one.name: one.fingerprint for one in solution.inputs})
+    stacks = () if plan is None else plan.stacks
+    limits = choose_limits(
+        features, by_input(features, known), batch_events=config.batch_rows, partitions=slice_.replicas * slice_.sparse_cores,
+        stacks=stacks, max_ids=tpus.max_ids, max_unique_ids=tpus.max_unique_ids,
+    )  # fmt: skip
+    say(limits.reason)
+    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
+
+
 def _train(
     warehouse: Warehouse,
     solution: ReadSolution,
@@ -389,6 +431,7 @@ def _train(
     changes: ChangePolicy,
     slice_: TpuSlice | None,
     plan: PartitionPlan | None,
+    sparse_core: SparseCoreSettings | None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
@@ -409,6 +452,7 @@ def _train(
             changes=changes,
             slice_=slice_,
             plan=plan,
+            settings=sparse_core,
             record=recorder(warehouse, PROCESS),
         )
 

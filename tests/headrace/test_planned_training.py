@@ -9,8 +9,9 @@ import pytest
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 
+#: Not deterministic: other tests of this process may have begun TensorFlow with other threads.
 OPTIONS = {"deep": True, "linear": False, "passes": 1, "batch_rows": 64, "embedding_learning_rate": 0.01, "dense_learning_rate": 0.003,
-           "linear_learning_rate": 0.05, "network": "dlrm"}  # fmt: skip
+           "linear_learning_rate": 0.05, "network": "dlrm", "deterministic": False}  # fmt: skip
 
 
 @pytest.fixture
@@ -76,3 +77,114 @@ def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
     assert "headrace ckpt reshard" in answer.err
     document = json.loads((tmp_path / "job" / "job" / "job.json").read_text())
     assert document["partition"]
+
+
+def test_a_check_of_a_slice_says_what_it_does_not_take(planned, tmp_path):
+    pytest.importorskip("tensorflow")
+    arguments = (
+        "tpu",
+        "check",
+        "first",
+        "--topology",
+        "v5p:2x2x1",
+        "--config",
+        planned.options,
+        "--events",
+        64,
+        "--environment",
+        tmp_path,
+    )
+    stacks = (("user",), ("overlap",))
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    apart = tmp_path / "apart.json"
+    apart.write_bytes(plan_bytes(PartitionPlan(plan.cores, plan.tables, stacks)))
+    answer = planned(*arguments, "--plan", apart)
+    assert "not taken of the plan:" in answer.out
+    assert "The plan has 2 cores and the slice 16 SparseCores" in answer.out
+    assert "limits of SparseCore are 256 ids" in answer.err
+    found = planned(*arguments, "--plan", apart, "--json").json["slices"][0]
+    assert sorted(one["tables"] for one in found["stacks"]) == [["overlap"], ["user"]]
+    together = planned(*arguments, "--json").json["slices"][0]
+    assert [sorted(one["tables"]) for one in together["stacks"]] == [["overlap", "user"]]
+    assert together["not_taken"] == []
+    err = planned("tpu", "check", "second", *arguments[3:], "--plan", apart, status=2).err
+    assert "a plan must have the embedding tables of the model" in err
+
+
+def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow")
+    from tests.support.emulated_slice import EmulatedSlice
+
+    made = []
+
+    def connect(name, settings):
+        made.append(EmulatedSlice(2, settings=settings))
+        make = made[-1].make_engine
+        made[-1].make_engine = lambda *given, **options: engines.append(make(*given, **options)) or engines[-1]
+        return made[-1]
+
+    engines = []
+    monkeypatch.setattr("trainer.embedding.tpu.connected_slice.connect", connect)
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    apart = tmp_path / "apart.json"
+    apart.write_bytes(plan_bytes(PartitionPlan(plan.cores, plan.tables, (("user",), ("overlap",)))))
+    options = tmp_path / "tpu.json"
+    options.write_text(json.dumps({**OPTIONS, "linear": True, "statistics_share": 1.0}))
+    arguments = (
+        "train",
+        "first",
+        "--config",
+        options,
+        "--run-dir",
+        tmp_path / "run",
+        "--tpu",
+        "local",
+        "--plan",
+        apart,
+    )
+    first = planned(*arguments, "--end", "2026-03-02T02:00", "--json")
+    assert first.json["exact"] is True
+    assert "The plan has 2 cores and the slice 8 SparseCores" in first.err
+    assert "TensorFlow's, for there are no statistics of overlap, user" in first.err
+    stacks = sorted(sorted(one.name for one in tables) for tables in engines[0].stacks())
+    assert stacks == [["linear/overlap", "linear/user"], ["overlap"], ["user"]]
+    again = planned(*arguments, "--json")
+    assert "by the statistics of all features" in again.err
+    limits = engines[1].settings.default_max_ids
+    assert f"limits of SparseCore are {limits} ids" in again.err
+    err = planned(*arguments, "--launcher", "remote", "--hosts", 1, "--listen", "127.0.0.1:0", status=2).err
+    assert "--plan must train on TPUs in this process" in err
+
+
+def test_a_plan_for_sparse_cores_has_the_limits_of_their_buffers(planned, tmp_path):
+    pytest.importorskip("tensorflow")
+    arguments = (
+        "plan",
+        "make",
+        "first",
+        "--topology",
+        "v5p:2x2x1",
+        "--config",
+        planned.options,
+        "--batch-events",
+        4096,
+    )
+    answer = planned(*arguments)
+    assert "there are no statistics of overlap, user" in answer.err
+    assert "limits of SparseCore" not in answer.out
+    options = tmp_path / "sampled.json"
+    options.write_text(json.dumps({**OPTIONS, "statistics_share": 1.0}))
+    planned("train", "first", "--config", options, "--run-dir", tmp_path / "run")
+    made = planned(*arguments, "--output", tmp_path / "tpu.json")
+    assert "limits of SparseCore's buffers, by statistics" in made.out
+    assert planned("plan", "show", tmp_path / "tpu.json").out == made.out
+    limits = planned("plan", "show", tmp_path / "tpu.json", "--json").json["report"]["limits"]
+    assert sorted(name for one in limits for name in one["tables"]) == ["overlap", "user"]
+    assert all(0 < one["rows"] <= one["ids"] for one in limits)
+    cpu = planned(*arguments[:4], "cpu:4", *arguments[5:])
+    assert "limits of SparseCore" not in cpu.out + cpu.err
+    tables = tmp_path / "tables.json"
+    tables.write_text(json.dumps({"tables": [{"name": "t", "rows": 9, "dim": 8}]}))
+    assert (
+        "a file of tables does not state" in planned("plan", "make", "--tables", tables, "--topology", "v5p:2x2x1").err
+    )

@@ -23,6 +23,7 @@ from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.embedding.batch_sampler import BatchSampler
+from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyCollector, AnyScores
@@ -133,6 +134,7 @@ def train(
     slice_: TpuSlice | None = None,
     record: Record | None = None,
     plan: PartitionPlan | None = None,
+    settings: SparseCoreSettings | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -146,6 +148,7 @@ def train(
         slice_: the TPUs that train with the ``tpu`` engine.
         record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
         plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
+        settings: of SparseCore on ``slice_``, in place of those with which it was connected.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -177,6 +180,7 @@ def train(
             slice_,
             record,
             plan,
+            settings,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -199,13 +203,14 @@ class _Run:
         slice_: TpuSlice | None = None,
         record: Record | None = None,
         plan: PartitionPlan | None = None,
+        settings: SparseCoreSettings | None = None,
     ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
-        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan)
+        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
