@@ -12,10 +12,11 @@ from trainer.checkpoints.commit_manifest import JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.parted_arrays import Array
-from trainer.checkpoints.read import StoredCommit, StoredFile, check_fit, counts_of, open_commit, read_table
+from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.checkpoints.stored_commit import StoredCommit, StoredFile
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.planning.plan import PartitionPlan

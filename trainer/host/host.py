@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
-from trainer.checkpoints.read import Share
+from trainer.checkpoints.stored_commit import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.exchange import Exchange, OneHost

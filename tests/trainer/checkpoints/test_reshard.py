@@ -17,8 +17,9 @@ from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.commit_manifest import table_of
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.manifest import signed_text
-from trainer.checkpoints.read import Checkpoint, Share, open_commit, read_commit, verify_commit
+from trainer.checkpoints.read import Checkpoint, open_commit, read_commit, verify_commit
 from trainer.checkpoints.reshard import reshard_commit
+from trainer.checkpoints.stored_commit import Share
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 
