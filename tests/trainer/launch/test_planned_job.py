@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,18 +79,35 @@ def test_a_job_by_a_plan_trains_what_one_without_trains(warehouse, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_moves_between_a_job_by_a_plan_one_process_and_another_plan(warehouse, tmp_path):
-    """One process goes on from hosts by a plan, and hosts from what is resharded to a plan."""
-    options = {**OPTIONS, "passes": 1}
+def test_a_run_goes_on_from_a_commit_by_a_plan(warehouse, tmp_path):
+    """By the same plan, by another after resharding, and without one, a job ends in the same bits; one process goes on too."""
     run, plan = tmp_path / "run", mixed(warehouse, tmp_path / "run")
-    assert run_job(warehouse, run, settings(2), unit_rows=300, plan=plan, **options).state is JobState.DONE
-    first = newest(run)
-    reshard_run(str(run), first.epochs_done, cyclic_plan([(one.name, one.rows, one.columns) for one in plan.tables], 2), tmp_path / "cyclic")  # fmt: skip
-    assert run_differences(run, tmp_path / "cyclic") == ()
-    saved = prepare(warehouse, tmp_path / "cyclic", **options).saved
-    check_stored(cyclic_plan([(one.name, one.rows, one.columns) for one in plan.tables], 2), saved)
+    assert run_job(warehouse, run, settings(2), unit_rows=300, plan=plan, **OPTIONS).state is JobState.DONE
+    begun, last = tmp_path / "begun", newest(run).epochs_done
+    assert last > 2
+    shutil.copytree(run, begun)
+    for epochs in range(3, last + 1):
+        shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
+    (begun / "job" / "events.log").unlink()
+    cyclic = cyclic_plan([(one.name, one.rows, one.columns) for one in plan.tables], 2)
+    reshard_run(str(begun), 2, cyclic, tmp_path / "cyclic")
+    saved = prepare(warehouse, tmp_path / "cyclic", **OPTIONS).saved
+    check_stored(cyclic, saved)
     with pytest.raises(RunMismatch, match="a run must go on by the plan"):
         check_stored(plan, saved)
+    for name in ("same", "without", "alone"):
+        shutil.copytree(begun, tmp_path / name)
+    for name, by in (("same", plan), ("cyclic", cyclic), ("without", None)):
+        assert (
+            run_job(warehouse, tmp_path / name, settings(2), unit_rows=300, plan=by, **OPTIONS).state is JobState.DONE
+        )
+        assert run_differences(tmp_path / name, run) == (), name
+        assert newest(tmp_path / name).partition == by
+    train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+    prepared = prepare(warehouse, tmp_path / "alone", **OPTIONS)
+    assert prepared.summary().exact
+    assert prepared.saved.partition is None
+    check_stored(plan, prepared.saved)
 
 
 @pytest.mark.slow
