@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.files import read_file
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
-from headrace.cli.plan import read_file
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError, NotFound

@@ -9,6 +9,8 @@ from headrace.terminal.output import say
 from transforms.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.training.run_statistics import NamedStatistics, Record
     from warehouse.models.feature_statistics import Document
@@ -38,6 +40,14 @@ def read_document(document: Document, fingerprint: str) -> FeatureStatistics:
     from trainer.planning.feature_statistics import FeatureStatistics
 
     return FeatureStatistics.from_document(DocumentField(document, f"statistics of component {fingerprint[:12]}"))
+
+
+def statistics_of_inputs(connection: Connection, fingerprints: Mapping[str, str]) -> dict[str, FeatureStatistics]:
+    """The newest statistics in the catalog of a model's inputs; ``fingerprints``: of their components, by name."""
+    from warehouse.models.feature_statistics import newest_statistics
+
+    found = newest_statistics(connection, list(fingerprints.values()))
+    return {name: read_document(found[key].document, key) for name, key in fingerprints.items() if key in found}
 
 
 def merge_documents(old: Document | None, new: Document) -> Document:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.feature_statistics import read_document
+from headrace.cli.options.files import read_file
 from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from trainer.config import TrainConfig
+    from trainer.embedding.spec import FeatureSpec
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
-    from trainer.planning.plan_report import PlanReport
-    from trainer.planning.planner import Search
+    from trainer.planning.plan_report import PlanReport, StackLimits
+    from trainer.planning.planner import Planned, Search
     from trainer.planning.tables import FeatureLoad, TableFacts
 
 app = typer.Typer(
@@ -35,7 +38,6 @@ app = typer.Typer(
 )
 
 PlanFile = Annotated[str, typer.Argument(help="The file of a plan that `headrace plan make --output` has written.")]
-_MOST_FILE_BYTES = 64 << 20
 
 
 @app.command("make")
@@ -100,10 +102,13 @@ def make(
                          value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
     found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
     options = _options_of(config)
-    facts, sources = _tables_of_file(tables, skew) if tables else _tables_of(home, model, version, options, run)
+    model_tables = None if tables else _tables_of(home, model, version, options, run)
+    facts, sources = (
+        _tables_of_file(tables, skew) if model_tables is None else (model_tables.facts, model_tables.sources)
+    )
     events = batch_events or options.batch_rows * found.cores
     planned = make_plan(facts, found, events, search=_search(solver_secs))
-    report = report_of(planned, facts, sources)
+    report = replace(report_of(planned, facts, sources), limits=_limits(planned, model_tables))
     if output:
         write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")
     if svg:
@@ -175,15 +180,6 @@ def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
     return plan, report
 
 
-def read_file(file: str, option: str) -> bytes:
-    """The bytes of the file of an option. Raises :class:`InputError` for one that cannot be read."""
-    try:
-        with Path(file).open("rb") as opened:  # a larger file is refused by what reads it
-            return opened.read(_MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError("the file must be readable", where=option, value=file, next_step=str(error)) from error
-
-
 def _search(solver_secs: float) -> Search | None:
     """The search by OR-Tools; None if it is not wanted, or not installed."""
     from trainer.solving.process import search_with
@@ -210,10 +206,18 @@ def _tables_of_file(file: str, skew: float) -> tuple[Sequence[TableFacts], Mappi
     return facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}")
 
 
-def _tables_of(
-    home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None
-) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
-    """The tables of a model, and where their statistics come from."""
+@dataclass(frozen=True)
+class _ModelTables:
+    """The tables of a model, where their statistics come from, and its features with the statistics that are known."""
+
+    facts: Sequence[TableFacts]
+    sources: Mapping[str, str]
+    features: Sequence[FeatureSpec]
+    statistics: Mapping[str, FeatureStatistics]
+
+
+def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None) -> _ModelTables:
+    """The tables of a model."""
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
@@ -231,11 +235,12 @@ def _tables_of(
     of_runs = _statistics_of_runs(home, name, record.version, runs)
     known = {**in_catalog, **of_runs} if runs else {**of_runs, **in_catalog}
     component = {one.name: one.fingerprint for one in stored}
-    loads, sources = {}, {}
+    loads, sources, statistics = {}, {}, {}
     for feature in features:
         found = known.get(component.get(feature.name, ""))
         if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
             source, of_feature = found
+            statistics[feature.name] = of_feature
             loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
             sources[feature.table.name] = f"{round(of_feature.events):,} sampled events {source}"
     single = {one.name for one in stored if isinstance(one.component.type, Dense)}
@@ -247,7 +252,27 @@ def _tables_of(
             )
             loads[feature.name] = assumed
             sources.setdefault(feature.table.name, _assumption(assumed, similar))
-    return tables_to_plan(features, loads), sources
+    return _ModelTables(tables_to_plan(features, loads), sources, features, statistics)
+
+
+def _limits(planned: Planned, tables: _ModelTables | None) -> tuple[StackLimits, ...]:
+    """The limits of SparseCore's buffers, where the topology has them; without statistics it is said why there are none."""
+    from trainer.embedding.partitioned.statistics_limits import limits_by_stack, without_statistics
+    from trainer.planning.plan_report import StackLimits
+    from trainer.tpu_check.devices import SPARSE_CORE_GENERATIONS
+
+    topology = planned.topology
+    if topology.name.partition(":")[0] not in SPARSE_CORE_GENERATIONS:
+        return ()
+    if tables is None:
+        say("the plan has no limits of SparseCore's buffers: a file of tables does not state how long bags are")
+        return ()
+    if missing := without_statistics(tables.features, tables.statistics):
+        say(f"the plan has no limits of SparseCore's buffers: there are no statistics of {', '.join(missing)}")
+        return ()
+    found = limits_by_stack(tables.features, tables.statistics, batch_events=planned.batch_events, partitions=topology.cores,
+                            stacks=planned.plan.stacks)  # fmt: skip
+    return tuple(StackLimits(names, one.ids, one.rows) for names, one in found.items())
 
 
 def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:

@@ -196,8 +196,8 @@ def host(
         str, typer.Option(help="Take preemption notices of this machine from this metadata server.")
     ] = "",
     tpu: Tpu = "",
-    max_ids: MaxIds = 256,
-    max_unique_ids: MaxUniqueIds = 256,
+    max_ids: MaxIds = None,
+    max_unique_ids: MaxUniqueIds = None,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.feature_statistics import read_document
+from headrace.cli.feature_statistics import statistics_of_inputs
+from headrace.cli.options.files import read_file
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.train import read_options
 from headrace.terminal.output import emit, say
@@ -18,8 +19,9 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.tpu import SliceRow
-    from trainer.planning.buffer_limits import BufferLimits
+    from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.planning.feature_statistics import FeatureStatistics
+    from trainer.planning.plan import PartitionPlan
     from trainer.tpu_check.check import SliceCheck
     from trainer.tpu_check.checked_model import CheckedModel
     from trainer.tpu_check.devices import Devices
@@ -60,6 +62,14 @@ def check(
         ),
     ] = None,
     max_unique_ids: Annotated[int | None, typer.Option(help="The same for distinct ids.", show_default=False)] = None,
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Stack tables as this plan of `headrace plan make` does, and say what a slice does not take of it.",
+            show_default=False,
+        ),
+    ] = "",
     environment: Annotated[
         str, typer.Option(help="The folder in which `make tpu` has installed the TPU compiler.")
     ] = ".tpu",
@@ -71,7 +81,7 @@ def check(
     Exit status 2 if a slice cannot run it.
     """
     from headrace.screens.tpu import TpuCheckScreen
-    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.planning.plan_document import read_plan
     from trainer.topology import Topology
     from trainer.tpu_check.environment import TpuEnvironment
 
@@ -83,17 +93,20 @@ def check(
 
     for one in slices:
         devices_of(one)  # raises before anything is checked
+    partition = read_plan(read_file(plan, "--plan"), plan) if plan else None
     checked, number, known = _model(home, model, version, options, events, pipelined=not serial)
+    if partition is not None:
+        from trainer.training.run_partition import check_tables
+
+        check_tables(partition, checked.layout, checked.config)
     compiler = TpuEnvironment(Path(environment))
     rows = []
     for one in slices:
         say(f"checking {one}" + (": lowering and compiling, about a minute" if compiler.is_ready else ""))
-        limits = _limits(checked, known, devices_of(one))
-        settings = SparseCoreSettings(
-            default_max_ids=limits.ids if max_ids is None else max_ids,
-            default_max_unique_ids=limits.rows if max_unique_ids is None else max_unique_ids,
-        )
-        rows.append(_row(check_slice(replace(checked, settings=settings), one, compiler)))
+        devices = devices_of(one)
+        settings = _settings(checked, known, devices, partition, max_ids, max_unique_ids)
+        found = check_slice(replace(checked, settings=settings), one, compiler)
+        rows.append(_row(found, _not_taken(partition, checked, devices)))
     note = "" if compiler.is_ready else (
         f"The step was not compiled: no TPU compiler in {environment}.\n  next: make tpu, or --environment FOLDER"
     )  # fmt: skip
@@ -116,19 +129,13 @@ def _model(
     from trainer.model.inputs import TypedInput
     from trainer.model.task_heads import heads_of
     from trainer.tpu_check.checked_model import CheckedModel
-    from warehouse.models.feature_statistics import newest_statistics
     from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         record = get_model(connection, name, version or None)
         stored = stored_inputs(connection, record.id)
-        found = newest_statistics(connection, [one.fingerprint for one in stored])
+        known = statistics_of_inputs(connection, {one.name: one.fingerprint for one in stored})
     inputs = tuple(TypedInput(one.name, one.component.type) for one in stored)
-    known = {
-        one.name: read_document(found[one.fingerprint].document, one.fingerprint)
-        for one in stored
-        if one.fingerprint in found
-    }
     run = TrainConfig.from_document(options, run_dir="none")
     if not any(one.type.buckets for one in inputs):
         raise InputError("a checked model must have an input of ids", where=f"model {name}",
@@ -137,33 +144,42 @@ def _model(
     return checked, record.version, known
 
 
-def _limits(checked: CheckedModel, known: Mapping[str, FeatureStatistics], devices: Devices) -> BufferLimits:
-    """The limits of SparseCore's buffers by the statistics of all features; TensorFlow's without those of any feature."""
-    from trainer.embedding.partitioned.static_buffers import stacks_of
+def _settings(
+    checked: CheckedModel,
+    known: Mapping[str, FeatureStatistics],
+    devices: Devices,
+    plan: PartitionPlan | None,
+    max_ids: int | None,
+    max_unique_ids: int | None,
+) -> SparseCoreSettings:
+    """The stacks of the plan, and the limits: those that are given, else by statistics. Where they come from is said."""
+    from trainer.embedding.partitioned.statistics_limits import choose_limits
     from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.training.one_engine import by_input
+
+    stacks = () if plan is None else plan.stacks
+    limits = choose_limits(
+        checked.features,
+        by_input(checked.features, known),
+        batch_events=checked.events_per_replica * devices.count,
+        partitions=devices.count * devices.sparse_cores,
+        stacks=stacks,
+        max_ids=max_ids,
+        max_unique_ids=max_unique_ids,
+    )
+    say(limits.reason)
+    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
+
+
+def _not_taken(plan: PartitionPlan | None, checked: CheckedModel, devices: Devices) -> tuple[str, ...]:
+    """What a slice does not take of the plan."""
     from trainer.embedding.spec import tables_of
-    from trainer.planning.buffer_limits import BufferLimits, limits_of
-    from trainer.training.one_engine import LINEAR
+    from trainer.embedding.tpu.planned_stacks import not_taken
 
-    rows = {one.name: one.table.vocabulary_size for one in checked.features}
-    named = {name: known.get(name.removeprefix(LINEAR)) for name in rows}
-    found = {name: one for name, one in named.items() if one is not None and one.frequencies.rows == rows[name]}
-    missing = dict.fromkeys(name.removeprefix(LINEAR) for name in rows if name not in found)
-    if missing:
-        unset = SparseCoreSettings()
-        say(f"limits of SparseCore are {unset.default_max_ids}, for there are no statistics of {', '.join(missing)}")
-        return BufferLimits(unset.default_max_ids, unset.default_max_unique_ids)
-    tables = tables_of(checked.features)
-    stacks = {
-        stack.name: [found[one.name] for one in checked.features if one.table in [tables[t] for t in stack.tables]]
-        for stack in stacks_of(tables, None)
-    }
-    partitions = devices.count * devices.sparse_cores
-    limits = limits_of(stacks, checked.events_per_replica * devices.count, partitions).values()
-    return BufferLimits(max(one.ids for one in limits), max(one.rows for one in limits))
+    return () if plan is None else not_taken(plan, tables_of(checked.features), devices.count, devices.sparse_cores)
 
 
-def _row(found: SliceCheck) -> SliceRow:
+def _row(found: SliceCheck, not_taken: tuple[str, ...]) -> SliceRow:
     from headrace.screens.tpu import SliceRow, StackRow
 
     devices = found.devices
@@ -185,4 +201,5 @@ def _row(found: SliceCheck) -> SliceRow:
         ),
         step=found.step,
         problem=found.problem,
+        not_taken=not_taken,
     )  # fmt: skip

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import PlanOptions
+    from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
@@ -91,15 +92,20 @@ def train_job(
     changes: ChangePolicy,
     options: JobOptions,
     remote: RemoteWorkers | None = None,
+    plan: PartitionPlan | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
-    ``remote``: the readers and hosts on other machines; None: processes of this one. Raises
-    :class:`~trainer.errors.JobHeld` for a job that a person must release.
+    Args:
+        remote: the readers and hosts on other machines; None: processes of this one.
+        plan: by which hosts hold tables; None: rows are spread over them.
+
+    Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
+    another plan.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote)
+    job = _Job(warehouse, resolve, config, changes, options, remote, plan)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -137,18 +143,24 @@ class _Job:
         changes: ChangePolicy,
         options: JobOptions,
         remote: RemoteWorkers | None,
+        plan: PartitionPlan | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
-        self._hold = ""
+        self._hold, self._plan = "", plan if plan is not None and plan.cores > 1 else None
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
+        saved = self._prepared.saved
+        if self._plan is None and saved is not None and saved.partition is not None and saved.partition.tables:
+            say(
+                "the tables of the newest commit stand by a plan: this job spreads their rows over its hosts; --plan goes on by it"
+            )
 
     @property
     def is_left(self) -> bool:
@@ -158,6 +170,8 @@ class _Job:
     def prepare(self) -> None:
         """Look at the newest commit."""
         self._prepared = prepare(self._warehouse, self._solution, self._config, self._changes, self._files.root)
+        if self._plan is not None:
+            _check_plan(self._plan, self._prepared)
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
@@ -175,6 +189,7 @@ class _Job:
             home=self._warehouse.storage.home,
             options=plan_options(options, self._config),
             token="" if remote is None else remote.token,
+            partition=self._plan,
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -262,6 +277,14 @@ class _Job:
         """The report of the command."""
         found = _report(self._first, self._prepared, secs)
         return replace(found, finished=False) if self._options.follow else found  # there may be more data later
+
+
+def _check_plan(plan: PartitionPlan, prepared: PreparedRun) -> None:
+    """Raise the errors of a plan that is not one of the run."""
+    from trainer.training.run_partition import check_stored, check_tables
+
+    check_tables(plan, prepared.layout, prepared.config)
+    check_stored(plan, prepared.saved)
 
 
 def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:

@@ -52,8 +52,26 @@ class PlanScreen:
         rest = [f"… and {many(more, 'more table')}: --json lists all"] if more > 0 else []
         head = f"plan {self.fingerprint[:12]} of {many(len(self.tables), 'table')} on {many(self.cores, 'core')}"
         return Group(
-            head + (f": {self.file}" if self.file else ""), *_estimates(self.report), "", grid(titles, rows), *rest
+            head + (f": {self.file}" if self.file else ""),
+            *_estimates(self.report),
+            "",
+            grid(titles, rows),
+            *rest,
+            *_limits(self.report),
         )
+
+
+def _limits(report: PlanReport | None) -> list[RenderableType]:
+    """The limits of SparseCore's buffers, if the plan has them."""
+    if report is None or not report.limits:
+        return []
+    rows = ((", ".join(one.tables), count_text(one.ids), count_text(one.rows)) for one in report.limits[:_SHOWN_TABLES])
+    return [
+        "",
+        grid(
+            ("tables of a stack*", "ids>", "distinct ids>"), rows, title="limits of SparseCore's buffers, by statistics"
+        ),
+    ]
 
 
 def plan_screen(file: str, fingerprint: str, plan: PartitionPlan, report: PlanReport | None) -> PlanScreen:

@@ -29,7 +29,10 @@ class StackRow:
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """A model on one slice; ``hbm_bytes``, ``sparse_cores``, ``table_bytes`` and ``dense_bytes``: of each device."""
+    """A model on one slice; ``hbm_bytes``, ``sparse_cores``, ``table_bytes`` and ``dense_bytes``: of each device.
+
+    ``not_taken``: what the slice does not take of the plan, in sentences.
+    """
 
     topology: str
     chips: int
@@ -43,6 +46,7 @@ class SliceRow:
     stacks: tuple[StackRow, ...]
     step: CompiledStep | None
     problem: Problem | None
+    not_taken: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """The slice, its tables, and the step or the problem."""
@@ -54,7 +58,8 @@ class SliceRow:
             for one in self.stacks
         )  # fmt: skip
         titles = ("tables of a stack*", "columns>", "optimizer", "rows>", "rows a device>", "bytes a device>", "max ids>", "max unique ids>")  # fmt: skip
-        return Group(head, grid(titles, rows), *self._outcome())
+        plan = ["not taken of the plan:", *(f"  {one}" for one in self.not_taken)] if self.not_taken else []
+        return Group(head, grid(titles, rows), *plan, *self._outcome())
 
     def _outcome(self) -> list[str]:
         if self.problem is not None:

@@ -126,12 +126,18 @@ class EmulatedSlice:
         self.strategy._enable_packed_variable_in_eager_mode = False
 
     def make_engine(
-        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        events_per_replica: int,
+        pipelined: bool,
+        settings: SparseCoreSettings | None = None,
     ) -> TpuEngine:
         options = {"seed": seed, "events_per_replica": events_per_replica, "pipelined": pipelined}
         with self.strategy.scope():
             if self.sparse_cores:
-                engine = EmulatedSparseCoreEngine(features, settings=self._settings, **options)
+                engine = EmulatedSparseCoreEngine(features, settings=settings or self._settings, **options)
             else:
                 engine = EmulatedTpuEmbeddingEngine(features, **options)
             engine.build()

@@ -53,6 +53,18 @@ def test_a_training_step_compiles(name: str, tpu_environment: TpuEnvironment) ->
         assert saved == pytest.approx(table_bytes(few) - table_bytes(found), rel=0.05), "a step copies no table"
 
 
+def test_the_stacks_of_a_plan_compile(tpu_environment: TpuEnvironment) -> None:
+    """TensorFlow's rule has one stack of the towers' tables: the layouts of a plan take its place, also in the lowered program."""
+    settings = SparseCoreSettings(stacks=(("f0", "f2"), ("f1",)))
+    found = checked("v5p:2x2x1", tpu_environment, inputs=3, settings=settings)
+    assert [stack.name for stack in found.stacks] == ["f0_f2", "f1", "linear/f0_linear/f1_linear/f2"]
+    assert found.problem is None
+    assert found.step is not None
+    alone = checked("v5p:2x2x1", tpu_environment, inputs=3)
+    assert alone.step is not None
+    assert found.step.collectives["all-to-all"] > alone.step.collectives["all-to-all"]
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -15,14 +15,14 @@ from trainer.checkpoints.shard_rows import table_slices
 from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
-from trainer.planning.plan_document import plan_at, plan_members
+from trainer.planning.plan_document import plan_at, plan_fingerprint, plan_members
 from trainer.scheduling.orders import Commit
 
 COMMIT_FORMAT = "headrace.commit/1"
-#: The format of a resharded commit: its parts are the shards of a partition plan, not those of the hosts that trained it.
-RESHARDED_FORMAT = "headrace.commit/2"
+#: The format of a commit whose parts are the shards of a partition plan, of a resharded run or of a job that trains by a plan.
+PARTITIONED_FORMAT = "headrace.commit/2"
 #: The formats of commits of parts.
-COMMIT_FORMATS = (COMMIT_FORMAT, RESHARDED_FORMAT)
+COMMIT_FORMATS = (COMMIT_FORMAT, PARTITIONED_FORMAT)
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class CommitManifest:
     Attributes:
         document: the checkpoint's document, without the ledger, which the parts hold.
         parts: the parts by rank, or by core of ``partition``.
-        partition: of a resharded commit, where its tables stand; it may name no table. None: each host's part has the rows that
-            the host trained.
+        partition: of a commit by a plan, where its tables stand; it may name no table. None: row r of each table is in the part of
+            rank r modulo their number.
     """
 
     epochs_done: int
@@ -127,7 +127,7 @@ class CommitManifest:
         """The text of the commit's ``manifest.json``: equal commits give equal bytes."""
         return signed_text(
             {
-                "format": COMMIT_FORMAT if self.partition is None else RESHARDED_FORMAT,
+                "format": COMMIT_FORMAT if self.partition is None else PARTITIONED_FORMAT,
                 "epochs_done": self.epochs_done,
                 "document": dict(self.document),
                 "parts": [str(part) for part in self.parts],
@@ -151,7 +151,7 @@ class CommitManifest:
             raise TornCheckpoint("the parts of a commit must be those of all ranks of one attempt, got others", where=where,
                                  value=[part.folder for part in parts][:8])  # fmt: skip
         document = {name: member.value for name, member in found.at("document").members().items()}
-        partition = _read_partition(found.at("partition"), len(parts)) if form == RESHARDED_FORMAT else None
+        partition = _read_partition(found.at("partition"), len(parts)) if form == PARTITIONED_FORMAT else None
         return cls(found.at("epochs_done").count(), document, parts, partition)
 
 
@@ -174,9 +174,33 @@ def digest_of(data: bytes) -> str:
 def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[PartName, PartManifest]]) -> None:
     """Raises :class:`TornCheckpoint` unless the parts are one state of the whole job, at one moment."""
     _check_same_state(commit, len(hosts), parts)
+    _check_ledgers(commit, parts)
+    if planned := sorted({manifest.part.partition for _, manifest in parts} - {""}):
+        raise TornCheckpoint("a part must be of a job without a plan, got one of a plan", where=f"commit {commit.epochs}",
+                             value=planned[0][:12], next_step="train the epoch again from the last commit")  # fmt: skip
     tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
     if len(tables) != 1:
         raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
+
+
+def check_planned_parts(
+    commit: Commit, hosts: Sequence[str], plan: PartitionPlan, parts: Sequence[tuple[PartName, PartManifest]]
+) -> None:
+    """As :func:`check_parts`, for the parts of hosts that train by a plan."""
+    if len(hosts) != plan.cores:
+        raise TornCheckpoint("a commit by a plan must be of a host for each core", where=f"commit {commit.epochs}",
+                             value=f"{len(hosts)} hosts", allowed=str(plan.cores))  # fmt: skip
+    fingerprint = plan_fingerprint(plan)
+    for name, manifest in parts:
+        if manifest.part.partition != fingerprint:
+            raise TornCheckpoint("a part must be of the plan by which its job trains, got another", where=name.folder,
+                                 value=manifest.part.partition[:12] or "none", allowed=fingerprint[:12],
+                                 next_step="train the epoch again from the last commit")  # fmt: skip
+    _check_ledgers(commit, parts)
+    check_shards(commit, plan, parts)
+
+
+def _check_ledgers(commit: Commit, parts: Sequence[tuple[PartName, PartManifest]]) -> None:
     if len({manifest.part.ledger is None for _, manifest in parts}) != 1:
         raise TornCheckpoint("all parts of a commit must hold a ledger, or none", where=f"commit {commit.epochs}")
 

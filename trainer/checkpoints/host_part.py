@@ -58,6 +58,7 @@ class HostPart:
         history: the documents of their scores, by rank 0; empty by others.
         plan: the name of the plan that the units belong to.
         epoch_steps: optimizer steps since the natural beginning of the epoch.
+        partition: the fingerprint of the partition plan by which the host trains; empty: rows are spread over the hosts.
     """
 
     attempt: int
@@ -73,6 +74,7 @@ class HostPart:
     history: tuple[Mapping[str, Any], ...] = ()
     plan: str = ""
     epoch_steps: int = 0
+    partition: str = ""
 
     @property
     def moment(self) -> Moment:
@@ -100,6 +102,7 @@ class HostPart:
             "history": [dict(one) for one in self.history],
             "plan": self.plan,
             "epoch_steps": self.epoch_steps,
+            **({} if not self.partition else {"partition": self.partition}),
         }
 
     @classmethod
@@ -118,6 +121,7 @@ class HostPart:
             labels=_object(document.at("labels")) if "labels" in document.members() else None,
             history=tuple(_object(item) for item in document.at("history").items()),
             plan=document.at("plan").text(),
+            partition=document.at("partition").text() if "partition" in document.members() else "",
             **numbers,
         )
 

@@ -12,10 +12,11 @@ from trainer.checkpoints.commit_manifest import JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.parted_arrays import Array
-from trainer.checkpoints.read import StoredCommit, StoredFile, check_fit, counts_of, open_commit, read_table
+from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.checkpoints.stored_commit import StoredCommit, StoredFile
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
@@ -93,7 +94,7 @@ class LedgerTotals:
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The part of a host, or of a core of the partition of a resharded commit, by its number."""
+    """The part of a host, or of a core of the commit's partition, by its number."""
 
     host: str
     folder: str
@@ -109,7 +110,7 @@ class CommitDescription:
         job: the position of the job; None for a checkpoint of a single process.
         labels_bytes: the size of the record of labels as trained; 0 without one.
         options: the options that decide weights.
-        partition: of a resharded commit, in words; None for parts of hosts or one folder.
+        partition: of a commit by a plan, or resharded, in words; None for other parts of hosts, or one folder.
         scores: progressive validation of the last epoch.
     """
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trainer.checkpoints.commit_manifest import CommitFacts, CommitManifest, check_parts, commit_document
+from trainer.checkpoints.commit_manifest import (
+    CommitFacts,
+    CommitManifest,
+    check_parts,
+    check_planned_parts,
+    commit_document,
+)
 from trainer.checkpoints.host_part import PartName
 from trainer.checkpoints.manifest import MANIFEST, array_file
 from trainer.checkpoints.not_written import translated_write_errors
@@ -18,6 +24,7 @@ from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.read import read_part_manifest, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
 from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, PublicationInDoubt, TornCheckpoint
+from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.orders import Commit
 from transforms.errors import StorageError
 
@@ -30,6 +37,7 @@ def publish(
     find_facts: Callable[[str], CommitFacts],
     *,
     release: str = "",
+    partition: PartitionPlan | None = None,
 ) -> str:
     """Publish a commit whose parts are written, and return its place.
 
@@ -38,6 +46,7 @@ def publish(
         parts: of each host, the name of its part (:func:`trainer.checkpoints.parts.write_part`).
         find_facts: what the commits of a plan have in common, by the name of the plan.
         release: the release that trained it.
+        partition: the plan by which the hosts train; None: rows are spread over them.
 
     Raises :class:`TornCheckpoint` for parts that are not one state of this attempt at one moment, :class:`CheckpointNotWritten` if a
     part is damaged or the storage refuses, and :class:`CommitConflict` for another commit of this number or a newer one: the commit
@@ -47,12 +56,15 @@ def publish(
     name = commit_name(commit.epochs)
     found = [_read_part(files, PartName.parse(parts[host], f"part of host {host}")) for host in hosts]
     named = tuple(part for part, _ in found)
-    check_parts(commit, hosts, found)
+    if partition is None:
+        check_parts(commit, hosts, found)
+    else:
+        check_planned_parts(commit, hosts, partition, found)
     if _is_published(files, name, named):
         return files.place(name)
     written = [one.part for _, one in found]
     document = commit_document(commit, hosts, written, find_facts(written[0].plan), release)
-    data = CommitManifest(commit.epochs, document, named).to_bytes()
+    data = CommitManifest(commit.epochs, document, named, partition).to_bytes()
     if not _create(files, name, data, named) and not _is_published(files, name, named):
         raise _conflict(files, name)  # another controller was faster
     return files.place(name)

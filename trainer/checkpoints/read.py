@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,13 +20,11 @@ from trainer.checkpoints.commit_manifest import (
     check_shards,
     digest_of,
     table_of,
-    tables_of,
 )
 from trainer.checkpoints.host_part import LABELS, LEDGER, PartName
 from trainer.checkpoints.manifest import (
     MANIFEST,
     STATE,
-    CheckpointFile,
     Manifest,
     array_file,
     parse_json,
@@ -34,15 +32,22 @@ from trainer.checkpoints.manifest import (
     verified_document,
 )
 from trainer.checkpoints.merge_tables import check_rows, merge_rows, merge_values
-from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
-from trainer.checkpoints.shard_rows import check_in_shard, joined_columns, slots_of_slices, table_slices
+from trainer.checkpoints.shard_rows import (
+    TableArrays,
+    joined_columns,
+    plan_of_table,
+    shard_of,
+    slots_of_slices,
+    table_slices,
+)
+from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-from trainer.planning.plan import PartitionPlan, Slice
+from trainer.planning.plan import PartitionPlan, TablePlan
 from trainer.scheduling.orders import Commit
 
 
@@ -55,6 +60,7 @@ class Checkpoint:
         document: the run's progress and identity.
         arrays: by name, read-only.
         digest: SHA-256 of its manifest, hence of all its bytes.
+        partition: where the tables stand in its parts, by a plan.
     """
 
     path: str
@@ -62,6 +68,7 @@ class Checkpoint:
     document: object
     arrays: Mapping[str, Array]
     digest: str = ""
+    partition: PartitionPlan | None = None
 
     @property
     def name(self) -> str:
@@ -72,156 +79,6 @@ class Checkpoint:
     def job(self) -> JobPosition | None:
         """The position of the job that published it; None for a checkpoint of a single process."""
         return JobPosition.read(DocumentField(self.document, self.path))
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The rows of a host: those whose number modulo ``hosts`` is ``rank``."""
-
-    rank: int
-    hosts: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a checkpoint that its manifest describes.
-
-    Attributes:
-        path: within the folder of checkpoints.
-        holds: the name of its array, or "document".
-        file: its size and digest.
-        purpose: begins the digest of its bytes.
-    """
-
-    path: str
-    holds: str
-    file: CheckpointFile
-    purpose: Callable[[], hashlib._Hash]
-
-    def read(self, files: RunFiles) -> bytes:
-        """The verified bytes. Raises :class:`TornCheckpoint`."""
-        data = files.read(self.path, expected_bytes=self.file.size_bytes)
-        self._check(files, (data,))
-        return data
-
-    def verify(self, files: RunFiles) -> None:
-        """Read every byte, not all at once. Raises :class:`TornCheckpoint`."""
-        self._check(files, files.chunks(self.path, self.file.size_bytes))
-
-    def _check(self, files: RunFiles, chunks: Iterable[bytes]) -> None:
-        sha256 = self.purpose()
-        for chunk in chunks:
-            sha256.update(chunk)
-        if sha256.hexdigest() != self.file.sha256:
-            raise TornCheckpoint("a file must have the bytes that the manifest records, got others",
-                                 where=files.place(self.path), value=sha256.hexdigest(), allowed=self.file.sha256)  # fmt: skip
-
-    def array(self, files: RunFiles) -> Array:
-        """The verified array."""
-        return array_from_npy(self.read(files), files.place(self.path))
-
-
-@dataclass(frozen=True)
-class StoredPart:
-    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
-
-    arrays: Mapping[str, StoredFile]
-    manifest: PartManifest | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredShard:
-    """The files of some rows of a table; ``place``: of their core in its slice, or the rank of their host."""
-
-    rows: StoredFile
-    weights: StoredFile
-    slots: StoredFile
-    place: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSlice:
-    """Some columns of a table with all of its rows; ``slice_``: None if each shard may hold any rows, as those of hosts do."""
-
-    shards: tuple[StoredShard, ...]
-    slice_: Slice | None = None
-
-    def check(self, shard: StoredShard, rows: Array, where: str) -> None:
-        """Raises :class:`TornCheckpoint` unless the rows are of the shard."""
-        if self.slice_ is not None:
-            check_in_shard(rows, self.slice_, shard.place, where)
-
-    def of_share(self, share: Share | None) -> StoredSlice:
-        """The slice with the shards that may hold rows of a host."""
-        found = self.slice_
-        if share is None or found is None or found.row_ends or len(found.cores) != share.hosts:
-            return self
-        return StoredSlice((self.shards[share.rank],), found)
-
-
-@dataclass(frozen=True)
-class StoredCommit:
-    """A checkpoint whose manifests are verified; its arrays are not read yet.
-
-    Attributes:
-        document: its document, without the ledger of a commit of parts.
-        parts: by rank.
-        digest: SHA-256 of its manifest.
-        state: the file of the document, for a checkpoint of one folder.
-        names: of the parts.
-        partition: of a resharded commit, where its tables stand.
-    """
-
-    epochs_done: int
-    document: DocumentField
-    parts: tuple[StoredPart, ...]
-    digest: str
-    state: StoredFile | None = None
-    names: tuple[PartName, ...] = ()
-    partition: PartitionPlan | None = None
-
-    @property
-    def job(self) -> JobPosition | None:
-        """The position of the job that published it; None for a checkpoint of a single process."""
-        return JobPosition.read(self.document)
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether it consists of parts."""
-        return self.state is None
-
-    @property
-    def tables(self) -> tuple[tuple[str, str], ...]:
-        """The kinds and names of the tables."""
-        return tables_of(name for part in self.parts for name in part.arrays)
-
-    def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
-        """The files of a table."""
-        if self.partition is None:
-            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.parts))
-            return (StoredSlice(tuple(shards)),)
-        slices = table_slices(self.partition, kind, table)
-        return tuple(
-            StoredSlice(
-                tuple(
-                    _shard(self.parts[core], kind, table, s if len(slices) > 1 else None, place)
-                    for place, core in enumerate(one.cores)
-                ),
-                one,
-            )
-            for s, one in enumerate(slices)
-        )
-
-    @property
-    def files(self) -> tuple[StoredFile, ...]:
-        """All files that manifests describe."""
-        own = () if self.state is None else (self.state,)
-        return (*own, *(file for part in self.parts for file in part.arrays.values()))
-
-
-def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:
-    rows, weights, slots = (part.arrays[array_name(kind, column, table, slice_number)] for column in TABLE_COLUMNS)
-    return StoredShard(rows, weights, slots, place)
 
 
 def read_document(files: RunFiles, epochs_done: int) -> DocumentField:
@@ -332,7 +189,8 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
 def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
-    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all.
+    ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all. Of a table of its plan the
+    arrays are those of the host's shards, named as in a part by the plan.
     Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
     read.
     """
@@ -376,7 +234,7 @@ def _members(commit: StoredCommit) -> dict[str, Any]:
 def _checkpoint(
     files: RunFiles, name: str, commit: StoredCommit, arrays: Mapping[str, Array], document: Mapping[str, Any]
 ) -> Checkpoint:
-    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest)
+    return Checkpoint(files.place(name), commit.epochs_done, document, arrays, commit.digest, commit.partition)
 
 
 def counts_of(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
@@ -423,14 +281,46 @@ def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -
             if table_of(name) is None and name != LEDGER:
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
     for kind, table in commit.tables:
-        values = read_table(files, commit, kind, table, share)
-        arrays.update((f"{kind}/{column}/{table}", array) for column, array in zip(TABLE_COLUMNS, values, strict=True))
+        arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays
 
 
-def read_table(
-    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None
-) -> tuple[Array, Array, Array]:
+def _table_arrays(
+    files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None
+) -> dict[str, Array]:
+    """The arrays of a table, or of the shards of a share."""
+    planned = None if share is None or share.plan is None else plan_of_table(share.plan, kind, table)
+    if planned is None or share is None:
+        read: Iterable[tuple[int | None, TableArrays]] = [(None, read_table(files, commit, kind, table, share))]
+    else:
+        read = _read_shards(files, commit, kind, planned, share.rank)
+    return {
+        array_name(kind, column, table, number): array
+        for number, arrays in read
+        for column, array in zip(TABLE_COLUMNS, arrays, strict=True)
+    }
+
+
+def _read_shards(
+    files: RunFiles, commit: StoredCommit, kind: str, planned: TablePlan, core: int
+) -> Iterator[tuple[int | None, TableArrays]]:
+    """The numbers and arrays of the slices of a table that a core has. A commit by the same plan is read shard by shard."""
+    where, whole = f"{kind} table {planned.name}", None
+    is_by_plan = commit.partition is not None and plan_of_table(commit.partition, kind, planned.name) == planned
+    for s, one in enumerate(planned.slices):
+        if core not in one.cores:
+            continue
+        place = 0 if planned.is_replicated else one.cores.index(core)
+        if is_by_plan:
+            stored = commit.slices(kind, planned.name)[s]
+            found = _read_slice(files, StoredSlice((stored.shards[place],), stored.slice_), where, None)
+        else:
+            whole = whole or read_table(files, commit, kind, planned.name)
+            found = shard_of(whole, planned, s, place, where)
+        yield (s if len(planned.slices) > 1 else None), found
+
+
+def read_table(files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None) -> TableArrays:
     """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
     where = f"{kind} table {table}"
     found = [_read_slice(files, one.of_share(share), where, share) for one in commit.slices(kind, table)]
@@ -463,7 +353,7 @@ def _rows_of(files: RunFiles, stored: StoredSlice, where: str) -> list[Array]:
     return found
 
 
-def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> tuple[Array, Array, Array]:
+def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> TableArrays:
     """The rows, weights and slots of some columns of a table, merged and verified."""
     of_shards = _rows_of(files, stored, where)
     kept = None if share is None else [rows % share.hosts == share.rank for rows in of_shards]

@@ -23,7 +23,7 @@ from trainer.checkpoints.manifest import MANIFEST, CheckpointFile, array_file
 from trainer.checkpoints.new_arrays import NewArray
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartArray, PartManifest
 from trainer.checkpoints.parted_arrays import Array, ArrayKind
-from trainer.checkpoints.read import StoredCommit, counts_of
+from trainer.checkpoints.read import counts_of
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.shard_rows import (
     EMBEDDING,
@@ -34,6 +34,7 @@ from trainer.checkpoints.shard_rows import (
     slots_of_slices,
     table_slices,
 )
+from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.checkpoints.table_windows import ArrayReader, SliceWindow, Window, read_rows, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice

@@ -14,6 +14,9 @@ from trainer.checkpoints.parted_arrays import Array
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
+#: The rows, weights and slots of a table, or of a shard.
+TableArrays = tuple[Array, Array, Array]
+
 #: The kind of tables that a plan names; linear tables have the names of embedding tables.
 EMBEDDING = "embedding"
 
@@ -71,3 +74,25 @@ def cut_columns(values: Array, slots: int, slice_: Slice) -> Array:
     stop = slice_.first_column + slice_.columns
     cut: Array = cube[:, :, slice_.first_column : stop].reshape(rows, slots * slice_.columns)
     return cut
+
+
+def shard_of(whole: TableArrays, planned: TablePlan, number: int, place: int, where: str) -> TableArrays:
+    """The shard at a place of slice ``number``, from the arrays of a whole table; of a replicated table, all rows.
+
+    Raises :class:`TornCheckpoint` for rows beyond those of the plan, and slots that cannot be cut.
+    """
+    rows, weights, slots = whole
+    if len(rows) and rows[-1] >= planned.rows:
+        raise TornCheckpoint("a saved table must have the rows of its plan, got more", where=where, value=int(rows[-1]),
+                             allowed=f"less than {planned.rows}")  # fmt: skip
+    one = planned.slices[number]
+    if not planned.is_replicated:
+        kept = places_of(rows, one) == place
+        rows, weights, slots = rows[kept], weights[kept], slots[kept]
+    if len(planned.slices) == 1:
+        return rows, weights, slots
+    width = weights.shape[1]
+    if width != planned.columns or slots.shape[1] % width:
+        raise TornCheckpoint("a saved table must have the columns of its plan, with a value of each slot for each", where=where,
+                             value=f"{width} columns, {slots.shape[1]} slot values", allowed=f"{planned.columns} columns")  # fmt: skip
+    return rows, cut_columns(weights, 1, one), cut_columns(slots, slots.shape[1] // width, one)

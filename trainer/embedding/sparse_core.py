@@ -41,6 +41,8 @@ class SparseCoreSettings:
         allow_id_dropping: must be False; ids over a limit are an error.
         default_max_ids: the limit of ids of stacks that are not named; TensorFlow's is 256.
         default_max_unique_ids: the same for distinct ids.
+        stacks: names of tables that are stacked, as a plan has them; others are stacked by TensorFlow's rule. Names of tables that the
+            engine does not have are left out.
     """
 
     disable_table_stacking: bool = False
@@ -50,11 +52,16 @@ class SparseCoreSettings:
     allow_id_dropping: bool = False
     default_max_ids: int = _TENSORFLOWS_LIMIT
     default_max_unique_ids: int = _TENSORFLOWS_LIMIT
+    stacks: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.allow_id_dropping:
             raise ConfigError("allow_id_dropping must be False", where=_WHERE, value=True, allowed="False",
                               next_step="raise max_ids_per_table and max_unique_ids_per_table")  # fmt: skip
+        if self.stacks and self.disable_table_stacking:
+            raise ConfigError("disable_table_stacking must be False for a plan that has stacks", where=_WHERE, value=True, allowed="False",
+                              next_step="leave stacks out of the plan, or allow them")  # fmt: skip
+        object.__setattr__(self, "stacks", tuple(map(tuple, self.stacks)))
         for name in ("max_ids_per_chip_per_sample", "default_max_ids", "default_max_unique_ids"):
             _check_positive(name, getattr(self, name))
         for name in ("max_ids_per_table", "max_unique_ids_per_table"):

@@ -39,3 +39,9 @@ def _are_rows_of(table: TableSpec, rows: Array) -> bool:
     if not len(rows):
         return True
     return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
+
+
+def empty_state(table: TableSpec) -> TableState:
+    """The state of a table whose rows all have their initial values."""
+    slots = slot_width(table.optimizer, table.dim)
+    return TableState(np.zeros(0, np.int64), np.zeros((0, table.dim), np.float32), np.zeros((0, slots), np.float32))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
-from trainer.checkpoints.read import Share
+from trainer.checkpoints.stored_commit import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.exchange import Exchange, OneHost
@@ -30,6 +30,7 @@ from trainer.host.mailbox import Mailbox
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.host.snapshots import PREDICTIONS, Snapshot, take_snapshot
 from trainer.host.unit_gate import UnitGate
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.packed_units import Delivered
@@ -102,6 +103,7 @@ class Host:
         before_write: called before each part is written.
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
         statistics_share: the share of the batches from which the statistics of features are sampled.
+        partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -121,7 +123,9 @@ class Host:
         before_write: Callable[[], None] = lambda: None,
         connect: Callable[[], TpuSlice] | None = None,
         statistics_share: float = 0.0,
+        partition: PartitionPlan | None = None,
     ) -> None:
+        self._partition = partition
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
@@ -302,7 +306,9 @@ class Host:
             stop_unit = attempt.run()
             self._wait_for_writer()
             statistics = part_statistics(data.plan.identity, sampler.take())
-            snapshot = take_snapshot(order, rank, stop_unit, state, model.weights, data.plan.labels, statistics)
+            snapshot = take_snapshot(
+                order, rank, stop_unit, state, model.weights, data.plan.labels, statistics, self._partition
+            )
         finally:
             if isinstance(exchange, HostExchange):
                 exchange.close()
@@ -335,10 +341,10 @@ class Host:
         weights: Weights | TpuWeights
         if self._connect is not None:
             weights = self._weights_on_slice(self._connect, hosts, data)
-        elif hosts == 1:
+        elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
-            weights = ShardedWeights(data.layout, data.config, head, exchange)
+            weights = ShardedWeights(data.layout, data.config, head, exchange, self._partition)
         self._state_attempt = None
         self._model = _Model(weights, weights.arrays(), exchange)
         return self._model
@@ -407,7 +413,9 @@ class Host:
 
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
-        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts))))
+        saved = saved_run(
+            read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts), self._partition))
+        )
         _check_saved(saved, order, data.plan)
         model.weights.load(saved.arrays)
         state = self._fresh(rank, data)

@@ -1,18 +1,24 @@
-"""The model of a job with several hosts: rows of tables are spread over them, dense weights are equal on all."""
+"""The model of a job with several hosts: tables are spread over them, by rows or by a plan; dense weights are equal on all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
 from trainer.embedding.exchange import Exchange, all_gather, summed
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.spec import tables_of
+from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.training.run_state import (
     DenseStep,
@@ -21,6 +27,7 @@ from trainer.training.run_state import (
     Weights,
     build_weights,
     linear_features,
+    under,
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,20 +36,47 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ShardedWeights(Weights):
     """One host's part of the model. A step is one step of all hosts, by the mean loss over all their events.
 
-    All hosts make the same calls in the same order; a host without events trains an :func:`empty_batch`.
+    All hosts make the same calls in the same order; a host without events trains an :func:`empty_batch`. Arrays of tables are those of
+    this host's shards.
+
+    ``plan``: where the tables of the towers stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        exchange: Exchange,
+        plan: PartitionPlan | None = None,
+    ) -> None:
         # The dense part alone, with its tables elsewhere.
         dense = build_weights(layout, config, head, with_tables=False).dense
         dense.check_replicable()
         engine = linear = None
         if layout.features and config.deep:
-            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange)
+            parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
+            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange, parts=parts)
         if layout.features and config.linear:
             linear = ShardedTables(linear_features(layout, config, head), seed=config.seed, exchange=exchange)
         super().__init__(layout, engine, dense, head, linear)
         self._exchange = exchange
+        self._tables = [(kind, one) for kind, one in (("embedding", engine), ("linear", linear)) if one is not None]
+
+    def arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.arrays`."""
+        shards = (shard_arrays(kind, tables) for kind, tables in self._tables)
+        return {**self.dense_arrays(), **{name: array for own in shards for name, array in own.items()}}
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """See :meth:`Weights.begin_tables`."""
+        return tuple(one for kind, tables in self._tables for one in parted_shards(kind, tables, most_bytes))
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """See :meth:`Weights.load`."""
+        self.dense.load_state(under(arrays, "dense/"))
+        for kind, tables in self._tables:
+            tables.load_parts(shard_states(arrays, kind, tables))
 
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """This host's gradients; no weight changes yet."""

@@ -13,6 +13,8 @@ from trainer.checkpoints.parts import write_part
 from trainer.data.label_record import LabelRecord
 from trainer.errors import NonFiniteLoss
 from trainer.host.attempt import TrainedState
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import plan_fingerprint
 from trainer.scheduling.orders import StartEpoch
 from trainer.training.run_state import ModelWeights
 from trainer.training.run_statistics import STATISTICS
@@ -63,10 +65,12 @@ def take_snapshot(
     weights: ModelWeights,
     labels: LabelRecord | None,
     statistics: bytes | None = None,
+    partition: PartitionPlan | None = None,
 ) -> Snapshot:
     """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite.
 
     ``labels``: the labels of the plan, as its commits record them; None if they do not. ``statistics``: the file of the sample.
+    ``partition``: the plan by which hosts hold tables.
     """
     moment = Moment(order.attempt, state.progress.step)
     arrays: dict[str, Array] = {}
@@ -97,6 +101,7 @@ def take_snapshot(
         epochs_done=state.progress.epochs_done,
         history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
         plan=order.data,
+        partition="" if partition is None else plan_fingerprint(partition),
     )
     tables = weights.begin_tables(_MOST_ASIDE_BYTES)
     return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics)

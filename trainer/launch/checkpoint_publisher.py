@@ -13,6 +13,7 @@ from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.stored_plans import PlanDocuments, store_plan
 from trainer.control.publishing import NotPublished
 from trainer.errors import CheckpointNotWritten
+from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.orders import Publish
 from trainer.training.job_plan import JobPlan
 from transforms.errors import HeadraceError
@@ -32,11 +33,20 @@ class CheckpointPublisher:
         find_document: the bytes of a document of the job by its digest.
         release: that the job runs.
         policy: which commits are kept.
+        partition: the plan by which the hosts train; None: rows are spread over them.
     """
 
-    def __init__(self, run_dir: str, find_document: Callable[[str], bytes], *, release: str, policy: Retention) -> None:
+    def __init__(
+        self,
+        run_dir: str,
+        find_document: Callable[[str], bytes],
+        *,
+        release: str,
+        policy: Retention,
+        partition: PartitionPlan | None = None,
+    ) -> None:
         self._run_dir, self._find_document = run_dir, find_document
-        self._release, self._policy = release, policy
+        self._release, self._policy, self._partition = release, policy, partition
         self._facts: tuple[str, CommitFacts] | None = None
 
     def publish(self, order: Publish) -> None:
@@ -45,7 +55,15 @@ class CheckpointPublisher:
         Raises :class:`NotPublished` if it certainly is not published, and :class:`CommitConflict`, which holds the job.
         """
         try:
-            publish(self._run_dir, order.commit, order.hosts, order.parts, self._find_facts, release=self._release)
+            publish(
+                self._run_dir,
+                order.commit,
+                order.hosts,
+                order.parts,
+                self._find_facts,
+                release=self._release,
+                partition=self._partition,
+            )
         except CheckpointNotWritten as error:
             raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
                                next_step=error.next_step) from error  # fmt: skip

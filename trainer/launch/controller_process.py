@@ -39,6 +39,7 @@ def run_controller(
         files.read_document,
         release=spec.settings.release,
         policy=Retention(newest=spec.keep_commits),
+        partition=spec.find_partition(files.read_document),
     )
     opened = open_controller(
         files,

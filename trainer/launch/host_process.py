@@ -67,6 +67,7 @@ def run_host(
             token=token,
             connect=connect,
             statistics_share=spec.statistics_share,
+            partition=spec.find_partition(client.document),
         )
         membership = Membership(
             client,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.control.job_files import JobFiles, replace_file
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import read_plan
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
@@ -32,6 +35,7 @@ class JobSpec:
         keep_commits: the newest commits that are kept.
         buffer_bytes: the limit of a host's buffer.
         statistics_share: the share of the batches from which hosts sample statistics of features.
+        partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
     """
 
     format: str
@@ -43,6 +47,7 @@ class JobSpec:
     keep_commits: int = 2
     buffer_bytes: int = 256 << 20
     statistics_share: float = 0.0
+    partition: str = ""
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""
@@ -52,6 +57,12 @@ class JobSpec:
     def run_dir(self, files: JobFiles) -> str:
         """The run directory, which holds the commits."""
         return self.bucket_run or str(files.root)
+
+    def find_partition(self, find_document: Callable[[str], bytes]) -> PartitionPlan | None:
+        """The plan by which hosts hold tables, by its document; None if rows are spread over them."""
+        if not self.partition:
+            return None
+        return read_plan(find_document(self.partition), f"plan {self.partition[:12]}")
 
     @classmethod
     def read(cls, files: JobFiles) -> JobSpec:

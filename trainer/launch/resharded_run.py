@@ -17,9 +17,10 @@ from trainer.checkpoints.checkpoint import checkpoints_dir
 from trainer.checkpoints.local_run import delete
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.read import StoredCommit, open_commit
+from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.reshard import Resharded, check_plan, reshard_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name
+from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.checkpoints.stored_plans import find_plan
 from trainer.control.job_files import JobFiles
 from trainer.errors import CheckpointNotWritten

@@ -10,6 +10,8 @@ from trainer.checkpoints.stored_plans import find_plan
 from trainer.control.job_files import JobFiles, verify_document
 from trainer.errors import RunMismatch
 from trainer.launch.job_spec import FORMAT, JobSpec, job_identity
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit
@@ -71,6 +73,7 @@ def make_job(
     home: str,
     options: PlanOptions = _PLAN_OPTIONS,
     token: str = "",
+    partition: PartitionPlan | None = None,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -81,6 +84,8 @@ def make_job(
         home: the warehouse's home, from which readers read.
         options: how the run is cut.
         token: of the job, which its processes on other machines have; empty: one that is made here.
+        partition: the plan by which hosts hold tables, one core each (:mod:`trainer.training.run_partition` checks it); None: rows are
+            spread over them.
 
     Raises :class:`~transforms.errors.StorageError`, and :class:`RunMismatch` for the files of a job of another run.
     """
@@ -106,6 +111,7 @@ def make_job(
         bucket_run,
         keep_commits=prepared.config.keep_checkpoints,
         statistics_share=prepared.config.statistics_share,
+        partition="" if partition is None else files.put_document(plan_bytes(partition)),
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

@@ -69,6 +69,15 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StackLimits:
+    """The limits of SparseCore's buffers for the tables of a stack: ids, and distinct rows."""
+
+    tables: tuple[str, ...]
+    ids: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanReport:
     """The estimates of a plan.
 
@@ -82,6 +91,7 @@ class PlanReport:
         method: how the plan was found.
         cores: the load of each core.
         tables: the tables, in the order of the plan.
+        limits: of the buffers of SparseCores, by statistics; none for another topology, or without statistics of all features.
     """
 
     topology: str
@@ -94,6 +104,7 @@ class PlanReport:
     method: str
     cores: tuple[CoreLoad, ...]
     tables: tuple[TableReport, ...]
+    limits: tuple[StackLimits, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -102,7 +113,10 @@ class PlanReport:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
-        return {"report": asdict(self)}
+        found = asdict(self)
+        if not self.limits:
+            del found["limits"]
+        return {"report": found}
 
     @classmethod
     def read(cls, about: Mapping[str, Any], where: str) -> PlanReport | None:
@@ -189,7 +203,12 @@ def _report(field: DocumentField) -> PlanReport:
         method=field.at("method").text(),
         cores=tuple(_core(item) for item in field.at("cores").items()),
         tables=tuple(_table(item) for item in field.at("tables").items()),
+        limits=tuple(_limits(item) for item in field.at("limits").items()) if "limits" in field.members() else (),
     )
+
+
+def _limits(field: DocumentField) -> StackLimits:
+    return StackLimits(field.at("tables").texts(), field.at("ids").count(), field.at("rows").count())
 
 
 def _core(field: DocumentField) -> CoreLoad:

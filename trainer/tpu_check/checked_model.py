@@ -62,6 +62,7 @@ class CheckedModel:
                 "max_unique_ids_per_table": dict(settings.max_unique_ids_per_table),
                 "default_max_ids": settings.default_max_ids,
                 "default_max_unique_ids": settings.default_max_unique_ids,
+                "stacks": [list(stack) for stack in settings.stacks],
             },
         }
 

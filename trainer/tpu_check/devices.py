@@ -11,7 +11,7 @@ from trainer.topology import GENERATIONS, Topology
 #: Generations whose TensorCores are devices of their own; a chip of the others is one device.
 _DEVICES_OF_A_CHIP = {"tpu7x": 2}
 #: Generations whose SparseCores ``TPUEmbeddingV2`` programs.
-_SPARSE_CORE_GENERATIONS = ("v5p", "v6e", "tpu7x")
+SPARSE_CORE_GENERATIONS = ("v5p", "v6e", "tpu7x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Devices:
 def devices_of(topology: Topology) -> Devices:
     """The devices of a slice with SparseCores. Raises :class:`ConfigError` for another generation."""
     generation = topology.generation
-    if generation.name not in _SPARSE_CORE_GENERATIONS:
+    if generation.name not in SPARSE_CORE_GENERATIONS:
         raise ConfigError("a checked slice must be of a generation with SparseCores that TPUEmbeddingV2 programs", where="--topology",
-                          value=str(topology), allowed=", ".join(_SPARSE_CORE_GENERATIONS))  # fmt: skip
+                          value=str(topology), allowed=", ".join(SPARSE_CORE_GENERATIONS))  # fmt: skip
     of_chip = _DEVICES_OF_A_CHIP.get(generation.name, 1)
     return Devices(
         count=topology.chips * of_chip,

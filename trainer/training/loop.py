@@ -23,11 +23,13 @@ from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.embedding.batch_sampler import BatchSampler
+from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
 from trainer.model.metrics import AnyCollector, AnyScores
 from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch, make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment, fragment_stream
@@ -35,6 +37,7 @@ from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
 from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
+from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
 from trainer.training.step_pipeline import TrainedBatch, steps_of
@@ -130,6 +133,8 @@ def train(
     changes: ChangePolicy = REFUSE_CHANGES,
     slice_: TpuSlice | None = None,
     record: Record | None = None,
+    plan: PartitionPlan | None = None,
+    settings: SparseCoreSettings | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -142,6 +147,8 @@ def train(
         changes: what is done about trained data that has changed.
         slice_: the TPUs that train with the ``tpu`` engine.
         record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
+        plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
+        settings: of SparseCore on ``slice_``, in place of those with which it was connected.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -151,6 +158,8 @@ def train(
     checked = with_code_digests(config)
     _, layout = described(solution, checked)  # raises before a folder is made
     check_slice(slice_, layout, checked, heads_of(solution.target))
+    if plan is not None:
+        check_tables(plan, layout, checked)
     if is_gcs(config.run_dir):
         raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
                           value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
@@ -170,6 +179,8 @@ def train(
             tell,
             slice_,
             record,
+            plan,
+            settings,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -191,13 +202,15 @@ class _Run:
         tell: Callable[[TrainEvent], None],
         slice_: TpuSlice | None = None,
         record: Record | None = None,
+        plan: PartitionPlan | None = None,
+        settings: SparseCoreSettings | None = None,
     ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
-        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head)
+        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model

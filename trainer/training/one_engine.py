@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.training.run_state import linear_features
+
+T = TypeVar("T")
 
 #: The tables of the linear part are beside those of the towers, under names of their own.
 LINEAR = "linear/"
@@ -37,6 +41,12 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
     offsets = np.concatenate([ids.offsets, ids.offsets + len(ids.ids)])
     bounds = None if ids.bounds is None else ids.bounds * 2
     return IdBatch(np.concatenate([ids.ids, ids.ids]), offsets, weights, bounds)
+
+
+def by_input(features: Sequence[FeatureSpec], known: Mapping[str, T]) -> dict[str, T]:
+    """What is known of inputs, by the names of the features of one engine."""
+    named = {one.name: one.name.removeprefix(LINEAR) for one in features}
+    return {name: known[of_input] for name, of_input in named.items() if of_input in known}
 
 
 def place_of(table: str) -> tuple[str, str]:

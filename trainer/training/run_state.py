@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name
 from trainer.checkpoints.host_part import LABELS, LEDGER
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
@@ -18,12 +19,14 @@ from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine, SavedTables, TablesSnapshot, TableState
 from trainer.embedding.optimizers import Adagrad, slot_width
+from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
 from trainer.model.task_heads import AnyHead
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
@@ -277,17 +280,26 @@ def parted_tables(
     snapshot = engine.begin_snapshot(most_bytes=most_bytes)
     found = []
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
-        slot_dim, (kind, name) = slot_width(table.optimizer, table.dim), place_of(table.name)
-        kinds = (
-            ArrayKind(f"{kind}/rows/{name}", "int64", (count,)),
-            ArrayKind(f"{kind}/weights/{name}", "float32", (count, table.dim)),
-            ArrayKind(f"{kind}/slots/{name}", "float32", (count, slot_dim)),
-        )
-        found.append(PartedArrays(kinds, _finite_parts(snapshot, t, f"{kind} table {name}")))
+        kind, name = place_of(table.name)
+        kinds = table_arrays(kind, name, count, table.dim, slot_width(table.optimizer, table.dim))
+        found.append(PartedArrays(kinds, finite_parts(snapshot, t, f"{kind} table {name}")))
     return found
 
 
-def _finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
+def table_arrays(
+    kind: str, table: str, count: int, columns: int, slots: int, slice_number: int | None = None
+) -> tuple[ArrayKind, ArrayKind, ArrayKind]:
+    """The rows, weights and slots of a table with ``count`` saved rows, or of a slice of its columns."""
+    rows, weights, slot_values = (array_name(kind, column, table, slice_number) for column in TABLE_COLUMNS)
+    return (
+        ArrayKind(rows, "int64", (count,)),
+        ArrayKind(weights, "float32", (count, columns)),
+        ArrayKind(slot_values, "float32", (count, slots)),
+    )
+
+
+def finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
+    """The parts of a table of a snapshot. Raises :class:`NonFiniteLoss` for values that are not finite."""
     for part in snapshot.table(t):
         if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
             raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
@@ -301,20 +313,36 @@ def under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 
 
 def build_weights(
-    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, with_tables: bool = True
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead = BINARY,
+    *,
+    with_tables: bool = True,
+    plan: PartitionPlan | None = None,
 ) -> Weights:
-    """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow."""
+    """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow.
+
+    ``plan``: the tables of the towers are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
+    """
     from trainer.model.dense_model import DenseModel
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
-    engine = CpuEngine(layout.features, seed=config.seed) if with_tables and layout.features and config.deep else None
-    linear = (
-        CpuEngine(linear_features(layout, config, head), seed=config.seed)
-        if with_tables and layout.features and config.linear
-        else None
-    )
+    engine: EmbeddingEngine | None = None
+    linear: EmbeddingEngine | None = None
+    if with_tables and layout.features and config.deep:
+        engine = _engine_of(layout.features, config.seed, plan)
+    if with_tables and layout.features and config.linear:
+        by_rows = None if plan is None else PartitionPlan(plan.cores, ())
+        linear = _engine_of(linear_features(layout, config, head), config.seed, by_rows)
     return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
+
+
+def _engine_of(features: Sequence[FeatureSpec], seed: int, plan: PartitionPlan | None) -> EmbeddingEngine:
+    """The engine of this process; a plan without tables spreads all rows over its cores."""
+    if plan is None:
+        return CpuEngine(features, seed=seed)
+    return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:

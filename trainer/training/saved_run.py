@@ -21,6 +21,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
+from trainer.planning.plan import PartitionPlan
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
 from trainer.training.run_state import RunProgress
@@ -43,6 +44,7 @@ class SavedRun:
         number: of the checkpoint, which is in its name.
         job: the position of a training job; None if one process trained it.
         labels: the labels as trained; None if they are not recorded.
+        partition: where the tables stand in its parts, by a plan; None: they are whole, or their rows are spread over the hosts of ``job``.
     """
 
     path: str
@@ -55,6 +57,7 @@ class SavedRun:
     number: int = 0
     job: JobPosition | None = None
     labels: LabelRecord | None = None
+    partition: PartitionPlan | None = None
 
     @property
     def name(self) -> str:
@@ -89,8 +92,9 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     head = field.members().get("head")
     task = BINARY if head is None else read_head(head)
     return SavedRun(
-        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels
-    )
+        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels,
+        checkpoint.partition,
+    )  # fmt: skip
 
 
 def _read_labels(field: DocumentField, packed: Array | None, counts: SavedCounts | None) -> LabelRecord | None:

@@ -13,11 +13,13 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
+from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import StepInputs, TpuSlice
 from trainer.embedding.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
 from trainer.training.run_state import Weights, build_weights, parted_tables, saved_states, state_arrays, under
@@ -34,7 +36,7 @@ STEPS_PER_CALL = 64
 class TpuWeights:
     """The model on ``slice_``: see :class:`~trainer.training.run_state.ModelWeights`.
 
-    ``steps_per_call``: the most steps of one call of :meth:`train`. Raises :class:`ConfigError` for options that the slice cannot honour.
+    ``steps_per_call``: the most steps of one call of :meth:`train`; ``settings``: of SparseCore, in place of the slice's. Raises :class:`ConfigError` for options that the slice cannot honour.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class TpuWeights:
         slice_: TpuSlice,
         *,
         steps_per_call: int = STEPS_PER_CALL,
+        settings: SparseCoreSettings | None = None,
     ) -> None:
         from trainer.model.dense_step import DensePart
 
@@ -54,7 +57,11 @@ class TpuWeights:
         features = joined_features(layout, config, head)
         self._dense = DensePart.build(layout, config, head)
         self.engine = slice_.make_engine(
-            features, seed=config.seed, events_per_replica=events, pipelined=bool(config.staleness)
+            features,
+            seed=config.seed,
+            events_per_replica=events,
+            pipelined=bool(config.staleness),
+            settings=settings,
         )
         logits = (steps_per_call, events) if head.width == 1 else (steps_per_call, events, head.width)
         self._variables = _ReplicaVariables(slice_.strategy, self._dense.read_state(), logits)
@@ -138,15 +145,24 @@ class TpuWeights:
 
 
 def weights_on(
-    slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead
+    slice_: TpuSlice | None,
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead,
+    plan: PartitionPlan | None = None,
+    settings: SparseCoreSettings | None = None,
 ) -> Weights | TpuWeights:
-    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow."""
+    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow.
+
+    ``plan``: of the tables in this process, see :func:`~trainer.training.run_state.build_weights`; ``settings``: of SparseCore on a slice, in
+    place of those with which it was connected.
+    """
     if slice_ is None:
-        return build_weights(layout, config, head)
+        return build_weights(layout, config, head, plan=plan)
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
-    return TpuWeights(layout, config, head, slice_)
+    return TpuWeights(layout, config, head, slice_, settings=settings)
 
 
 def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:

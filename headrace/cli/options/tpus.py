@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: The name of the TPUs of a machine.
 TPUS_OF_THIS_MACHINE = "local"
-_DEFAULT_LIMIT = 256
 
 Tpu = Annotated[
     str,
@@ -26,23 +25,27 @@ Tpu = Annotated[
     ),
 ]  # fmt: skip
 MaxIds = Annotated[
-    int, typer.Option(help="With --tpu: ids that one SparseCore may request from another for a stack in a step.")
+    int | None,
+    typer.Option(
+        help="With --tpu: ids that one SparseCore may request from another for a stack in a step. Default: by statistics, else 256.",
+        show_default=False,
+    ),
 ]
-MaxUniqueIds = Annotated[int, typer.Option(help="The same for distinct ids.")]
+MaxUniqueIds = Annotated[int | None, typer.Option(help="The same for distinct ids.", show_default=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class TpuOptions:
-    """TPUs, and the limits of their SparseCores."""
+    """TPUs, and the limits of their SparseCores that are given."""
 
     name: str
-    max_ids: int = _DEFAULT_LIMIT
-    max_unique_ids: int = _DEFAULT_LIMIT
+    max_ids: int | None = None
+    max_unique_ids: int | None = None
 
     def arguments(self) -> list[str]:
         """The options of a command that connects to these TPUs."""
         limits = (("--max-ids", self.max_ids), ("--max-unique-ids", self.max_unique_ids))
-        given = [text for option, limit in limits if limit != _DEFAULT_LIMIT for text in (option, str(limit))]
+        given = [text for option, limit in limits if limit is not None for text in (option, str(limit))]
         return ["--tpu", self.name, *given]
 
     def connect(self) -> TpuSlice:
@@ -50,17 +53,26 @@ class TpuOptions:
         from trainer.embedding.sparse_core import SparseCoreSettings
         from trainer.embedding.tpu.connected_slice import connect
 
+        unset = SparseCoreSettings()
         return connect(
-            self.name, SparseCoreSettings(default_max_ids=self.max_ids, default_max_unique_ids=self.max_unique_ids)
+            self.name,
+            SparseCoreSettings(
+                default_max_ids=unset.default_max_ids if self.max_ids is None else self.max_ids,
+                default_max_unique_ids=unset.default_max_unique_ids
+                if self.max_unique_ids is None
+                else self.max_unique_ids,
+            ),
         )
 
 
-def tpu_of(name: str, max_ids: int, max_unique_ids: int) -> TpuOptions | None:
+def tpu_of(name: str, max_ids: int | None, max_unique_ids: int | None) -> TpuOptions | None:
     """The TPUs of a command; None for the cpu engine. Raises :class:`InputError` for limits without them, or out of range."""
     for option, limit in (("--max-ids", max_ids), ("--max-unique-ids", max_unique_ids)):
+        if limit is None:
+            continue
         if limit < 1:
             raise InputError(f"{option} must be >= 1", where=option, value=limit, allowed=">= 1")
-        if not name and limit != _DEFAULT_LIMIT:
+        if not name:
             raise InputError(
                 f"{option} must go with --tpu", where=option, value=limit, next_step="give --tpu local too"
             )

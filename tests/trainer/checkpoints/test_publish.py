@@ -31,11 +31,14 @@ from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
-from trainer.checkpoints.read import Checkpoint, Share
+from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.checkpoints.stored_commit import Share
 from trainer.document_field import DocumentField
 from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
+from trainer.planning.plan import PartitionPlan, cyclic_plan
+from trainer.planning.plan_document import plan_fingerprint
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import Busy
 
@@ -116,6 +119,46 @@ def test_the_state_of_other_ranks_is_beside_that_of_rank_0(tmp_path: Path) -> No
     found = newest(tmp_path).arrays
     assert found["dense/random/000"].tolist() == [5]
     assert found["host-1/dense/random/000"].tolist() == [6]
+
+
+def planned_parts(run_dir: str | Path, partition: str) -> dict[str, str]:
+    """The parts of two hosts, whose rows stand as by a cyclic plan, with the fingerprint of a plan."""
+    parts = {}
+    for rank, host in enumerate(names_of(2)):
+        part, taken = cut(checkpoint(2), rank, 2, 1)
+        parts[host] = write_part(run_dir, dataclasses.replace(part, partition=partition), taken)
+    return parts
+
+
+def test_the_commit_of_a_job_by_a_plan_has_the_plan_and_all_rows(run_dir: str | Path) -> None:
+    plan = cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2)
+    parts = planned_parts(run_dir, plan_fingerprint(plan))
+    given = (commit_of(checkpoint(2), 1), names_of(2), parts, find_facts)
+    publish(run_dir, *given, partition=plan)
+    publish(run_dir, *given, partition=plan)
+    found = newest(run_dir)
+    assert found.partition == plan
+    assert found.job is not None
+    assert_equal(found, checkpoint(2))
+    share = read_epoch(run_dir, 2, Share(1, 2, plan))
+    assert set(share.arrays["embedding/rows/user"] % 2) == {1}
+
+
+@pytest.mark.parametrize(
+    ("partition", "plan", "problem"),
+    [
+        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must be of the plan by which its job trains"),
+        ("f" * 64, cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must be of the plan by which its job trains"),
+        ("f" * 64, None, "a part must be of a job without a plan"),
+        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 3), "a commit by a plan must be of a host for each core"),
+    ],
+)  # fmt: skip
+def test_parts_of_another_plan_are_not_published(
+    tmp_path: Path, partition: str, plan: PartitionPlan | None, problem: str
+) -> None:
+    parts = planned_parts(tmp_path, partition)
+    with pytest.raises(TornCheckpoint, match=problem):
+        publish(tmp_path, commit_of(checkpoint(2), 1), names_of(2), parts, find_facts, partition=plan)
 
 
 def test_publishing_again_has_no_effect(run_dir: str | Path) -> None:

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from tests.trainer.checkpoints.job_states import checkpoint, publish_all
 from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.commit_manifest import table_of
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.manifest import signed_text
-from trainer.checkpoints.read import Checkpoint, Share, open_commit, read_commit, verify_commit
+from trainer.checkpoints.read import Checkpoint, open_commit, read_commit, verify_commit
 from trainer.checkpoints.reshard import reshard_commit
+from trainer.checkpoints.stored_commit import Share
 from trainer.errors import ConfigError, TornCheckpoint
-from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 
 NAME = "epoch-000002"
 #: The tables of :func:`job_states.state` after two epochs: at most 120 rows.
@@ -116,6 +118,42 @@ def test_a_single_process_and_slots_of_rows_are_kept(
     reshard(folder / "run", folder / "to", PartitionPlan(cores, ()))
     assert_same(read(folder / "to"), read(folder / "run"))
     shutil.rmtree(folder)
+
+
+@given(plans(), plans(), st.integers(0, 3))
+def test_a_host_by_a_plan_reads_its_shards_from_any_storage(
+    tmp_path_factory: pytest.TempPathFactory, plan: PartitionPlan, other: PartitionPlan, hosts: int
+) -> None:
+    """Of one process, hosts, another plan and its own plan, whose files alone it opens."""
+    plan = plan if plan.tables else cyclic_plan(TABLES, plan.cores)
+    folder = tmp_path_factory.mktemp("shares")
+    if hosts:
+        publish_all(folder / "run", checkpoint(2), hosts, 5)
+    else:
+        write_alone(folder / "run", checkpoint(2))
+    for name, one in (("own", plan), ("other", other)):
+        reshard(folder / "run", folder / name, one)
+    for core in range(plan.cores):
+        share = Share(core, plan.cores, plan)
+        expected = read(folder / "run", share)
+        assert_same(read(folder / "other", share), expected)
+        assert_same(read(folder / "own", share), expected)
+        stored = open_commit(LocalRun(folder / "own" / "checkpoints"), NAME).parts[core]
+        for array, file in stored.arrays.items():
+            if table_of(array) is not None:
+                assert (
+                    file.array(LocalRun(folder / "own" / "checkpoints")).tobytes() == expected.arrays[array].tobytes()
+                )
+    shutil.rmtree(folder)
+
+
+def test_rows_beyond_a_plan_are_refused(tmp_path: Path) -> None:
+    write_alone(tmp_path, checkpoint(2))
+    plan = PartitionPlan(
+        1, tuple(TablePlan(name, 1, columns, (Slice(0, columns, (0,)),)) for name, _, columns in TABLES)
+    )
+    with pytest.raises(TornCheckpoint, match="a saved table must have the rows of its plan"):
+        read(tmp_path, Share(0, 1, plan))
 
 
 def _damage(part: Path, number: int) -> None:

@@ -18,6 +18,8 @@ from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.launch.training_job import LaunchedJob, PlanOptions, make_job
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.runs.data_changes import REFUSE_CHANGES
 from trainer.scheduling.job import JobSettings, PhaseSettings
 from trainer.training.loop import train
@@ -64,12 +66,13 @@ def launch(
     *,
     unit_rows: int = 64,
     folder: Path | None = None,
+    plan: PartitionPlan | None = None,
     **options: Any,
 ) -> LaunchedJob:
-    """A job that is ready to run. ``folder``: of its files, for a run in a bucket."""
+    """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables."""
     prepared = prepare(warehouse, run_dir, **options)
     files, cut = JobFiles(folder or Path(run_dir)), PlanOptions(unit_rows)
-    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut)
+    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan)
 
 
 def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:
@@ -94,17 +97,19 @@ def run_job(
     return supervise(run_dir, job, on_status=on_status).run(job.newest)
 
 
-def train_alone(warehouse: Warehouse, run_dir: Path, **options: Any) -> None:
+def train_alone(warehouse: Warehouse, run_dir: Path, plan: PartitionPlan | None = None, **options: Any) -> None:
     """The same run in one other process, since deterministic training has a process for itself."""
-    given = json.dumps([warehouse.storage.home, str(run_dir), options])
+    planned = None if plan is None else plan_bytes(plan).decode()
+    given = json.dumps([warehouse.storage.home, str(run_dir), planned, options])
     subprocess.run([sys.executable, "-m", "tests.trainer.launch.jobs", given], check=True, cwd=ROOT)
 
 
-def _train_alone(home: str, run_dir: str, options: dict[str, Any]) -> None:
+def _train_alone(home: str, run_dir: str, planned: str | None, options: dict[str, Any]) -> None:
+    plan = None if planned is None else read_plan(planned.encode(), "plan")
     with Warehouse.open(WarehouseConfig(home=home, rates=FREE_READS)) as warehouse:
         solution = read_solution(warehouse, "ctr")
         read = partial(read_fragment, warehouse.storage, solution, rows=True)
-        train(solution, read, config(run_dir, deterministic=True, **options))
+        train(solution, read, config(run_dir, deterministic=True, **options), plan=plan)
 
 
 def newest(run_dir: Path | str) -> Any:

@@ -35,8 +35,8 @@ from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
 from trainer.embedding.spec import FeatureSpec, tables_of
-from trainer.embedding.state_checks import check_states
-from trainer.errors import ConfigError
+from trainer.embedding.state_checks import check_states, empty_state
+from trainer.errors import ConfigError, TornCheckpoint
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -244,6 +244,41 @@ class ShardedTables:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
         check_states(self.tables, state)
         self._own.load_state({part.name: self._own_state(part, state[part.table.name]) for part in self._parts.parts})
+        self._forget_batches()
+
+    @property
+    def parts(self) -> TableParts:
+        """The parts of the tables on all cores."""
+        return self._parts
+
+    @property
+    def held_parts(self) -> tuple[int, ...]:
+        """The positions of the parts with rows or copies on this core."""
+        return tuple(p for p, part in enumerate(self._parts.parts) if self._exchange.rank in part.slice_.cores)
+
+    @property
+    def saved_parts(self) -> tuple[int, ...]:
+        """Those of :attr:`held_parts` that this core saves."""
+        return tuple(p for p in self.held_parts if self._parts.parts[p].is_saved_by(self._exchange.rank))
+
+    def load_parts(self, states: Mapping[int, TableState]) -> None:
+        """Restore the parts of this core, by position, from states with the numbers of rows in the whole tables.
+
+        A part without a state gets its initial values. Raises :class:`~trainer.errors.TornCheckpoint` for a state that does not fit.
+        """
+        own = {}
+        for p, part in enumerate(self._parts.parts):
+            shard, _ = part.shard(self._exchange.rank)
+            state = states.get(p) or empty_state(shard)
+            mine, rows = part.own_rows(self._exchange.rank, state.rows)
+            if not mine.all():
+                raise TornCheckpoint("a saved shard must hold rows of its core, got others", where=f"table {part.table.name}",
+                                     value=state.rows[~mine][:4].tolist())  # fmt: skip
+            own[part.name] = replace(state, rows=rows)
+        self._own.load_state(own)
+        self._forget_batches()
+
+    def _forget_batches(self) -> None:
         self._fetched.clear()
         self._counter = BatchCounter(self.features, self._of_features.table)
 

@@ -80,6 +80,10 @@ class TablePart:
             return core == self.slice_.cores[0]
         return self._rows_on(core)[2] > 0
 
+    def is_saved_by(self, core: int) -> bool:
+        """Whether ``core`` saves its rows, of which it may have none: of a replicated part the first core alone."""
+        return core in (self.slice_.cores[:1] if self.is_replicated else self.slice_.cores)
+
     def reader(self, core: int) -> int:
         """The core that ``core`` asks for rows of this replicated part."""
         cores = self.slice_.cores
@@ -164,6 +168,11 @@ class TableParts:
             weights[:, part.columns] = one.weights
             slots[:, part.slots] = one.slots
         return TableState(rows, weights, slots)
+
+    def slice_number(self, p: int) -> int | None:
+        """The number of a part among the slices of its table; None for a part with all columns."""
+        parts = self.of_table(self.parts[p].t)
+        return p - parts.start if len(parts) > 1 else None
 
     def readers(self, core: int) -> Array:
         """For each part the core that ``core`` asks for its rows if it is replicated, else -1."""

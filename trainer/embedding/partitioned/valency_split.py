@@ -9,30 +9,55 @@ and for each id of the tail one and, in proportion to the duplicates among the i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.valencies import VALENCY_BOUNDS
 
 
-def dense_ids_of(features: Sequence[FeatureSpec], counts: Mapping[str, FeatureCounts]) -> dict[str, int]:
-    """For each feature the size of the dense part, ids of a bag; features without counted ids are left out."""
-    return {one.name: _dense_ids(one.table.dim, counts[one.name]) for one in features if counts[one.name].ids}
+class Valencies(Protocol):
+    """What is known of a feature's bags: the counts of an engine, or :class:`~trainer.planning.feature_statistics.FeatureStatistics`."""
+
+    @property
+    def ids(self) -> float:
+        """Ids in all batches."""
+
+    @property
+    def distinct_rows(self) -> float:
+        """The sum over batches of distinct rows."""
+
+    @property
+    def longest_bag(self) -> int:
+        """The most ids of an event."""
+
+    @property
+    def bags_by_valency(self) -> Sequence[float]:
+        """Bags of each class of :data:`VALENCY_BOUNDS`."""
+
+    @property
+    def ids_by_valency(self) -> Sequence[float]:
+        """The ids of these bags."""
 
 
-def tail_ids(counts: FeatureCounts, dense_ids: int) -> int:
+def dense_ids_of(features: Sequence[FeatureSpec], known: Mapping[str, Valencies]) -> dict[str, int]:
+    """For each feature the size of the dense part, ids of a bag; features of which no ids are known are left out."""
+    found = ((one, known.get(one.name)) for one in features)
+    return {one.name: _dense_ids(one.table.dim, bags) for one, bags in found if bags is not None and bags.ids}
+
+
+def tail_ids(counts: Valencies, dense_ids: int) -> float:
     """The ids beyond ``dense_ids`` of their bags, for a power of 2: exact, since it bounds a class of valencies."""
     beyond = [k for k, bound in enumerate(VALENCY_BOUNDS) if bound > dense_ids]
     return sum(counts.ids_by_valency[k] - dense_ids * counts.bags_by_valency[k] for k in beyond)
 
 
-def tail_id_values(dim: int, counts: FeatureCounts) -> float:
+def tail_id_values(dim: int, counts: Valencies) -> float:
     """The values that an id of the tail moves, beyond what its row would move once in the dense part."""
     duplicates = max(1 - counts.distinct_rows / counts.ids, 0.0)
     return 1 + 2 * dim * duplicates
 
 
-def _dense_ids(dim: int, counts: FeatureCounts) -> int:
+def _dense_ids(dim: int, counts: Valencies) -> int:
     bags, tail_values = sum(counts.bags_by_valency), tail_id_values(dim, counts)
 
     def values(dense_ids: int) -> float:

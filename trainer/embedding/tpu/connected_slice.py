@@ -77,13 +77,19 @@ class ConnectedSlice:
         return int(self._hardware.num_embedding_devices_per_chip) if self._has_sparse_cores else 0
 
     def make_engine(
-        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        events_per_replica: int,
+        pipelined: bool,
+        settings: SparseCoreSettings | None = None,
     ) -> TpuEngine:
         """See :meth:`TpuSlice.make_engine <trainer.embedding.tpu.slices.TpuSlice.make_engine>`."""
         options: dict[str, Any] = {"seed": seed, "events_per_replica": events_per_replica, "pipelined": pipelined}
         with self.strategy.scope():
             engine = (
-                SparseCoreEngine(features, settings=self._settings, **options)
+                SparseCoreEngine(features, settings=settings or self._settings, **options)
                 if self.sparse_cores
                 else TpuEmbeddingEngine(features, **options)
             )

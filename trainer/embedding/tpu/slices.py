@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.tpu.engine import TpuEngine
 
@@ -39,9 +40,18 @@ class TpuSlice(Protocol):
         """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
 
     def make_engine(
-        self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        events_per_replica: int,
+        pipelined: bool,
+        settings: SparseCoreSettings | None = None,
     ) -> TpuEngine:
-        """The built engine that fits the generation of the slice, with initial values."""
+        """The built engine that fits the generation of the slice, with initial values.
+
+        ``settings``: of SparseCore, in place of those with which the slice was connected.
+        """
 
     def lookup(self, engine: TpuEngine) -> Callable[[IdBatch], Array]:
         """A program that looks a batch up: activations, float32 [events, width]."""

@@ -11,7 +11,9 @@ import numpy as np
 from trainer.embedding.sparse_core import MOST_SPARSE_CORES, SparseCoreSettings, sparse_core_settings_to_tensorflow
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.tpu.engine import TpuEngine
+from trainer.embedding.tpu.host_inputs import bags_of
 from trainer.embedding.tpu.placement import Placement, placement_of
+from trainer.embedding.tpu.planned_stacks import stack_groups
 from trainer.embedding.tpu.table_states import StackArrays
 from trainer.embedding.tpu.unsupported import refuse_for_sparse_core
 from trainer.errors import BadBatch, ConfigError
@@ -40,11 +42,40 @@ class SparseCoreEngine(TpuEngine):
         _check_events(events_per_replica, self.sparse_cores)
         self.settings = settings or SparseCoreSettings()
         self.embedding = tf.tpu.experimental.embedding.TPUEmbeddingV2(
-            self._feature_configs(),
+            self._laid_out(self._feature_configs()),
             pipeline_execution_with_tensor_core=pipelined,
             sparse_core_embedding_config=sparse_core_settings_to_tensorflow(self.settings),
         )
         self._check_limits()
+
+    def _laid_out(self, configs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The features with the layouts of tables whose stacks the settings name; TensorFlow lays out the others."""
+        groups = stack_groups(self.tables, self.settings.stacks)
+        if not groups:
+            return configs
+        from tensorflow.python.tpu import _pywrap_sparse_core_layout
+
+        stacker = _pywrap_sparse_core_layout.SparseCoreLayoutStacker(
+            num_partitions=self.replicas, sparse_cores_per_partition=self.sparse_cores, disable_table_stacking=False
+        )
+        # TensorFlow for TPUs 2.20 does not take the number of features.
+        takes_features = "num_features" in (stacker.AddTable.__doc__ or "")
+        for table in sorted(self.tables, key=lambda one: one.name):  # as TensorFlow orders them
+            if table.name not in groups:
+                continue
+            own = [feature for feature in self.features if feature.table.name == table.name]
+            stacker.AddTable(
+                table_name=table.name,
+                table_height=table.vocabulary_size,
+                table_width=table.dim,
+                group="planned {} {}".format(*groups[table.name]),
+                output_samples=sum(bags_of(feature, self.events) for feature in own),
+                **({"num_features": len(own)} if takes_features else {}),
+            )
+        layouts = {layout.table_name: layout for layout in stacker.GetLayouts().tables}
+        for config in configs:
+            config.table.layout = layouts.get(config.table.name)
+        return configs
 
     def _check_limits(self) -> None:
         stacks = sorted({place.stack for place in self.places().values()})

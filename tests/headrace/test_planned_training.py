@@ -1,0 +1,190 @@
+"""``headrace train --plan``: the plan of ``headrace plan make`` partitions the tables, or one error says what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan_document import plan_bytes, read_plan
+
+#: Not deterministic: other tests of this process may have begun TensorFlow with other threads.
+OPTIONS = {"deep": True, "linear": False, "passes": 1, "batch_rows": 64, "embedding_learning_rate": 0.01, "dense_learning_rate": 0.003,
+           "linear_learning_rate": 0.05, "network": "dlrm", "deterministic": False}  # fmt: skip
+
+
+@pytest.fixture
+def planned(submitted, tmp_path):
+    """The command line, with options in ``options.json`` and a plan of two cores in ``plan.json``."""
+    submitted.options = tmp_path / "options.json"
+    submitted.options.write_text(json.dumps(OPTIONS))
+    submitted.plan = tmp_path / "plan.json"
+    submitted("plan", "make", "first", "--topology", "cpu:2", "--config", submitted.options, "--output", submitted.plan)
+    return submitted
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "next_step"),
+    [
+        (("--hosts", 3), "a plan must have a core for each host of the job", "headrace plan make MODEL --topology cpu:3"),
+        (("--hosts", 2, "--least-hosts", 1), "a plan must have a core for each host of the job", "leave --least-hosts out"),
+        (("--follow",), "a plan must have a core for each host of the job", "or --hosts 2"),
+        (("--launcher", "gke", "--topology", "v5p:2x2x1", "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "an option must not be of one machine", "leave it out"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_a_job_cannot_follow_is_refused(planned, options, problem, next_step):
+    answer = planned("train", "first", "--config", planned.options, "--plan", planned.plan, *options, status=2)
+    assert problem in answer.err
+    assert next_step in answer.err
+
+
+def test_a_plan_of_other_tables_is_refused_before_anything_is_trained(planned, tmp_path):
+    planned("plan", "make", "second", "--topology", "cpu:2", "--config", planned.options, "--output", "second.json")
+    answer = planned("train", "first", "--config", planned.options, "--plan", "second.json", status=2)
+    assert "a plan must have the embedding tables of the model" in answer.err
+    assert "also position" in answer.err
+    assert not (tmp_path / "home" / "runs").exists()
+    answer = planned("train", "first", "--plan", "none.json", status=2)
+    assert "the file must be readable" in answer.err
+    wide = tmp_path / "wide.json"
+    wide.write_text(json.dumps({**OPTIONS, "dim": 8}))
+    answer = planned("train", "first", "--config", wide, "--plan", planned.plan, status=2)
+    assert "a planned table must be as large as the engine's" in answer.err
+
+
+@pytest.mark.slow
+def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    arguments = ("train", "first", "--config", planned.options, "--plan", planned.plan)
+    alone = planned(*arguments, "--run-dir", tmp_path / "alone", "--json").json
+    assert alone["exact"] is True
+    job = planned(*arguments, "--hosts", 2, "--readers", 1, "--run-dir", tmp_path / "job", "--json").json
+    assert job["exact"] is True
+    shown = planned("ckpt", "show", tmp_path / "job", "--json").json
+    assert shown["partition"].startswith("the plan ")
+    assert shown["partition"].endswith(f"of {plan.cores} cores")
+    again = planned(*arguments, "--hosts", 2, "--run-dir", tmp_path / "job", "--json").json
+    assert again["events_this_time"] == 0
+    first, *rest = plan.tables
+    moved = TablePlan(
+        first.name, first.rows, first.columns, (Slice(0, first.columns, (1 - first.slices[0].cores[0],)),)
+    )
+    (tmp_path / "moved.json").write_bytes(plan_bytes(PartitionPlan(2, (moved, *rest))))
+    answer = planned("train", "first", "--config", planned.options, "--hosts", 2, "--run-dir", tmp_path / "job", "--plan",
+                     tmp_path / "moved.json", status=2)  # fmt: skip
+    assert "a run must go on by the plan of its newest commit, got another one" in answer.err
+    assert "headrace ckpt reshard" in answer.err
+    document = json.loads((tmp_path / "job" / "job" / "job.json").read_text())
+    assert document["partition"]
+
+
+def test_a_check_of_a_slice_says_what_it_does_not_take(planned, tmp_path):
+    pytest.importorskip("tensorflow")
+    arguments = (
+        "tpu",
+        "check",
+        "first",
+        "--topology",
+        "v5p:2x2x1",
+        "--config",
+        planned.options,
+        "--events",
+        64,
+        "--environment",
+        tmp_path,
+    )
+    stacks = (("user",), ("overlap",))
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    apart = tmp_path / "apart.json"
+    apart.write_bytes(plan_bytes(PartitionPlan(plan.cores, plan.tables, stacks)))
+    answer = planned(*arguments, "--plan", apart)
+    assert "not taken of the plan:" in answer.out
+    assert "The plan has 2 cores and the slice 16 SparseCores" in answer.out
+    assert "limits of SparseCore are 256 ids" in answer.err
+    found = planned(*arguments, "--plan", apart, "--json").json["slices"][0]
+    assert sorted(one["tables"] for one in found["stacks"]) == [["overlap"], ["user"]]
+    together = planned(*arguments, "--json").json["slices"][0]
+    assert [sorted(one["tables"]) for one in together["stacks"]] == [["overlap", "user"]]
+    assert together["not_taken"] == []
+    err = planned("tpu", "check", "second", *arguments[3:], "--plan", apart, status=2).err
+    assert "a plan must have the embedding tables of the model" in err
+
+
+def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow")
+    from tests.support.emulated_slice import EmulatedSlice
+
+    made = []
+
+    def connect(name, settings):
+        made.append(EmulatedSlice(2, settings=settings))
+        make = made[-1].make_engine
+        made[-1].make_engine = lambda *given, **options: engines.append(make(*given, **options)) or engines[-1]
+        return made[-1]
+
+    engines = []
+    monkeypatch.setattr("trainer.embedding.tpu.connected_slice.connect", connect)
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    apart = tmp_path / "apart.json"
+    apart.write_bytes(plan_bytes(PartitionPlan(plan.cores, plan.tables, (("user",), ("overlap",)))))
+    options = tmp_path / "tpu.json"
+    options.write_text(json.dumps({**OPTIONS, "linear": True, "statistics_share": 1.0}))
+    arguments = (
+        "train",
+        "first",
+        "--config",
+        options,
+        "--run-dir",
+        tmp_path / "run",
+        "--tpu",
+        "local",
+        "--plan",
+        apart,
+    )
+    first = planned(*arguments, "--end", "2026-03-02T02:00", "--json")
+    assert first.json["exact"] is True
+    assert "The plan has 2 cores and the slice 8 SparseCores" in first.err
+    assert "TensorFlow's, for there are no statistics of overlap, user" in first.err
+    stacks = sorted(sorted(one.name for one in tables) for tables in engines[0].stacks())
+    assert stacks == [["linear/overlap", "linear/user"], ["overlap"], ["user"]]
+    again = planned(*arguments, "--json")
+    assert "by the statistics of all features" in again.err
+    limits = engines[1].settings.default_max_ids
+    assert f"limits of SparseCore are {limits} ids" in again.err
+    err = planned(*arguments, "--launcher", "remote", "--hosts", 1, "--listen", "127.0.0.1:0", status=2).err
+    assert "--plan must train on TPUs in this process" in err
+
+
+def test_a_plan_for_sparse_cores_has_the_limits_of_their_buffers(planned, tmp_path):
+    pytest.importorskip("tensorflow")
+    arguments = (
+        "plan",
+        "make",
+        "first",
+        "--topology",
+        "v5p:2x2x1",
+        "--config",
+        planned.options,
+        "--batch-events",
+        4096,
+    )
+    answer = planned(*arguments)
+    assert "there are no statistics of overlap, user" in answer.err
+    assert "limits of SparseCore" not in answer.out
+    options = tmp_path / "sampled.json"
+    options.write_text(json.dumps({**OPTIONS, "statistics_share": 1.0}))
+    planned("train", "first", "--config", options, "--run-dir", tmp_path / "run")
+    made = planned(*arguments, "--output", tmp_path / "tpu.json")
+    assert "limits of SparseCore's buffers, by statistics" in made.out
+    assert planned("plan", "show", tmp_path / "tpu.json").out == made.out
+    limits = planned("plan", "show", tmp_path / "tpu.json", "--json").json["report"]["limits"]
+    assert sorted(name for one in limits for name in one["tables"]) == ["overlap", "user"]
+    assert all(0 < one["rows"] <= one["ids"] for one in limits)
+    cpu = planned(*arguments[:4], "cpu:4", *arguments[5:])
+    assert "limits of SparseCore" not in cpu.out + cpu.err
+    tables = tmp_path / "tables.json"
+    tables.write_text(json.dumps({"tables": [{"name": "t", "rows": 9, "dim": 8}]}))
+    assert (
+        "a file of tables does not state" in planned("plan", "make", "--tables", tables, "--topology", "v5p:2x2x1").err
+    )

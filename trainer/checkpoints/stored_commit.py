@@ -1,0 +1,170 @@
+"""The files of a checkpoint whose manifests are verified, table by table; nothing of arrays is read here by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, array_name, tables_of
+from trainer.checkpoints.host_part import PartName
+from trainer.checkpoints.manifest import CheckpointFile
+from trainer.checkpoints.npy_bytes import array_from_npy
+from trainer.checkpoints.part_manifest import PartManifest
+from trainer.checkpoints.parted_arrays import Array
+from trainer.checkpoints.run_files import RunFiles
+from trainer.checkpoints.shard_rows import check_in_shard, table_slices
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.planning.plan import PartitionPlan, Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows of a host: those whose number modulo ``hosts`` is ``rank``, and of the tables of ``plan`` those of its core ``rank``."""
+
+    rank: int
+    hosts: int
+    plan: PartitionPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a checkpoint that its manifest describes.
+
+    Attributes:
+        path: within the folder of checkpoints.
+        holds: the name of its array, or "document".
+        file: its size and digest.
+        purpose: begins the digest of its bytes.
+    """
+
+    path: str
+    holds: str
+    file: CheckpointFile
+    purpose: Callable[[], hashlib._Hash]
+
+    def read(self, files: RunFiles) -> bytes:
+        """The verified bytes. Raises :class:`TornCheckpoint`."""
+        data = files.read(self.path, expected_bytes=self.file.size_bytes)
+        self._check(files, (data,))
+        return data
+
+    def verify(self, files: RunFiles) -> None:
+        """Read every byte, not all at once. Raises :class:`TornCheckpoint`."""
+        self._check(files, files.chunks(self.path, self.file.size_bytes))
+
+    def _check(self, files: RunFiles, chunks: Iterable[bytes]) -> None:
+        sha256 = self.purpose()
+        for chunk in chunks:
+            sha256.update(chunk)
+        if sha256.hexdigest() != self.file.sha256:
+            raise TornCheckpoint("a file must have the bytes that the manifest records, got others",
+                                 where=files.place(self.path), value=sha256.hexdigest(), allowed=self.file.sha256)  # fmt: skip
+
+    def array(self, files: RunFiles) -> Array:
+        """The verified array."""
+        return array_from_npy(self.read(files), files.place(self.path))
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
+
+    arrays: Mapping[str, StoredFile]
+    manifest: PartManifest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredShard:
+    """The files of some rows of a table; ``place``: of their core in its slice, or the rank of their host."""
+
+    rows: StoredFile
+    weights: StoredFile
+    slots: StoredFile
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlice:
+    """Some columns of a table with all of its rows; ``slice_``: None if each shard may hold any rows, as those of hosts do."""
+
+    shards: tuple[StoredShard, ...]
+    slice_: Slice | None = None
+
+    def check(self, shard: StoredShard, rows: Array, where: str) -> None:
+        """Raises :class:`TornCheckpoint` unless the rows are of the shard."""
+        if self.slice_ is not None:
+            check_in_shard(rows, self.slice_, shard.place, where)
+
+    def of_share(self, share: Share | None) -> StoredSlice:
+        """The slice with the shards that may hold rows of a host."""
+        found = self.slice_
+        if share is None or found is None or found.row_ends or len(found.cores) != share.hosts:
+            return self
+        return StoredSlice((self.shards[share.rank],), found)
+
+
+@dataclass(frozen=True)
+class StoredCommit:
+    """A checkpoint whose manifests are verified; its arrays are not read yet.
+
+    Attributes:
+        document: its document, without the ledger of a commit of parts.
+        parts: by rank.
+        digest: SHA-256 of its manifest.
+        state: the file of the document, for a checkpoint of one folder.
+        names: of the parts.
+        partition: of a commit by a plan, where its tables stand.
+    """
+
+    epochs_done: int
+    document: DocumentField
+    parts: tuple[StoredPart, ...]
+    digest: str
+    state: StoredFile | None = None
+    names: tuple[PartName, ...] = ()
+    partition: PartitionPlan | None = None
+
+    @property
+    def job(self) -> JobPosition | None:
+        """The position of the job that published it; None for a checkpoint of a single process."""
+        return JobPosition.read(self.document)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it consists of parts."""
+        return self.state is None
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of the tables."""
+        return tables_of(name for part in self.parts for name in part.arrays)
+
+    def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
+        """The files of a table."""
+        if self.partition is None:
+            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.parts))
+            return (StoredSlice(tuple(shards)),)
+        slices = table_slices(self.partition, kind, table)
+        return tuple(
+            StoredSlice(
+                tuple(
+                    _shard(self.parts[core], kind, table, s if len(slices) > 1 else None, place)
+                    for place, core in enumerate(one.cores)
+                ),
+                one,
+            )
+            for s, one in enumerate(slices)
+        )
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """All files that manifests describe."""
+        own = () if self.state is None else (self.state,)
+        return (*own, *(file for part in self.parts for file in part.arrays.values()))
+
+
+def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:
+    rows, weights, slots = (part.arrays[array_name(kind, column, table, slice_number)] for column in TABLE_COLUMNS)
+    return StoredShard(rows, weights, slots, place)

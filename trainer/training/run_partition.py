@@ -1,0 +1,75 @@
+"""Whether a partition plan is one of a run: of its tables, of its hosts, and that by which it is stored. Pure."""
+
+from __future__ import annotations
+
+from trainer.config import TrainConfig
+from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.spec import tables_of
+from trainer.errors import ConfigError, RunMismatch
+from trainer.model.inputs import InputLayout
+from trainer.planning.plan import PartitionPlan, TablePlan, cyclic_plan
+from trainer.training.saved_run import SavedRun
+
+_WHERE = "--plan"
+
+
+def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig) -> None:
+    """Raise :class:`ConfigError` unless the tables of a plan are those of the model's towers, which their optimizers let it cut."""
+    if not (config.deep and layout.features):
+        raise ConfigError("a run by a plan must have embedding tables", where=_WHERE,
+                          value="deep is false" if layout.features else "no input of ids",
+                          next_step='train without --plan, or give {"deep": true} with --config')  # fmt: skip
+    tables = tables_of(layout.features)
+    own, planned = {one.name for one in tables}, {one.name for one in plan.tables}
+    missing, unknown = sorted(own - planned), sorted(planned - own)
+    if missing or unknown:
+        raise ConfigError("a plan must have the embedding tables of the model", where=f"{_WHERE}, table {(missing or unknown)[0]}",
+                          value=f"without {', '.join(missing)}"[:200] if missing else f"also {', '.join(unknown)}"[:200],
+                          allowed=", ".join(sorted(own))[:200],
+                          next_step="headrace plan make MODEL, with the --config of training, writes a plan")  # fmt: skip
+    TableParts(tables, plan.cores, plan)
+
+
+def check_hosts(plan: PartitionPlan, hosts: int, least_hosts: int = 0, caught_up_hosts: int = 0) -> None:
+    """Raise :class:`ConfigError` unless a plan has a core for each host, as long as the job runs.
+
+    ``least_hosts``, ``caught_up_hosts``: the other numbers of hosts of the job; 0: there are none.
+    """
+    numbers = {"--hosts": hosts, "--least-hosts": least_hosts, "--caught-up-hosts": caught_up_hosts}
+    for option, number in numbers.items():
+        if number and number != plan.cores:
+            step = f"headrace plan make MODEL --topology cpu:{number} --output FILE"
+            raise ConfigError("a plan must have a core for each host of the job", where=f"{_WHERE}, {option}",
+                              value=f"{plan.cores} cores", allowed=f"{number}, the value of {option}",
+                              next_step=f"{step}, or --hosts {plan.cores}" if option == "--hosts" else f"leave {option} out")  # fmt: skip
+
+
+def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:
+    """Raise :class:`RunMismatch` for a plan other than that of the parts of the run's newest commit.
+
+    The checkpoint of one process has whole tables, which any plan may take.
+    """
+    if saved is None or (saved.partition is None and saved.job is None):
+        return
+    if _tables(_stored_plan(saved, plan)) == _tables(plan):
+        return
+    raise RunMismatch("a run must go on by the plan of its newest commit, got another one", where=saved.path, value=f"{_WHERE}: {_words(plan)}",
+                      allowed=_words(saved.partition) if saved.partition else "rows that are spread over its hosts",
+                      next_step="headrace ckpt reshard RUN --output NEW --plan FILE writes a run by the plan; or leave --plan out")  # fmt: skip
+
+
+def _stored_plan(saved: SavedRun, plan: PartitionPlan) -> PartitionPlan:
+    """Where the tables of ``plan`` stand in a commit of parts; those that its partition does not name are spread by rows."""
+    own = saved.partition
+    if own is not None and own.tables:
+        return own
+    cores = own.cores if own is not None else len(saved.job.hosts) if saved.job is not None else 1
+    return cyclic_plan([(one.name, one.rows, one.columns) for one in plan.tables], cores)
+
+
+def _tables(plan: PartitionPlan) -> tuple[int, dict[str, TablePlan]]:
+    return plan.cores, {one.name: one for one in plan.tables}
+
+
+def _words(plan: PartitionPlan) -> str:
+    return f"{len(plan.tables)} tables on {plan.cores} cores"
