@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 
 from benchmarks import hybrid_placement
@@ -26,3 +28,26 @@ def test_bounds_are_bounds() -> None:
     assert policies.clairvoyant(ids, 2048, 40).hits <= policies.clairvoyant(ids, 256, 40).hits < len(ids)
     assert found["hybrid placement"] <= found["clairvoyant, each batch"]
     assert found["hybrid placement"] > found["static"]
+
+
+def test_a_small_run(tmp_path, capsys) -> None:
+    logs = hybrid_placement.lookups_of(tmp_path, 20_000)
+    assert "a synthetic log takes its place" in capsys.readouterr().out
+    ((name, ids),) = logs.items()
+    hybrid_placement.report(name, ids, 0.1, 256)
+    shown = capsys.readouterr().out
+    assert "points below the clairvoyant of each batch" in shown
+    assert "target" not in shown, "the target is of the real log"
+    hybrid_placement.measure_bookkeeping(hybrid_placement.log_scene(name, ids, 0.1, 256), 1)
+    assert "of which bookkeeping" in capsys.readouterr().out
+
+
+def test_clicks_are_read_in_the_order_of_their_times(tmp_path) -> None:
+    """Also across files, and of a file without clicks."""
+    head = "user_id,session_id,click_article_id,click_timestamp"
+    for hour, rows in enumerate((["7,1,50,300", "8,1,60,100"], [], ["7,2,40,200"])):
+        with gzip.open(tmp_path / f"clicks_hour_{hour:03}.csv.gz", "wt") as file:
+            file.write("\n".join([head, *rows]) + "\n")
+    found = hybrid_placement.lookups_of(tmp_path, 0)
+    assert found["articles"].tolist() == [2, 0, 1]
+    assert found["users"].tolist() == [1, 0, 0]

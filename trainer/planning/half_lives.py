@@ -13,8 +13,8 @@ LOOKUPS_PER_SLOT: Final = tuple(float(1 << k) for k in range(9))
 #: The most rows of the sample.
 SAMPLED_ROWS: Final = 1 << 13
 _FIRST: Final = LOOKUPS_PER_SLOT.index(16.0)
-#: The sample's rows are ranked again after so many lookups for each slot.
-_RANKED_EVERY: Final = 4.0
+#: The sample's rows are ranked again when lookups have doubled, at the latest after so many lookups for each slot.
+_RANKED_EVERY: Final = 32.0
 #: Scores halve after so many lookups for each slot.
 _REMEMBERED: Final = 32.0
 #: Another half-life must hit this share of the lookups more.
@@ -45,7 +45,7 @@ class HalfLives:
         self._heat = np.zeros((len(self._lives), sampled), np.float32)
         self._doublings, self._least = np.zeros(len(self._lives)), np.zeros(len(self._lives))
         self._gains, self._lookups = np.zeros(len(self._lives)), 0.0
-        self._unranked, self._best = 0.0, _FIRST
+        self._total, self._next_rank, self._best = 0.0, float(slots), _FIRST
 
     @property
     def best(self) -> float:
@@ -69,11 +69,11 @@ class HalfLives:
         kept = 0.5 ** (total / (_REMEMBERED * self._slots))
         self._gains = kept * self._gains + is_hot @ own - self._move_lookups * np.maximum(moves, 0)
         self._lookups = kept * self._lookups + float(own.sum())
-        self._unranked += total
-        if self._unranked >= _RANKED_EVERY * self._slots:
-            self._least = np.partition(self._heat, self._place, axis=1)[:, self._place] / scales
+        self._total += total
+        if self._total >= self._next_rank:
+            self._least = np.sort(self._heat, axis=1)[:, self._place] / scales  # faster than a partition
             self._choose()
-            self._unranked = 0.0
+            self._next_rank = self._total + min(self._total, _RANKED_EVERY * self._slots)
 
     def _age(self, lookups: float) -> None:
         self._doublings += lookups / self._lives

@@ -21,6 +21,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MOVE_LOOKUPS: Final = 1.0
 #: The coldest rows are listed at once, at least so many and this part of the slots.
 _LISTED_ROWS, _LISTED_PART = 64, 16
+#: They are listed again after so many lookups for each slot.
+_LISTED_EVERY: Final = 4.0
 _NO_ROWS: Final = np.zeros(0, np.int64)
 
 
@@ -65,7 +67,7 @@ class HotRows:
         self._slot_of = np.zeros(rows, np.int32)  # the slot + 1: the system commits what is written
         self._row_of = np.zeros(slots, np.int64)
         self._used = 0
-        self._listed, self._bound, self._scale = _NO_ROWS, 0.0, 1.0
+        self._listed, self._bound, self._shrinks, self._unlisted = _NO_ROWS, 0.0, 0, 0.0
 
     @property
     def half_life(self) -> float:
@@ -89,15 +91,25 @@ class HotRows:
         if self._lives is not None:
             self._lives.add(rows, lookups)
             self._heat.half_life = self._lives.best
+        self._unlisted += float(lookups.sum())
+        if self._unlisted > _LISTED_EVERY * self.slots:
+            self._listed = _NO_ROWS  # rows that came later may be colder
         missed = rows[self._slot_of[rows] == 0]
         if not len(missed):
             return NO_MOVES
-        missed = missed[np.lexsort((missed, -self._heat.of(missed)))]
+        heat = self._heat.stored(missed)
+        if self._used == self.slots:
+            may_move = heat > self._coldest_heat() + self._price()
+            missed, heat = missed[may_move], heat[may_move]
+            if not len(missed):
+                return NO_MOVES
+        order = np.lexsort((missed, -heat))
+        missed, heat = missed[order], heat[order]
         free = min(self.slots - self._used, len(missed))
         first = Moves(missed[:free], np.arange(self._used, self._used + free), np.full(free, -1))
         self._used += free
         self._place(first)
-        other = self._replacements(missed[free:])
+        other = self._replacements(missed[free:], heat[free:])
         self._place(other)
         return Moves(*(np.concatenate([getattr(one, name) for one in (first, other)]) for name in Moves.__slots__))
 
@@ -106,25 +118,33 @@ class HotRows:
         self._slot_of[moves.rows_in] = moves.slots + 1
         self._row_of[moves.slots] = moves.rows_in
 
-    def _replacements(self, rows: Array) -> Moves:
+    def _price(self) -> float:
+        return self._move_lookups * self._heat.scale
+
+    def _coldest_heat(self) -> float:
+        """The stored heat of the coldest listed row; 0 if none is listed."""
+        if not len(self._listed) or self._heat.shrinks != self._shrinks:
+            return 0.0
+        return float(self._stored(self._listed[:1])[0])
+
+    def _replacements(self, rows: Array, heat: Array) -> Moves:
         """The moves of ``rows``, the hottest first, into slots of rows that are colder by the price of a move."""
-        rows = rows[: self.slots]
-        rows = rows[self._heat.of(rows) > self._move_lookups]  # no row is colder than 0
-        if not len(rows):
+        count = min(int(np.count_nonzero(heat > self._price())), self.slots)  # no row is colder than 0
+        if not count:
             return NO_MOVES
-        slots = self._coldest(len(rows))
+        slots = self._coldest(count)
         leaving = self._row_of[slots]
-        pays = self._heat.of(rows) > self._heat.of(leaving) + np.float32(self._move_lookups)
-        count = int(np.count_nonzero(pays))  # rows descend and slots ascend in heat: these are the first
-        self._listed = np.concatenate([slots[count:], self._listed[len(slots) :]])
-        return Moves(rows[:count], slots[:count], leaving[:count])
+        pays = heat[: len(slots)] > self._heat.stored(leaving) + np.float32(self._price())
+        moved = int(np.count_nonzero(pays))  # rows descend and slots ascend in heat: these are the first
+        self._listed = np.concatenate([slots[moved:], self._listed[len(slots) :]])
+        return Moves(rows[:moved], slots[:moved], leaving[:moved])
 
     def _coldest(self, count: int) -> Array:
         """The slots of the ``count`` coldest listed rows, coldest first, at the head of the list.
 
         Rows that were looked up since they were listed are left out: they are hotter than all listed ones were.
         """
-        if self._heat.scale < self._scale:
+        if self._heat.shrinks != self._shrinks:
             self._listed = _NO_ROWS  # stored heat has shrunk
         head = self._listed[:count]
         while len(head) and (risen := self._stored(head) > self._bound).any():
@@ -135,7 +155,7 @@ class HotRows:
             stored = self._stored(np.arange(self.slots))
             listed = np.argpartition(stored, size - 1)[:size]
             self._listed = listed[np.lexsort((listed, stored[listed]))]
-            self._bound, self._scale = float(stored[listed].max()), self._heat.scale
+            self._bound, self._shrinks, self._unlisted = float(stored[listed].max()), self._heat.shrinks, 0.0
             head = self._listed[:count]
         ordered = head[np.lexsort((head, self._stored(head)))]
         self._listed[: len(head)] = ordered

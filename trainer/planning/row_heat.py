@@ -25,7 +25,7 @@ class RowHeat:
     def __init__(self, rows: int, half_life: float, *, cells: int = MOST_CELLS) -> None:
         self._is_exact = rows <= cells
         self._heat = np.zeros(rows if self._is_exact else cells, np.float32)
-        self._doublings = 0.0
+        self._doublings, self.shrinks = 0.0, 0
         self.half_life = half_life
 
     def add(self, rows: Array, lookups: Array) -> None:
@@ -34,6 +34,7 @@ class RowHeat:
         if self._doublings > _MOST_DOUBLINGS:
             self._heat *= np.float32(2.0**-self._doublings)
             self._doublings = 0.0
+            self.shrinks += 1
         heat = (lookups * 2.0**self._doublings).astype(np.float32)
         if self._is_exact:
             self._heat[rows] += heat
@@ -47,7 +48,7 @@ class RowHeat:
         return self.stored(rows) * np.float32(2.0**-self._doublings)
 
     def stored(self, rows: Array) -> Array:
-        """As :meth:`of`, times a scale that all rows share: that of a row without lookups stays equal until :meth:`scale` falls."""
+        """As :meth:`of`, times a scale that all rows share: that of a row without lookups stays equal until ``shrinks`` grows."""
         if self._is_exact:
             found: Array = self._heat[rows]
             return found

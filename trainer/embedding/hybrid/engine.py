@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import RowValues, TablesSnapshot, TableState
+from trainer.embedding.engine import TablesSnapshot, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hybrid import kernels
@@ -36,6 +35,27 @@ from trainer.errors import ConfigError
 from trainer.planning.hot_rows import MOVE_LOOKUPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """The distinct rows that a batch needs, and the lookups of each; where they were ``found`` after so many ``moves``."""
+
+    requests: Requests
+    lookups: Array
+    found: TierRows | None = None
+    moves: int = 0
+
+    @property
+    def rows(self) -> Array:
+        """The rows, table after table."""
+        return self.requests.reads.rows
+
+    @property
+    def counts(self) -> Array:
+        """Their numbers by table."""
+        counts: Array = self.requests.reads.counts[0]
+        return counts
 
 
 class HybridEngine:
@@ -81,13 +101,12 @@ class HybridEngine:
         )
         self._gathered = GatheredRows(of_features, layout, self._width, self._team)
         self._memory = OutputPool(spare=0.25, kept=6)
-        self._counts = PlacementCounts()
+        self._counts, self._moves = PlacementCounts(), 0
         self._begin()
 
     def _begin(self) -> None:
-        self._requested: deque[Requests] = deque(
-            maxlen=2
-        )  # between a lookup and its update there may be another lookup
+        # Between a lookup and its update there may be another lookup.
+        self._asked: deque[_Asked] = deque(maxlen=2)
         self._counter = BatchCounter(self.features, self._of_features.table)
 
     @property
@@ -103,8 +122,8 @@ class HybridEngine:
 
     @property
     def counts(self) -> PlacementCounts:
-        """What placement has done since the engine was made."""
-        return self._counts
+        """What placement has done since the engine was made, up to now."""
+        return replace(self._counts)
 
     @property
     def hot_rows(self) -> dict[str, Array]:
@@ -117,79 +136,81 @@ class HybridEngine:
 
         Raises :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
-        requests = self._requests_of(batch)
-        rows, counts = requests.reads.rows, requests.reads.counts[0]
-        with self._timed("decision_secs"):
-            found = self._placement.find(rows, counts)
-            self._count(found, self._lookups(requests))
+        asked = self._asked_of(batch)
+        found = self._find(asked)
+        self._count(asked, found)
         hot = self._hot.read_rows(found.slots, found.hot_counts)
         cold = self._cold.read_rows(found.cold_rows, found.cold_counts)
         weights = self._memory.take(len(hot) + len(cold))
-        kernels.join_tiers(found.is_hot, counts, self._dims, hot, cold, weights)
-        return self._gathered.combine(requests, weights)
+        kernels.join_tiers(found.is_hot, asked.counts, self._dims, hot, cold, weights)
+        return self._gathered.combine(asked.requests, weights)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width]; then rows may move.
 
         Raises :class:`~trainer.errors.BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
         """
-        requests = self._requests_of(batch)
+        asked = self._asked_of(batch)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
-        rows, counts = requests.reads.rows, requests.reads.counts[0]
-        with self._timed("decision_secs"):
-            found = self._placement.find(rows, counts)  # rows may have moved since the lookup
-        sums = self._memory.take(int((counts * self._dims).sum()))
-        self._gathered.sum_gradients(requests, flat, sums)
+        found = self._find(asked)
+        sums = self._memory.take(int((asked.counts * self._dims).sum()))
+        self._gathered.sum_gradients(asked.requests, flat, sums)
         hot, cold = (self._memory.take(int((one * self._dims).sum())) for one in (found.hot_counts, found.cold_counts))
-        kernels.split_tiers(found.is_hot, counts, self._dims, sums, hot, cold)
+        kernels.split_tiers(found.is_hot, asked.counts, self._dims, sums, hot, cold)
         self._hot.update_rows([(found.slots, found.hot_counts)], [hot])
         self._cold.update_rows([(found.cold_rows, found.cold_counts)], [cold])
-        self._counter.add(batch.offsets, counts)
-        with self._timed("decision_secs"):
-            moves = self._placement.decide(rows, counts, self._lookups(requests))
-        with self._timed("move_secs"):
-            self._move(moves)
+        self._counter.add(batch.offsets, asked.counts)
+        self._replace_rows(asked)
 
-    def _requests_of(self, batch: IdBatch) -> Requests:
+    def _asked_of(self, batch: IdBatch) -> _Asked:
         """The distinct rows of a batch, which is checked first."""
-        for one in self._requested:
-            if one.batch is batch:
+        for one in self._asked:
+            if one.requests.batch is batch:
                 return one
         check_batch(batch, self.features)
-        self._requested.append(self._requests.make(batch))
-        return self._requested[-1]
-
-    def _lookups(self, requests: Requests) -> Array:
+        requests = self._requests.make(batch)
+        began = time.perf_counter()
         lookups = np.zeros(len(requests.reads.rows), np.int64)
         kernels.count_lookups(requests.bags, self._of_features, requests.layout, lookups)
-        return lookups
+        self._counts.decision_secs += time.perf_counter() - began
+        self._asked.append(_Asked(requests, lookups))
+        return self._asked[-1]
 
-    def _count(self, found: TierRows, lookups: Array) -> None:
-        hits, distinct = int(lookups[found.is_hot].sum()), len(found.slots)
-        held = self._counts
-        self._counts = replace(
-            held,
-            hits=held.hits + hits,
-            misses=held.misses + int(lookups.sum()) - hits,
-            distinct_hits=held.distinct_hits + distinct,
-            distinct_misses=held.distinct_misses + len(found.cold_rows),
-        )
+    def _find(self, asked: _Asked) -> TierRows:
+        """Where the rows of a batch are: worked out once for a lookup and its update, between which rows may move."""
+        if asked.found is None or asked.moves != self._moves:
+            began = time.perf_counter()
+            asked.found, asked.moves = self._placement.find(asked.rows, asked.counts), self._moves
+            self._counts.decision_secs += time.perf_counter() - began
+        return asked.found
 
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _count(self, asked: _Asked, found: TierRows) -> None:
+        held, hits = self._counts, int(asked.lookups[found.is_hot].sum())
+        held.hits += hits
+        held.misses += int(asked.lookups.sum()) - hits
+        held.distinct_hits += len(found.slots)
+        held.distinct_misses += len(found.cold_rows)
+
+    def _replace_rows(self, asked: _Asked) -> None:
+        """Decide after a batch which rows are hot, and move them."""
         began = time.perf_counter()
-        yield
-        self._counts = replace(self._counts, **{name: getattr(self._counts, name) + time.perf_counter() - began})
+        moves = self._placement.decide(asked.rows, asked.counts, asked.lookups)
+        decided = time.perf_counter()
+        self._move(moves)
+        self._counts.decision_secs += decided - began
+        self._counts.move_secs += time.perf_counter() - decided
 
     def _move(self, moves: TableMoves) -> None:
         if not len(moves.rows_in):
             return
+        self._moves += 1
         self._write_back(moves.rows_out, moves.slots_out, moves.counts_out)
         values = self._cold.read_values(moves.rows_in, moves.counts_in)
         self._hot.write_values(moves.slots_in, moves.counts_in, values, are_changed=False)
-        self._add_moved(values, rows_in=len(moves.rows_in))
+        self._counts.rows_in += len(moves.rows_in)
+        self._counts.moved_bytes += values.nbytes
 
     def _write_back(self, rows: Array, slots: Array, counts: Array) -> None:
         """Write the rows in these slots that were changed in the accelerator's memory to the cold tier."""
@@ -200,16 +221,8 @@ class HybridEngine:
         values = self._hot.read_values(slots[changed], own)
         self._cold.write_values(rows[changed], own, values, are_changed=True)
         self._hot.write_values(slots[changed], own, values, are_changed=False)
-        self._add_moved(values, rows_out=len(rows[changed]))
-
-    def _add_moved(self, values: RowValues, *, rows_in: int = 0, rows_out: int = 0) -> None:
-        held = self._counts
-        self._counts = replace(
-            held,
-            rows_in=held.rows_in + rows_in,
-            rows_out=held.rows_out + rows_out,
-            moved_bytes=held.moved_bytes + values.nbytes,
-        )
+        self._counts.rows_out += int(changed.sum())
+        self._counts.moved_bytes += values.nbytes
 
     def _write_back_all(self) -> None:
         self._write_back(*self._placement.placed())

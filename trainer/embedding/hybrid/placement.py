@@ -15,7 +15,7 @@ from trainer.planning.hot_rows import MOVE_LOOKUPS, HotRows
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlacementCounts:
     """What hybrid placement has done since its engine was made.
 

@@ -31,7 +31,9 @@ FEATURES = (
 )
 TABLES = tables_of(FEATURES)
 SAVED = [(table.dim, slot_width(table.optimizer, table.dim)) for table in TABLES]
-some_hot = st.fixed_dictionaries({}, optional={table.name: st.integers(0, table.vocabulary_size + 1) for table in TABLES})
+some_hot = st.fixed_dictionaries(
+    {}, optional={table.name: st.integers(0, table.vocabulary_size + 1) for table in TABLES}
+)
 prices = st.sampled_from([0.0, 1.0])
 
 
