@@ -90,17 +90,12 @@ def make(
     from trainer.planning.planner import make_plan
     from trainer.planning.topologies import topology_of
 
-    if bool(model) == bool(tables):
-        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
-                         allowed="one of them")  # fmt: skip
-    if tables and run:
-        raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
     if not 0 <= solver_secs <= 3600 or not 0 <= skew <= 8 or not 0 <= batch_events < 1 << 31:
         raise InputError("an option must be in its range", where="--solver-secs, --skew, --batch-events",
                          value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
     found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
     options = _options_of(config)
-    facts, sources = _tables_of_file(tables, skew) if tables else _tables_of(home, model, version, options, run)
+    facts, sources = _tables_to_plan(home, model, version, tables, config, run, skew)
     events = batch_events or options.batch_rows * found.cores
     planned = make_plan(facts, found, events, search=_search(solver_secs))
     report = report_of(planned, facts, sources)
@@ -161,6 +156,62 @@ def diff(
     (first, first_report), (second, second_report) = _opened(before), _opened(after)
     changes = changes_between(first, second)
     emit(diff_screen((before, after), (first, second), (first_report, second_report), changes), as_json=as_json)
+
+
+@app.command("hot")
+def hot(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)] = "",
+    share: Annotated[
+        float, typer.Option(help="Memory for hot rows, as a share of the bytes of all tables with their slots.")
+    ] = 0.1,
+    memory: Annotated[
+        str, typer.Option(help="Memory for hot rows, such as 20GiB, in place of --share.", show_default=False)
+    ] = "",
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
+    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
+    skew: Annotated[
+        float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
+    ] = 1.05,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how many rows of each table to keep in the accelerator's memory, and the lookups that they serve."""
+    from headrace.screens.hot_rows import hot_rows_screen
+    from trainer.planning.hot_shares import hot_shares
+
+    if not 0 <= share <= 1 or not 0 <= skew <= 8:
+        raise InputError(
+            "an option must be in its range", where="--share, --skew", value=(share, skew), allowed="0 to 1, 0 to 8"
+        )
+    facts, sources = _tables_to_plan(home, model, version, tables, config, run, skew)
+    all_bytes = sum(one.table_bytes for one in facts)
+    stated = bytes_of("--memory", memory)
+    budget = round(share * all_bytes) if stated is None else stated
+    emit(hot_rows_screen(hot_shares(facts, budget), sources, budget, all_bytes), as_json=as_json)
+
+
+def _tables_to_plan(
+    home: str, model: str, version: int, tables: str, config: str, run: Sequence[str] | None, skew: float
+) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
+    """The tables of a model or of a file, and where their statistics come from."""
+    if bool(model) == bool(tables):
+        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
+                         allowed="one of them")  # fmt: skip
+    if tables and run:
+        raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
+    if tables:
+        return _tables_of_file(tables, skew)
+    return _tables_of(home, model, version, _options_of(config), run)
 
 
 def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
