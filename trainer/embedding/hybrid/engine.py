@@ -83,7 +83,9 @@ class HybridEngine:
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
         self._placement = Placement(self.tables, hot_rows, move_lookups=move_lookups)
-        self._cold = cold or CpuEngine([FeatureSpec(one.name, one) for one in self.tables], seed=seed, threads=threads)
+        if cold is None:
+            cold = CpuEngine([FeatureSpec(one.name, one) for one in self.tables], seed=seed, threads=threads)
+        self._cold = cold
         if self._cold.tables != self.tables:
             raise ConfigError("the cold tier must have the tables of the features", value=[one.name for one in self._cold.tables],
                               allowed=", ".join(one.name for one in self.tables))  # fmt: skip

@@ -16,6 +16,7 @@ from tests.trainer.embedding.partitioned.test_partitioned_engine import batches,
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.embedding.test_snapshot import same, state_of
 from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, Quantization, RowWiseAdagrad, TableSpec
+from trainer.embedding.engine import RowValues
 from trainer.embedding.hybrid.engine import HybridEngine
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import tables_of
@@ -216,6 +217,25 @@ def test_another_cold_tier_takes_the_place():
     same_states(cold.state(), whole.state())
     with pytest.raises(ConfigError, match="the cold tier must have the tables of the features"):
         hybrid({}, features=FEATURES[:1], cold=cold)
+
+
+def test_values_that_do_not_fit_are_refused():
+    """By the tier that they are written to, before anything changes."""
+    cold, counts = CpuEngine([FeatureSpec("t", TableSpec("t", 9, 2, Adagrad(0.1, 0.5), "sum"))], seed=3), np.array([2])
+    values = cold.read_values(np.array([1, 8]), counts)
+    assert (values.weights.shape, values.slots.tolist(), values.nbytes) == ((4,), [0.5] * 4, 32)
+    for rows, wrong in (
+        ([1, 9], values),
+        ([1], values),
+        ([1, 8], RowValues(values.weights[:2], values.slots)),
+        ([1, 8], RowValues(values.weights, values.slots[:2])),
+    ):
+        with pytest.raises(BadBatch):
+            cold.write_values(np.array(rows), counts, wrong, are_changed=True)
+    assert not len(cold.state()["t"].rows)
+    cold.write_values(np.array([8, 1]), counts, values, are_changed=True)
+    assert cold.are_changed(np.array([0, 1, 8]), np.array([3])).tolist() == [False, True, True]
+    assert cold.weights_of("t", np.array([8, 1])).ravel().tolist() == values.weights.tolist()
 
 
 @pytest.mark.parametrize("hot_rows", [{"none": 1}, {"one": -1}, {"one": 1.5}, {"one": True}])
