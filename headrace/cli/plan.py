@@ -92,23 +92,16 @@ def make(
     from trainer.planning.planner import make_plan
     from trainer.planning.topologies import topology_of
 
-    if bool(model) == bool(tables):
-        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
-                         allowed="one of them")  # fmt: skip
-    if tables and run:
-        raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
     if not 0 <= solver_secs <= 3600 or not 0 <= skew <= 8 or not 0 <= batch_events < 1 << 31:
         raise InputError("an option must be in its range", where="--solver-secs, --skew, --batch-events",
                          value=(solver_secs, skew, batch_events), allowed="0 to 3600, 0 to 8, 0 to 2147483647")  # fmt: skip
     found = topology_of(topology, memory_bytes=bytes_of("--memory", memory) or 0)
     options = _options_of(config)
-    model_tables = None if tables else _tables_of(home, model, version, options, run)
-    facts, sources = (
-        _tables_of_file(tables, skew) if model_tables is None else (model_tables.facts, model_tables.sources)
-    )
+    to_plan = _tables_to_plan(home, model, version, tables, options, run, skew)
+    facts, sources = to_plan.facts, to_plan.sources
     events = batch_events or options.batch_rows * found.cores
     planned = make_plan(facts, found, events, search=_search(solver_secs))
-    report = replace(report_of(planned, facts, sources), limits=_limits(planned, model_tables))
+    report = replace(report_of(planned, facts, sources), limits=_limits(planned, to_plan))
     if output:
         write_output(output, plan_bytes(planned.plan, report.to_document()).decode(), option="--output")
     if svg:
@@ -168,6 +161,63 @@ def diff(
     emit(diff_screen((before, after), (first, second), (first_report, second_report), changes), as_json=as_json)
 
 
+@app.command("hot")
+def hot(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)] = "",
+    share: Annotated[
+        float, typer.Option(help="Memory for hot rows, as a share of the bytes of all tables with their slots.")
+    ] = 0.1,
+    memory: Annotated[
+        str, typer.Option(help="Memory for hot rows, such as 20GiB, in place of --share.", show_default=False)
+    ] = "",
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
+    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
+    skew: Annotated[
+        float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
+    ] = 1.05,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how many rows of each table to keep in the accelerator's memory, and the lookups that they serve."""
+    from headrace.screens.hot_rows import hot_rows_screen
+    from trainer.planning.hot_shares import hot_shares
+
+    if not 0 <= share <= 1 or not 0 <= skew <= 8:
+        raise InputError(
+            "an option must be in its range", where="--share, --skew", value=(share, skew), allowed="0 to 1, 0 to 8"
+        )
+    to_plan = _tables_to_plan(home, model, version, tables, _options_of(config), run, skew)
+    facts, sources = to_plan.facts, to_plan.sources
+    all_bytes = sum(one.table_bytes for one in facts)
+    stated = bytes_of("--memory", memory)
+    budget = round(share * all_bytes) if stated is None else stated
+    emit(hot_rows_screen(hot_shares(facts, budget), sources, budget, all_bytes), as_json=as_json)
+
+
+def _tables_to_plan(
+    home: str, model: str, version: int, tables: str, options: TrainConfig, run: Sequence[str] | None, skew: float
+) -> _TablesToPlan:
+    """The tables of a model or of a file."""
+    if bool(model) == bool(tables):
+        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
+                         allowed="one of them")  # fmt: skip
+    if tables and run:
+        raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
+    if tables:
+        return _tables_of_file(tables, skew)
+    return _tables_of(home, model, version, options, run)
+
+
 def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
     from trainer.planning.plan_document import read_about, read_plan
     from trainer.planning.plan_report import PlanReport
@@ -198,17 +248,17 @@ def _options_of(config: str) -> TrainConfig:
     return TrainConfig.from_document(read_options(config), run_dir="none")
 
 
-def _tables_of_file(file: str, skew: float) -> tuple[Sequence[TableFacts], Mapping[str, str]]:
-    """The tables of a file, and where their statistics come from."""
+def _tables_of_file(file: str, skew: float) -> _TablesToPlan:
+    """The tables of a file."""
     from trainer.planning.table_file import read_tables
 
     facts = read_tables(read_file(file, "--tables"), file, skew=skew)
-    return facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}")
+    return _TablesToPlan(facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}"), (), {})
 
 
 @dataclass(frozen=True)
-class _ModelTables:
-    """The tables of a model, where their statistics come from, and its features with the statistics that are known."""
+class _TablesToPlan:
+    """Tables, where their statistics come from, and a model's features with the statistics that are known; a file has no features."""
 
     facts: Sequence[TableFacts]
     sources: Mapping[str, str]
@@ -216,7 +266,7 @@ class _ModelTables:
     statistics: Mapping[str, FeatureStatistics]
 
 
-def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None) -> _ModelTables:
+def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None) -> _TablesToPlan:
     """The tables of a model."""
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
@@ -252,10 +302,10 @@ def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: S
             )
             loads[feature.name] = assumed
             sources.setdefault(feature.table.name, _assumption(assumed, similar))
-    return _ModelTables(tables_to_plan(features, loads), sources, features, statistics)
+    return _TablesToPlan(tables_to_plan(features, loads), sources, features, statistics)
 
 
-def _limits(planned: Planned, tables: _ModelTables | None) -> tuple[StackLimits, ...]:
+def _limits(planned: Planned, tables: _TablesToPlan) -> tuple[StackLimits, ...]:
     """The limits of SparseCore's buffers, where the topology has them; without statistics it is said why there are none."""
     from trainer.embedding.partitioned.statistics_limits import limits_by_stack, without_statistics
     from trainer.planning.plan_report import StackLimits
@@ -264,7 +314,7 @@ def _limits(planned: Planned, tables: _ModelTables | None) -> tuple[StackLimits,
     topology = planned.topology
     if topology.name.partition(":")[0] not in SPARSE_CORE_GENERATIONS:
         return ()
-    if tables is None:
+    if not tables.features:
         say("the plan has no limits of SparseCore's buffers: a file of tables does not state how long bags are")
         return ()
     if missing := without_statistics(tables.features, tables.statistics):

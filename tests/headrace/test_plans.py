@@ -77,6 +77,24 @@ def test_the_drawing_has_a_bar_for_each_table_on_each_core(planned, tmp_path):
     assert (tmp_path / "again.svg").read_text() == drawing
 
 
+def test_hot_rows_are_planned_within_a_budget(planned):
+    check_golden("plan_hot", planned("plan", "hot", "--tables", "tables.json", "--share", "0.1").out)
+    found = planned("plan", "hot", "--tables", "tables.json", "--share", "0.1", "--json").json
+    rows = {one["name"]: one for one in found["tables"]}
+    assert sum(one["hot_bytes"] for one in rows.values()) == found["hot_bytes"] <= found["budget_bytes"]
+    assert rows["hour"]["hot_rows"] == 24, "it is looked up in every event and takes few bytes"
+    assert rows["item"]["hot_rows"] > rows["user"]["hot_rows"]
+    assert 0.5 < found["served_share"] < 1
+    all_rows = planned("plan", "hot", "--tables", "tables.json", "--memory", "1TB", "--json").json
+    assert all(one["hot_rows"] == one["rows"] for one in all_rows["tables"])
+    assert all_rows["served_share"] == pytest.approx(1)
+
+
+def test_hot_rows_of_a_model_without_statistics_say_what_is_assumed(submitted):
+    found = submitted("plan", "hot", "second", "--json").json
+    assert all("of all rows alike" in one["statistics"] for one in found["tables"])
+
+
 def test_names_of_tables_do_not_break_the_drawing(planned, tmp_path):
     (tmp_path / "odd.json").write_text(json.dumps({"tables": [{"name": "<b>&\"' \u202e", "rows": 9, "dim": 8}]}))
     planned("plan", "make", "--tables", "odd.json", "--topology", "cpu:2", "--svg", "odd.svg")
@@ -130,6 +148,9 @@ def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(subm
             2,
             "an option must be in its range",
         ),
+        (("hot",), 2, "a plan must be of a model or of a file of tables"),
+        (("hot", "--tables", "tables.json", "--share", "1.5"), 2, "an option must be in its range"),
+        (("hot", "--tables", "tables.json", "--memory", "x"), 2, "a size must be a number of bytes or have a unit"),
         (("show", "tables.json"), 2, "a document must hold 'format', got none"),
         (("explain", "plan.json", "none"), 4, "no such table in the plan"),
         (("diff", "plan.json", "none.json"), 2, "the file must be readable"),

@@ -36,6 +36,19 @@ class ChangedRows:
     slots: Array
 
 
+@dataclass(frozen=True, slots=True)
+class RowValues:
+    """The values of rows of several tables, one row after the other: flat float32 ``weights``, and ``slots`` of the optimizers."""
+
+    weights: Array
+    slots: Array
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of both."""
+        return int(self.weights.nbytes + self.slots.nbytes)
+
+
 class TablesSnapshot(Protocol):
     """The changed rows of all tables of an engine at one moment."""
 

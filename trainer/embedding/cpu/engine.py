@@ -20,16 +20,16 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.initial_rows import fill_row, initialise_missing
+from trainer.embedding.cpu.initial_rows import INITIALISED, fill_row, initialise_missing
 from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, zero_values
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.row_parts import join_parts, read_rows
+from trainer.embedding.cpu.row_parts import join_parts, read_rows, write_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.state_checks import check_states
@@ -86,6 +86,11 @@ class CpuEngine:
             refuse_unsupported(table)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, origins)
+        slots = self._layout._replace(dims=self._layout.slot_dims, weight_base=self._layout.slot_base)
+        self._rows_of_values = (
+            self._layout,
+            slots,
+        )  # where the weights of rows are, and their slots as if they were weights
         self._dims = self._layout.dims[self._of_features.table]
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
@@ -213,6 +218,39 @@ class CpuEngine:
         rates = learning_rates(self._tables)
         with self._changing(bags):
             return self._updates.apply_rows(bags, flat, rates, self._values)
+
+    def read_values(self, rows: Array, counts: Array) -> RowValues:
+        """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
+        bags = self._read_bags(_one_event(rows, counts))
+        weights, slots = (np.empty(int((counts * one.dims).sum()), np.float32) for one in self._rows_of_values)
+        read_rows(bags, self._rows_of_values[0], self._values.weights, weights)
+        read_rows(bags, self._rows_of_values[1], self._values.slots, slots)
+        return RowValues(weights, slots)
+
+    def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: bool) -> None:
+        """Replace the values of distinct ``rows``, of which each table has ``counts``, by those that :meth:`read_values` gave.
+
+        ``are_changed``: whether they count as rows that training has changed, and belong to the state of the tables.
+
+        For an engine with one feature a table. Raises :class:`BadBatch`; nothing is changed then.
+        """
+        sizes = tuple(int((counts * one.dims).sum()) for one in self._rows_of_values)
+        if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
+            raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
+                           allowed=str(sizes))  # fmt: skip
+        bags = self._bags(_one_event(rows, counts))
+        with self._changing(bags):
+            write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
+            write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)
+            state = gradient_kernels.CHANGED if are_changed else INITIALISED
+            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = state
+
+    def are_changed(self, rows: Array, counts: Array) -> Array:
+        """Which of ``rows``, of which each table has ``counts``, training has changed."""
+        found: Array = (
+            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] == gradient_kernels.CHANGED
+        )
+        return found
 
     def begin_snapshot(self, *, most_bytes: int) -> EngineSnapshot:
         """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.

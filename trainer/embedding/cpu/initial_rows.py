@@ -12,6 +12,9 @@ from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The state of a row that has its initial values.
+INITIALISED = 1
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -87,7 +90,7 @@ def initialise_row(t: int, row: int, tables: TableLayout, values: TableValues) -
     release()
     fill_columns(weights, start, last, last + 1, key, whole, kind, a, b)
     release()
-    row_state[tables.row_base[t] + row] = 1
+    row_state[tables.row_base[t] + row] = INITIALISED
 
 
 @compiled

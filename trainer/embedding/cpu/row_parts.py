@@ -1,4 +1,4 @@
-"""Rows of several tables in messages: read them for an answer, and join those of several senders, table after table."""
+"""Rows of several tables in messages: read them for an answer, write them, and join those of several senders, table after table."""
 
 from __future__ import annotations
 
@@ -45,6 +45,18 @@ def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> No
             if i + _AHEAD < stop:
                 ask_for(weights, base + ids[i + _AHEAD] * dim, dim)
             copy_row(weights, base + ids[i] * dim, out, at, dim)
+            at += dim
+
+
+@compiled
+def write_rows(bags: Bags, tables: TableLayout, values: Array, target: Array) -> None:
+    """The inverse of :func:`read_rows`: write ``values`` to the rows of ``target``."""
+    ids, offsets, _ = bags
+    at = 0
+    for t in range(offsets.shape[0]):
+        dim, base = tables.dims[t], tables.weight_base[t]
+        for i in range(offsets[t, 0], offsets[t, 1]):
+            copy_row(values, at, target, base + ids[i] * dim, dim)
             at += dim
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,15 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.gradients import sum_positions
-from trainer.embedding.cpu.layout import TableValues, feature_layout, table_layout
-from trainer.embedding.cpu.lookup import combine_bags
+from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import EngineSnapshot
-from trainer.embedding.cpu.threads import Team, available_threads, split_evenly, split_events
+from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.partitioned.gathered_rows import GatheredRows
 from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
@@ -41,8 +39,6 @@ from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_NO_SLOTS = np.zeros(0, np.float32)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fetched:
@@ -51,12 +47,12 @@ class _Fetched:
     Attributes:
         requests: what this core asked for.
         received: what each core asked this one for: rows of its parts, and their numbers by part.
-        values: the weights that it got, without slots.
+        weights: what it got, in the order of the slots.
     """
 
     requests: Requests
     received: list[tuple[Array, Array]]
-    values: TableValues
+    weights: Array
 
 
 class ShardedTables:
@@ -84,9 +80,9 @@ class ShardedTables:
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
         self._layout = table_layout(self._of_features, self.tables, seed)
-        self._costs = self._layout.dims[self._of_features.table]
         self._width = sum(feature.width for feature in self.features)
         self._team = Team(threads or available_threads())
+        self._gathered = GatheredRows(self._of_features, self._layout, self._width, self._team)
         self._gives = np.array([part.gives(exchange.rank) for part in self._parts.parts])
         self._requests = RequestMaker(
             self.features,
@@ -122,15 +118,7 @@ class ShardedTables:
         """The activations of the batch of ``requests``, as :meth:`lookup`."""
         fetched = self._fetch(requests)
         self._fetched.append(fetched)
-        batch, bags, layout = requests.batch, requests.bags, requests.layout
-        out = np.empty(batch.rows * self._width, np.float32)
-        parts = split_events(batch.offsets, self._costs, self._team.threads)
-        tile = max(batch.rows, 1)
-        self._team.run([
-            partial(combine_bags, *part, tile, bags, self._of_features, layout, fetched.values, out, self._width, False)
-            for part in parts
-        ])  # fmt: skip
-        return out.reshape(batch.rows, self._width)
+        return self._gathered.combine(requests, fetched.weights)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """Update the rows of all cores' batches.
@@ -152,7 +140,8 @@ class ShardedTables:
         Those of a table in slices, or with copies, are counted at its first slice and copy.
         """
         fetched = self._fetched_of(batch)
-        sums = self._summed(fetched, gradients)
+        sums = self._memory.take(len(fetched.weights))
+        self._gathered.sum_gradients(fetched.requests, gradients, sums)
         received = self._exchange.all_to_all(self._gradient_messages(fetched.requests, sums))
         updated = fetched.received
         if self._parts.has_replicas:
@@ -195,8 +184,7 @@ class ShardedTables:
             counts = reads.counts[owner]
             _check_answer(owner, answer, int((counts * parts.dims).sum()))
             put_rows(reads.places[reads.of_owner(owner)], counts, parts, answer, weights)
-        values = TableValues(weights, _NO_SLOTS, np.ones(int(layout.vocabulary.sum()), np.uint8))
-        return _Fetched(requests, received, values)
+        return _Fetched(requests, received, weights)
 
     def _ask(self, requests: Requests) -> list[tuple[Array, Array]]:
         """Send the requests, and return those of all cores to this one."""
@@ -208,21 +196,6 @@ class ShardedTables:
             [[reads.rows[reads.of_owner(owner)], reads.counts[owner]] for owner in range(self._exchange.hosts)]
         )
         return [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for rows, counts in asked]
-
-    def _summed(self, fetched: _Fetched, gradients: Array) -> Array:
-        """The gradient of each slot, by those of the activations, flat, summed over the batch: flat, as its weights."""
-        sums = self._memory.take(len(fetched.values.weights))
-        sums[:] = 0.0
-        bags, layout = fetched.requests.bags, fetched.requests.layout
-        used = np.flatnonzero(layout.vocabulary)
-        chosen = [used[part] for part in split_evenly(layout.vocabulary[used], self._team.threads)]
-        self._team.run(
-            [
-                partial(sum_positions, one, bags, self._of_features, layout, gradients, self._width, sums)
-                for one in chosen
-            ]
-        )
-        return sums
 
     def state(self) -> dict[str, TableState]:
         """A copy of the changed rows of this core, by table name, with their numbers in the whole table.

@@ -1,0 +1,1 @@
+"""Hybrid placement: hot rows in the accelerator's memory, cold ones on servers."""

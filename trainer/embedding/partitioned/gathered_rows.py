@@ -1,0 +1,52 @@
+"""What is done with the rows of a batch once they are here: bags are combined, and gradients are summed by row."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.gradients import sum_positions
+from trainer.embedding.cpu.layout import FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.lookup import combine_bags
+from trainer.embedding.cpu.threads import Team, split_evenly, split_events
+from trainer.embedding.partitioned.requests import Requests
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_SLOTS = np.zeros(0, np.float32)
+
+
+class GatheredRows:
+    """Combines gathered rows, which are in the order of their requests' slots, and sums their gradients; on all threads of ``team``."""
+
+    def __init__(self, of_features: FeatureLayout, layout: TableLayout, width: int, team: Team) -> None:
+        self._of_features, self._width, self._team = of_features, width, team
+        self._costs = layout.dims[of_features.table]
+
+    def combine(self, requests: Requests, weights: Array) -> Array:
+        """Activations, float32 [rows, width], of a batch whose rows have these weights."""
+        batch, layout = requests.batch, requests.layout
+        values = TableValues(weights, _NO_SLOTS, np.ones(int(layout.vocabulary.sum()), np.uint8))
+        out = np.empty(batch.rows * self._width, np.float32)
+        parts = split_events(batch.offsets, self._costs, self._team.threads)
+        tile = max(batch.rows, 1)
+        self._team.run([
+            partial(combine_bags, *part, tile, requests.bags, self._of_features, layout, values, out, self._width, False)
+            for part in parts
+        ])  # fmt: skip
+        return out.reshape(batch.rows, self._width)
+
+    def sum_gradients(self, requests: Requests, gradients: Array, sums: Array) -> None:
+        """Write the gradient of each slot, summed over the batch, to ``sums``; ``gradients``: of the activations, flat."""
+        sums[:] = 0.0
+        layout = requests.layout
+        used = np.flatnonzero(layout.vocabulary)
+        chosen = [used[part] for part in split_evenly(layout.vocabulary[used], self._team.threads)]
+        self._team.run(
+            [
+                partial(sum_positions, one, requests.bags, self._of_features, layout, gradients, self._width, sums)
+                for one in chosen
+            ]
+        )
