@@ -124,7 +124,7 @@ def simulated(
 
 
 def scaled(tables: Sequence[TableFacts], skew: float, cores: int, of_cores: int) -> DrawnSet:
-    """As many tables a core as ``of_cores`` cores have, at least three in all, and what each process has room for of their rows and events.
+    """As many tables a core as ``of_cores`` cores have, at least three in all, with as many of their rows and events as fit a process.
 
     They are evenly spaced among the tables by size.
     """

@@ -160,13 +160,13 @@ def torchrec_estimate(compared: Compared, request: dict[str, Any], ask: Ask) -> 
     forms = [sharding_of(one, plan.cores, request["host_cores"]) for one in plan.tables]
     if answer.blocks is None or not all(forms):
         return f"{sum(map(bool, forms))} of {len(forms)}"
-    told = [told_plan(plan, forms), told_plan(answer.blocks, answer.shardings)]
-    own, others = read_millis(ask({**request, "plans": told}), "TorchRec's estimator", len(told))
+    sent = [sent_plan(plan, forms), sent_plan(answer.blocks, answer.shardings)]
+    own, others = read_millis(ask({**request, "plans": sent}), "TorchRec's estimator", len(sent))
     return f"{others / own:.2f}x"
 
 
-def told_plan(plan: PartitionPlan, shardings: Sequence[str]) -> list[dict[str, Any]]:
-    """A plan as TorchRec's estimator is told it."""
+def sent_plan(plan: PartitionPlan, shardings: Sequence[str]) -> list[dict[str, Any]]:
+    """A plan as it is sent to TorchRec's estimator."""
     return [
         {"name": one.name, "sharding": sharding, "cores": [core for part in one.slices for core in part.cores]}
         for one, sharding in zip(plan.tables, shardings, strict=True)

@@ -158,7 +158,9 @@ class Run:
         report, stops = None, iter([False] * max(stop_after - 1, 0))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                loop, "weights_on", lambda slice_, layout, config, head: Recording(log, head, now.train, crash_after)
+                loop,
+                "weights_on",
+                lambda slice_, layout, config, head, plan, settings: Recording(log, head, now.train, crash_after),
             )
             with suppress(Crash):
                 report = loop.train(log.solution, log.read, self.config, progress=progress, changes=policy,

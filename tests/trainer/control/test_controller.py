@@ -73,14 +73,14 @@ def test_a_job_of_one_host(tmp_path):
         assert (start.attempt, start.stop_unit, start.data) == (1, 10, "plan")
         train_epoch(client, start)
         until(lambda: len(publisher.commits()) == 1)
-        until(lambda: call(client).orders[0] != start)
+        until(lambda: call(client).orders not in ((), (start,)))
         (start,) = call(client).orders
         assert (start.attempt, start.continues) == (2, 1)
         status = client.status()
         assert (status.commit_epochs, status.next_unit, status.planned_units) == (1, 10, 20)
         assert status.published_secs == pytest.approx(time.time(), abs=60)
         train_epoch(client, start)
-        until(lambda: isinstance(call(client).orders[0], Leave))
+        until(lambda: [type(one) for one in call(client).orders] == [Leave])
         found.join()  # without the host's Left the controller lingers
         assert found.status.state is JobState.DONE
     assert [one.commit.next_unit for one in publisher.commits()] == [10, 20]
@@ -327,7 +327,7 @@ def test_a_disk_that_is_full_delays_only(tmp_path):
         train_epoch(client, start)
         until(lambda: publisher.commits())
         # A publication whose outcome cannot be logged is repeated by the controller itself.
-        until(lambda: call(client).orders[0] != start)
+        until(lambda: call(client).orders not in ((), (start,)))
         (start,) = call(client).orders
         call(client, HOST, Drained(0.0, HOST, 1, start.attempt, start.stop_unit))
         publish = publisher.publish

@@ -105,7 +105,7 @@ def test_statistics_change_the_plan():
     """A table that is much used is spread; with the assumption that all are used alike it is not."""
     used = tuple(table(f"t{k}", 50_000, 64, valency=50.0 if k == 3 else 0.1) for k in range(8))
     assumed = tuple(table(f"t{k}", 50_000, 64, exponent=0.0) for k in range(8))
-    topology = topology_of("cpu:8")
+    topology = topology_of("gpu:8")
     blind, fed = (make_plan(tables, topology, 8192).plan for tables in (assumed, used))
     assert len(fed.of_table("t3").slices[0].cores) * len(fed.of_table("t3").slices) == 8
     assert loads_of(fed, used, topology, 8192).step_secs < 0.7 * loads_of(blind, used, topology, 8192).step_secs
