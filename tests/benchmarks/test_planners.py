@@ -17,8 +17,8 @@ from benchmarks.planners import (
     kept_answer,
     request_of,
     row_of,
+    sent_plan,
     summary_of,
-    told_plan,
     torchrec_estimate,
 )
 from benchmarks.support.fbgemm_environment import FOLDER
@@ -84,9 +84,9 @@ def test_recorded_plans_have_their_shards():
 def test_all_shards_are_translated(name):
     document = _document(name)
     answer = _read(document)
-    for told in document["tables"]:
-        planned = answer.blocks.of_table(told["name"])
-        if told["sharding"] == "data_parallel":
+    for stated in document["tables"]:
+        planned = answer.blocks.of_table(stated["name"])
+        if stated["sharding"] == "data_parallel":
             assert planned.is_replicated
             continue
         found = {
@@ -96,7 +96,7 @@ def test_all_shards_are_translated(name):
         }
         assert found == {
             (one["first_column"], one["columns"], one["first_row"], one["first_row"] + one["rows"], one["core"])
-            for one in told["shards"]
+            for one in stated["shards"]
             if one["rows"]
         }
 
@@ -265,6 +265,6 @@ def test_torchrec_estimates_plans():
     answers = [_read(_document(name)) for name in CASES]
     memory, events = CASES["more_memory.json"]
     request = request_of(TABLES, _topology(memory), events, 60)
-    plans = [told_plan(one.blocks, one.shardings) for one in answers]
+    plans = [sent_plan(one.blocks, one.shardings) for one in answers]
     found = read_millis(ask_torchrec({**request, "plans": plans}, PYTHON, PATIENCE_SECS), "answer", 2)
     assert found[1] < found[0]  # it found the second one for this request
