@@ -77,7 +77,20 @@ class TimedSteps:
     def run(self, exchange: HostExchange) -> StepTimes:
         """The times on one core."""
         timed = _TimedExchange(exchange)
-        return _run_steps(timed, timed.times, self.drawn, self.plan, self.rounds)
+        tables = tables_on(timed, self.drawn, self.plan)
+        batches = self.drawn.batches(_BATCHES, timed.rank)
+        gradients = np.random.default_rng(3).standard_normal((self.drawn.events, tables.width), np.float32)
+        began, ended = [], []
+        for number in range(1 + self.rounds):
+            if number == 1:  # the first round reads rows that were never read before
+                began, ended = [], []
+                timed.times.clear()
+            for batch in batches:
+                began.append(time.monotonic())
+                tables.lookup(batch)
+                tables.apply_gradients(batch, gradients)
+                ended.append(time.monotonic())
+        return StepTimes(np.array(began), np.array(ended), np.array(timed.times).reshape(-1, _EXCHANGES, 2))
 
 
 def tables_on(exchange: Exchange, drawn: DrawnSet, plan: PartitionPlan) -> ShardedTables:
@@ -85,25 +98,6 @@ def tables_on(exchange: Exchange, drawn: DrawnSet, plan: PartitionPlan) -> Shard
     features = drawn.features()
     parts = TableParts(tables_of(features), exchange.hosts, plan)
     return ShardedTables(features, seed=1, exchange=exchange, parts=parts, threads=1)
-
-
-def _run_steps(
-    exchange: Exchange, times: list[tuple[float, float]], drawn: DrawnSet, plan: PartitionPlan, rounds: int
-) -> StepTimes:
-    tables = tables_on(exchange, drawn, plan)
-    batches = drawn.batches(_BATCHES, exchange.rank)
-    gradients = np.random.default_rng(3).standard_normal((drawn.events, tables.width), np.float32)
-    began, ended = [], []
-    for number in range(1 + rounds):
-        if number == 1:  # the first round reads rows that were never read before
-            began, ended = [], []
-            times.clear()
-        for batch in batches:
-            began.append(time.monotonic())
-            tables.lookup(batch)
-            tables.apply_gradients(batch, gradients)
-            ended.append(time.monotonic())
-    return StepTimes(np.array(began), np.array(ended), np.array(times).reshape(-1, _EXCHANGES, 2))
 
 
 def _serve(rank: int, pipe: Connection) -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from benchmarks.support.core_processes import PhaseSecs
 from benchmarks.support.drawn_tables import DrawnSet
-from trainer.planning.loads import loads_of
+from trainer.planning.loads import Loads, loads_of
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.topologies import CoreRates, PlanTopology
 
@@ -92,8 +92,8 @@ def _counts_of(case: MeasuredCase, topology: PlanTopology) -> _Counts:
 
 def estimated_secs(case: MeasuredCase, topology: PlanTopology) -> float:
     """The cost model's seconds of a step."""
-    return float(_loads(case, topology).step_secs)
+    return _loads(case, topology).step_secs
 
 
-def _loads(case: MeasuredCase, topology: PlanTopology) -> Any:
+def _loads(case: MeasuredCase, topology: PlanTopology) -> Loads:
     return loads_of(case.plan, case.drawn.facts(), topology, topology.cores * case.drawn.events)

@@ -37,6 +37,23 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+PlannedModel = Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)]
+Version = Annotated[
+    int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+]
+StatisticsRuns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run",
+        help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
+        show_default=False,
+    ),
+]
+TablesFile = Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")]
+OptionsFile = Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")]
+Skew = Annotated[
+    float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
+]
 PlanFile = Annotated[str, typer.Argument(help="The file of a plan that `headrace plan make --output` has written.")]
 
 
@@ -48,28 +65,18 @@ def make(
             help="What tables are planned for: a slice such as v5p:4x4x4, gpu:8, cpu:4 (simulated cores) or ps:16 (parameter servers)."
         ),
     ],
-    model: Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)] = "",
-    version: Annotated[
-        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
-    ] = 0,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
-    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
+    model: PlannedModel = "",
+    version: Version = 0,
+    run: StatisticsRuns = None,
+    tables: TablesFile = "",
+    config: OptionsFile = "",
     batch_events: Annotated[
         int,
         typer.Option(
             help="Events of a step on all cores. Default: batch_rows of the options, on each core.", show_default=False
         ),
     ] = 0,
-    skew: Annotated[
-        float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
-    ] = 1.05,
+    skew: Skew = 1.05,
     memory: Annotated[
         str,
         typer.Option(
@@ -163,28 +170,18 @@ def diff(
 
 @app.command("hot")
 def hot(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)] = "",
+    model: PlannedModel = "",
     share: Annotated[
         float, typer.Option(help="Memory for hot rows, as a share of the bytes of all tables with their slots.")
     ] = 0.1,
     memory: Annotated[
         str, typer.Option(help="Memory for hot rows, such as 20GiB, in place of --share.", show_default=False)
     ] = "",
-    version: Annotated[
-        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
-    ] = 0,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A run whose statistics of features are used before the catalog's: its folder or the name of its model; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    tables: Annotated[str, typer.Option(metavar="FILE", help="A JSON file of tables: docs/embedding-plans.md.")] = "",
-    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
-    skew: Annotated[
-        float, typer.Option(help="The exponent of the power law of ids, for tables of --tables that state none.")
-    ] = 1.05,
+    version: Version = 0,
+    run: StatisticsRuns = None,
+    tables: TablesFile = "",
+    config: OptionsFile = "",
+    skew: Skew = 1.05,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:

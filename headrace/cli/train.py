@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.feature_statistics import PROCESS, recorder, statistics_of_inputs
+from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.launching import write_launch
-from headrace.cli.options.files import read_file
 from headrace.cli.options.launchers import (
     GKE,
     LOCAL,
@@ -43,8 +42,9 @@ from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
+from headrace.cli.planned_training import check_plan_tables, plan_of_training, sparse_core_settings
 from headrace.cli.remote_workers import open_remote_workers
-from headrace.cli.training_jobs import JobOptions, job_options, pin_new, train_job
+from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -252,7 +252,7 @@ def train(
         held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_folder_of(run_dir, model, solution.model_version, home)
         if partition is not None:
-            _check_plan(partition, solution, options, folder)
+            check_plan_tables(partition, solution, options, folder)
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             options = {**options, "engine": "tpu"}
@@ -265,7 +265,7 @@ def train(
         sparse_core = (
             None
             if slice_ is None or tpus is None
-            else _sparse_core(warehouse, solution, settings, tpus, slice_, partition)
+            else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
         changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
@@ -277,37 +277,6 @@ def train(
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
-
-
-def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
-    """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
-    from trainer.planning.plan_document import read_plan
-
-    if not file:
-        return None
-    if job is not None and tpus is not None:
-        raise InputError("--plan must train on TPUs in this process, without a job", where="--plan, --tpu", value=file,
-                         next_step="leave --plan out")  # fmt: skip
-    plan = read_plan(read_file(file, "--plan"), file)
-    if job is not None:
-        from trainer.training.run_partition import check_hosts
-
-        check_hosts(plan, job.hosts, job.least_hosts, job.caught_up_hosts)
-    return plan
-
-
-def _check_plan(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
-    """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
-    from trainer.model.user_functions import with_code_digests
-    from trainer.training.choosing import options_before_choices
-    from trainer.training.preparation import described
-    from trainer.training.run_partition import check_tables
-
-    known = options_before_choices(options, run_dir=folder)
-    if known.has_own_code:
-        import_tensorflow_quietly()
-        known = with_code_digests(known)
-    check_tables(plan, described(solution, known)[1], known)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -389,39 +358,6 @@ def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuS
 
     prepare_tensorflow(options_before_choices(options, run_dir=run_dir))
     return tpus.connect()
-
-
-def _sparse_core(
-    warehouse: Warehouse,
-    solution: ReadSolution,
-    config: TrainConfig,
-    tpus: TpuOptions,
-    slice_: TpuSlice,
-    plan: PartitionPlan | None,
-) -> SparseCoreSettings | None:
-    """The stacks and limits of SparseCore for a run, and what the slice does not take of its plan, which are said. None on v2 to v4."""
-    from trainer.embedding.partitioned.statistics_limits import choose_limits
-    from trainer.embedding.sparse_core import SparseCoreSettings
-    from trainer.embedding.spec import tables_of
-    from trainer.embedding.tpu.planned_stacks import not_taken
-    from trainer.model.task_heads import heads_of
-    from trainer.training.one_engine import by_input, joined_features
-    from trainer.training.preparation import described
-
-    features = joined_features(described(solution, config)[1], config, heads_of(solution.target))
-    for sentence in () if plan is None else not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores):
-        say(sentence)
-    if not slice_.sparse_cores:
-        return None
-    with warehouse.catalog.read() as connection:
-        known = statistics_of_inputs(connection, {one.name: one.fingerprint for one in solution.inputs})
-    stacks = () if plan is None else plan.stacks
-    limits = choose_limits(
-        features, by_input(features, known), batch_events=config.batch_rows, partitions=slice_.replicas * slice_.sparse_cores,
-        stacks=stacks, max_ids=tpus.max_ids, max_unique_ids=tpus.max_unique_ids,
-    )  # fmt: skip
-    say(limits.reason)
-    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
 
 
 def _train(

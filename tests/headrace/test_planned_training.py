@@ -40,8 +40,9 @@ def test_a_plan_that_a_job_cannot_follow_is_refused(planned, options, problem, n
 
 
 def test_a_plan_of_other_tables_is_refused_before_anything_is_trained(planned, tmp_path):
-    planned("plan", "make", "second", "--topology", "cpu:2", "--config", planned.options, "--output", "second.json")
-    answer = planned("train", "first", "--config", planned.options, "--plan", "second.json", status=2)
+    other = tmp_path / "second.json"
+    planned("plan", "make", "second", "--topology", "cpu:2", "--config", planned.options, "--output", other)
+    answer = planned("train", "first", "--config", planned.options, "--plan", other, status=2)
     assert "a plan must have the embedding tables of the model" in answer.err
     assert "also position" in answer.err
     assert not (tmp_path / "home" / "runs").exists()

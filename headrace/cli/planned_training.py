@@ -1,0 +1,86 @@
+"""What ``headrace train --plan`` and ``--tpu`` make of a partition plan, and of the statistics in the catalog, before a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.feature_statistics import statistics_of_inputs
+from headrace.cli.options.files import read_file
+from headrace.cli.options.tpus import TpuOptions
+from headrace.cli.training_jobs import JobOptions
+from headrace.terminal.output import say
+from headrace.terminal.quiet import import_tensorflow_quietly
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from trainer.config import TrainConfig
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.embedding.tpu.slices import TpuSlice
+    from trainer.planning.plan import PartitionPlan
+    from warehouse.solution.solution import ReadSolution
+    from warehouse.warehouse import Warehouse
+
+
+def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
+    """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
+    from trainer.planning.plan_document import read_plan
+
+    if not file:
+        return None
+    if job is not None and tpus is not None:
+        raise InputError("--plan must train on TPUs in this process, without a job", where="--plan, --tpu", value=file,
+                         next_step="leave --plan out")  # fmt: skip
+    plan = read_plan(read_file(file, "--plan"), file)
+    if job is not None:
+        from trainer.training.run_partition import check_hosts
+
+        check_hosts(plan, job.hosts, job.least_hosts, job.caught_up_hosts)
+    return plan
+
+
+def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
+    """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
+    from trainer.model.user_functions import with_code_digests
+    from trainer.training.choosing import options_before_choices
+    from trainer.training.preparation import described
+    from trainer.training.run_partition import check_tables
+
+    known = options_before_choices(options, run_dir=folder)
+    if known.has_own_code:
+        import_tensorflow_quietly()
+        known = with_code_digests(known)
+    check_tables(plan, described(solution, known)[1], known)
+
+
+def sparse_core_settings(
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    config: TrainConfig,
+    tpus: TpuOptions,
+    slice_: TpuSlice,
+    plan: PartitionPlan | None,
+) -> SparseCoreSettings | None:
+    """The stacks and limits of SparseCore for a run, and what the slice does not take of its plan, which are said. None on v2 to v4."""
+    from trainer.embedding.partitioned.statistics_limits import choose_limits
+    from trainer.embedding.sparse_core import SparseCoreSettings
+    from trainer.embedding.spec import tables_of
+    from trainer.embedding.tpu.planned_stacks import not_taken
+    from trainer.model.task_heads import heads_of
+    from trainer.training.one_engine import by_input, joined_features
+    from trainer.training.preparation import described
+
+    features = joined_features(described(solution, config)[1], config, heads_of(solution.target))
+    for sentence in () if plan is None else not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores):
+        say(sentence)
+    if not slice_.sparse_cores:
+        return None
+    with warehouse.catalog.read() as connection:
+        known = statistics_of_inputs(connection, {one.name: one.fingerprint for one in solution.inputs})
+    stacks = () if plan is None else plan.stacks
+    limits = choose_limits(
+        features, by_input(features, known), batch_events=config.batch_rows, partitions=slice_.replicas * slice_.sparse_cores,
+        stacks=stacks, max_ids=tpus.max_ids, max_unique_ids=tpus.max_unique_ids,
+    )  # fmt: skip
+    say(limits.reason)
+    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
