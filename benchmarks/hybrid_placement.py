@@ -3,17 +3,17 @@
     python -m benchmarks.hybrid_placement [--globo FOLDER] [--share 0.1] [--batch 1024] [--rounds 3]
 
 The lookups are those of Globo's articles, and of its users, in the order of the clicks; without the folder, those of a synthetic log
-of articles that live for some time. A table has a row for each id of the whole log, and slots for a share of them. A lookup is a hit if
-its row was in a slot before its batch.
+of articles that live for some time. A table has a row for each id of the whole log, and frames for a share of them. A lookup is a hit if
+its row was in a frame before its batch.
 
-The clairvoyant puts in the slots, before each interval, the rows that the interval will look up most. Its interval is a batch, as ours,
+The clairvoyant puts in the frames, before each interval, the rows that the interval will look up most. Its interval is a batch, as ours,
 and in a second line about an hour of the log. Belady's policy decides at each lookup, and brings in no row before it is looked up.
 Static are the most frequent rows of the first tenth of the lookups, counted on the others. LRU and LFU bring in every row that they
 miss, also within a batch.
 
 Then a hybrid engine trains batches, and a cpu engine the same ones, alternately: batches of the first log, whose rows have 64 columns, and
 batches of 26 tables of 100,000 rows with bags of up to 20 ids. A step is a lookup and an update, without a dense part. Bookkeeping is what
-it takes to count lookups, to find rows in slots, to decide and to move rows.
+it takes to count lookups, to find rows in frames, to decide and to move rows.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ def drifting_lookups(lookups: int, seed: int = 0) -> dict[str, Array]:
 def compare(ids: Array, share: float, batch: int) -> dict[str, policies.Outcome]:
     """All policies on one log, ours first."""
     rows = int(ids.max()) + 1
-    slots, batches = max(round(share * rows), 1), policies.batches_of(ids, batch)
+    frames, batches = max(round(share * rows), 1), policies.batches_of(ids, batch)
     return {
-        "hybrid placement": policies.placement(batches, HotRows(rows, slots)),
-        "… with free moves": policies.placement(batches, HotRows(rows, slots, move_lookups=0.0)),
-        "clairvoyant, each batch": policies.clairvoyant(ids, batch, slots),
-        "clairvoyant, each hour": policies.clairvoyant(ids, max(len(ids) // _HOURS, 1), slots),
-        "Belady, each lookup": policies.belady(ids, slots),
-        "LRU": policies.least_recently_used(ids, slots),
-        "LFU": policies.least_frequently_used(ids, slots),
-        "static": policies.static(ids, len(ids) // 10, slots),
+        "hybrid placement": policies.placement(batches, HotRows(rows, frames)),
+        "… with free moves": policies.placement(batches, HotRows(rows, frames, move_lookups=0.0)),
+        "clairvoyant, each batch": policies.clairvoyant(ids, batch, frames),
+        "clairvoyant, each hour": policies.clairvoyant(ids, max(len(ids) // _HOURS, 1), frames),
+        "Belady, each lookup": policies.belady(ids, frames),
+        "LRU": policies.least_recently_used(ids, frames),
+        "LFU": policies.least_frequently_used(ids, frames),
+        "static": policies.static(ids, len(ids) // 10, frames),
     }
 
 
@@ -99,7 +99,7 @@ def report(name: str, ids: Array, share: float, batch: int) -> dict[str, policie
     """Print the table of one log."""
     rows, found = int(ids.max()) + 1, compare(ids, share, batch)
     print(
-        f"\n{name}: {len(ids):,} lookups of {rows:,} rows, {max(round(share * rows), 1):,} slots, batches of {batch:,}"
+        f"\n{name}: {len(ids):,} lookups of {rows:,} rows, {max(round(share * rows), 1):,} frames, batches of {batch:,}"
     )
     print(f"{'policy':<24} {'hit rate':>9} {'of distinct rows':>17} {'rows moved in':>14}")
     for policy, one in found.items():
@@ -152,7 +152,7 @@ def train(engine: CpuEngine | HybridEngine, batches: Sequence[IdBatch], gradient
 
 
 def measure_bookkeeping(scene: Scene, rounds: int) -> None:
-    """Print the seconds of a step and of its bookkeeping; the first fifth of the steps of each round fills the slots."""
+    """Print the seconds of a step and of its bookkeeping; the first fifth of the steps of each round fills the frames."""
     warm = len(scene.batches) // 5
     shares, steps, ratios, moved = [], [], [], []
     for _ in range(rounds):
@@ -190,7 +190,7 @@ def main() -> None:
     """Print the hit rates of each log, then the cost of bookkeeping."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--globo", type=Path, default=GLOBO, help="the folder of clicks_hour_*.csv.gz")
-    parser.add_argument("--share", type=float, default=0.1, help="of the rows that have slots")
+    parser.add_argument("--share", type=float, default=0.1, help="of the rows that have frames")
     parser.add_argument("--batch", type=int, default=1024, help="lookups of a batch")
     parser.add_argument("--synthetic", type=int, default=1_000_000, help="lookups of the synthetic log")
     parser.add_argument("--rounds", type=int, default=3, help="of training")

@@ -1,4 +1,4 @@
-"""Policies for a given number of slots that hybrid placement is compared with, over a log of lookups in time order."""
+"""Policies for a given number of frames that hybrid placement is compared with, over a log of lookups in time order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Outcome:
     """What a policy did.
 
     Attributes:
-        lookups, hits: all lookups, and those of rows in slots.
+        lookups, hits: all lookups, and those of rows in frames.
         distinct, distinct_hits: the same of the distinct rows of batches; 0 of a policy that does not see batches.
         moves: rows that were brought in; None of a bound.
     """
@@ -33,12 +33,12 @@ class Outcome:
 
     @property
     def hit_rate(self) -> float:
-        """The share of lookups that the slots served."""
+        """The share of lookups that the frames served."""
         return self.hits / self.lookups
 
     @property
     def distinct_hit_rate(self) -> float:
-        """The share of the distinct rows of batches that the slots served; NaN of a policy that does not see batches."""
+        """The share of the distinct rows of batches that the frames served; NaN of a policy that does not see batches."""
         return self.distinct_hits / self.distinct if self.distinct else float("nan")
 
 
@@ -48,10 +48,10 @@ def batches_of(ids: Array, batch: int) -> list[tuple[Array, Array]]:
 
 
 def placement(batches: Sequence[tuple[Array, Array]], policy: HotRows) -> Outcome:
-    """Hybrid placement: a lookup is a hit if its row was in a slot before its batch."""
+    """Hybrid placement: a lookup is a hit if its row was in a frame before its batch."""
     hits = distinct = distinct_hits = moves = 0
     for rows, lookups in batches:
-        is_hot = policy.slots_of(rows) >= 0
+        is_hot = policy.frames_of(rows) >= 0
         hits += int(lookups[is_hot].sum())
         distinct += len(rows)
         distinct_hits += int(np.count_nonzero(is_hot))
@@ -59,24 +59,24 @@ def placement(batches: Sequence[tuple[Array, Array]], policy: HotRows) -> Outcom
     return Outcome(sum(int(lookups.sum()) for _, lookups in batches), hits, distinct, distinct_hits, moves)
 
 
-def clairvoyant(ids: Array, interval: int, slots: int) -> Outcome:
-    """Before each interval the rows that it will look up most are put in the slots: no policy that moves rows then does better."""
+def clairvoyant(ids: Array, interval: int, frames: int) -> Outcome:
+    """Before each interval the rows that it will look up most are put in the frames: no policy that moves rows then does better."""
     hits = 0
     for first in range(0, len(ids), interval):
         lookups = np.unique(ids[first : first + interval], return_counts=True)[1]
-        hits += int(np.sort(lookups)[-slots:].sum())
+        hits += int(np.sort(lookups)[-frames:].sum())
     return Outcome(len(ids), hits)
 
 
-def static(ids: Array, known: int, slots: int) -> Outcome:
+def static(ids: Array, known: int, frames: int) -> Outcome:
     """The most frequent rows of the first ``known`` lookups, from then on: only the others are counted."""
     counts = np.bincount(ids[:known], minlength=int(ids.max()) + 1)
     is_hot = np.zeros(len(counts), np.bool_)
-    is_hot[np.argsort(-counts, kind="stable")[:slots]] = True
-    return Outcome(len(ids) - known, int(np.count_nonzero(is_hot[ids[known:]])), moves=slots)
+    is_hot[np.argsort(-counts, kind="stable")[:frames]] = True
+    return Outcome(len(ids) - known, int(np.count_nonzero(is_hot[ids[known:]])), moves=frames)
 
 
-def least_recently_used(ids: Array, slots: int) -> Outcome:
+def least_recently_used(ids: Array, frames: int) -> Outcome:
     """A row is brought in at each miss, in place of the one whose last lookup was longest ago."""
     held: OrderedDict[int, None] = OrderedDict()
     hits = 0
@@ -86,12 +86,12 @@ def least_recently_used(ids: Array, slots: int) -> Outcome:
             held.move_to_end(row)
             continue
         held[row] = None
-        if len(held) > slots:
+        if len(held) > frames:
             held.popitem(last=False)
     return Outcome(len(ids), hits, moves=len(ids) - hits)
 
 
-def least_frequently_used(ids: Array, slots: int) -> Outcome:
+def least_frequently_used(ids: Array, frames: int) -> Outcome:
     """A row is brought in at each miss, in place of the one with the fewest lookups, all of which count; of equals the oldest."""
     counts = np.zeros(int(ids.max()) + 1, np.int64).tolist()
     held: dict[int, tuple[int, int]] = {}
@@ -101,7 +101,7 @@ def least_frequently_used(ids: Array, slots: int) -> Outcome:
         counts[row] += 1
         if row in held:
             hits += 1
-        elif len(held) == slots:
+        elif len(held) == frames:
             while held.get(queue[0][2]) != queue[0][:2]:
                 heapq.heappop(queue)
             del held[heapq.heappop(queue)[2]]
@@ -110,7 +110,7 @@ def least_frequently_used(ids: Array, slots: int) -> Outcome:
     return Outcome(len(ids), hits, moves=len(ids) - hits)
 
 
-def belady(ids: Array, slots: int) -> Outcome:
+def belady(ids: Array, frames: int) -> Outcome:
     """At each miss a row may be brought in for the one that is looked up last: no policy that brings in rows at misses hits more."""
     count = len(ids)
     following = np.full(count, count)
@@ -124,7 +124,7 @@ def belady(ids: Array, slots: int) -> Outcome:
         if row in held:
             hits += 1
         else:
-            if len(held) == slots:
+            if len(held) == frames:
                 while held.get(queue[0][1]) != -queue[0][0]:
                     heapq.heappop(queue)
                 if -queue[0][0] <= later:

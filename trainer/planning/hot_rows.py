@@ -1,6 +1,6 @@
-"""Which rows of a table are in the accelerator's slots: decided after each batch, by the heat of rows. No I/O.
+"""Which rows of a table are in the frames of the accelerator's memory, each of which holds a row: decided after each batch, by the heat of rows. No I/O.
 
-A row that was looked up takes a free slot, or that of the coldest row if it is hotter by what a move costs. Equal batches give equal
+A row that was looked up takes a free frame, or that of the coldest row if it is hotter by what a move costs. Equal batches give equal
 decisions.
 """
 
@@ -19,19 +19,19 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: What a move costs by default, in lookups: a row on its first lookup takes the place of no other.
 MOVE_LOOKUPS: Final = 1.0
-#: The coldest rows are listed at once, at least so many and this part of the slots.
+#: The coldest rows are listed at once, at least so many and this part of the frames.
 _LISTED_ROWS, _LISTED_PART = 64, 16
-#: They are listed again after so many lookups for each slot.
+#: They are listed again after so many lookups for each frame.
 _LISTED_EVERY: Final = 4.0
 _NO_ROWS: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """Rows to bring into slots: int64 arrays of equal length; ``rows_out``: the row that leaves each slot, -1 if it is free."""
+    """Rows to bring into frames: int64 arrays of equal length; ``rows_out``: the row that leaves each frame, -1 if it is free."""
 
     rows_in: Array
-    slots: Array
+    frames: Array
     rows_out: Array
 
     def __len__(self) -> int:
@@ -42,10 +42,10 @@ NO_MOVES: Final = Moves(_NO_ROWS, _NO_ROWS, _NO_ROWS)
 
 
 class HotRows:
-    """The rows in ``slots`` slots of a table of ``rows`` rows.
+    """The rows in ``frames`` frames of a table of ``rows`` rows.
 
     Args:
-        move_lookups: how much hotter than the row whose slot it takes a row must be, in lookups.
+        move_lookups: how much hotter than the row whose frame it takes a row must be, in lookups.
         half_life: of heat, in lookups; None: the one of :class:`~trainer.planning.half_lives.HalfLives` that does best.
         cells: for the heat of rows, see :class:`~trainer.planning.row_heat.RowHeat`.
 
@@ -53,19 +53,19 @@ class HotRows:
     """
 
     def __init__(
-        self, rows: int, slots: int, *, move_lookups: float = MOVE_LOOKUPS, half_life: float | None = None, cells: int = MOST_CELLS
+        self, rows: int, frames: int, *, move_lookups: float = MOVE_LOOKUPS, half_life: float | None = None, cells: int = MOST_CELLS
     ) -> None:  # fmt: skip
-        if not 1 <= slots <= rows:
-            raise ConfigError("hot rows must be rows of the table", value=slots, allowed=f"1 to {rows}")
+        if not 1 <= frames <= rows:
+            raise ConfigError("hot rows must be rows of the table", value=frames, allowed=f"1 to {rows}")
         if not move_lookups >= 0.0 or not (half_life is None or half_life > 0.0):
             raise ConfigError(
                 "the price of a move must be >= 0, and a half-life above it", value=(move_lookups, half_life)
             )
-        self.slots, self._move_lookups = slots, move_lookups
-        self._lives = HalfLives(rows, slots, move_lookups) if half_life is None else None
+        self.frames, self._move_lookups = frames, move_lookups
+        self._lives = HalfLives(rows, frames, move_lookups) if half_life is None else None
         self._heat = RowHeat(rows, half_life or (self._lives.best if self._lives else 1.0), cells=cells)
-        self._slot_of = np.zeros(rows, np.int32)  # the slot + 1: the system commits what is written
-        self._row_of = np.zeros(slots, np.int64)
+        self._frame_of = np.zeros(rows, np.int32)  # the frame + 1: the system commits what is written
+        self._row_of = np.zeros(frames, np.int64)
         self._used = 0
         self._listed, self._bound, self._shrinks, self._unlisted = _NO_ROWS, 0.0, 0, 0.0
 
@@ -74,13 +74,13 @@ class HotRows:
         """That of heat at the moment, in lookups."""
         return self._heat.half_life
 
-    def slots_of(self, rows: Array) -> Array:
-        """The slot of each row, -1 if it is in none."""
-        found: Array = self._slot_of[rows] - 1
+    def frames_of(self, rows: Array) -> Array:
+        """The frame of each row, -1 if it is in none."""
+        found: Array = self._frame_of[rows] - 1
         return found
 
     def placed(self) -> Array:
-        """The row in each used slot, slot by slot."""
+        """The row in each used frame, frame by frame."""
         return self._row_of[: self._used].copy()
 
     def decide(self, rows: Array, lookups: Array) -> Moves:
@@ -92,20 +92,20 @@ class HotRows:
             self._lives.add(rows, lookups)
             self._heat.half_life = self._lives.best
         self._unlisted += float(lookups.sum())
-        if self._unlisted > _LISTED_EVERY * self.slots:
+        if self._unlisted > _LISTED_EVERY * self.frames:
             self._listed = _NO_ROWS  # rows that came later may be colder
-        missed = rows[self._slot_of[rows] == 0]
+        missed = rows[self._frame_of[rows] == 0]
         if not len(missed):
             return NO_MOVES
         heat = self._heat.stored(missed)
-        if self._used == self.slots:
+        if self._used == self.frames:
             may_move = heat > self._coldest_heat() + self._price()
             missed, heat = missed[may_move], heat[may_move]
             if not len(missed):
                 return NO_MOVES
         order = np.lexsort((missed, -heat))
         missed, heat = missed[order], heat[order]
-        free = min(self.slots - self._used, len(missed))
+        free = min(self.frames - self._used, len(missed))
         first = Moves(missed[:free], np.arange(self._used, self._used + free), np.full(free, -1))
         self._used += free
         self._place(first)
@@ -114,9 +114,9 @@ class HotRows:
         return Moves(*(np.concatenate([getattr(one, name) for one in (first, other)]) for name in Moves.__slots__))
 
     def _place(self, moves: Moves) -> None:
-        self._slot_of[moves.rows_out[moves.rows_out >= 0]] = 0
-        self._slot_of[moves.rows_in] = moves.slots + 1
-        self._row_of[moves.slots] = moves.rows_in
+        self._frame_of[moves.rows_out[moves.rows_out >= 0]] = 0
+        self._frame_of[moves.rows_in] = moves.frames + 1
+        self._row_of[moves.frames] = moves.rows_in
 
     def _price(self) -> float:
         return self._move_lookups * self._heat.scale
@@ -128,19 +128,19 @@ class HotRows:
         return float(self._stored(self._listed[:1])[0])
 
     def _replacements(self, rows: Array, heat: Array) -> Moves:
-        """The moves of ``rows``, the hottest first, into slots of rows that are colder by the price of a move."""
-        count = min(int(np.count_nonzero(heat > self._price())), self.slots)  # no row is colder than 0
+        """The moves of ``rows``, the hottest first, into frames of rows that are colder by the price of a move."""
+        count = min(int(np.count_nonzero(heat > self._price())), self.frames)  # no row is colder than 0
         if not count:
             return NO_MOVES
-        slots = self._coldest(count)
-        leaving = self._row_of[slots]
-        pays = heat[: len(slots)] > self._heat.stored(leaving) + np.float32(self._price())
-        moved = int(np.count_nonzero(pays))  # rows descend and slots ascend in heat: these are the first
-        self._listed = np.concatenate([slots[moved:], self._listed[len(slots) :]])
-        return Moves(rows[:moved], slots[:moved], leaving[:moved])
+        frames = self._coldest(count)
+        leaving = self._row_of[frames]
+        pays = heat[: len(frames)] > self._heat.stored(leaving) + np.float32(self._price())
+        moved = int(np.count_nonzero(pays))  # rows descend and frames ascend in heat: these are the first
+        self._listed = np.concatenate([frames[moved:], self._listed[len(frames) :]])
+        return Moves(rows[:moved], frames[:moved], leaving[:moved])
 
     def _coldest(self, count: int) -> Array:
-        """The slots of the ``count`` coldest listed rows, coldest first, at the head of the list.
+        """The frames of the ``count`` coldest listed rows, coldest first, at the head of the list.
 
         Rows that were looked up since they were listed are left out: they are hotter than all listed ones were.
         """
@@ -151,8 +151,8 @@ class HotRows:
             self._listed = np.concatenate([head[~risen], self._listed[len(head) :]])
             head = self._listed[:count]
         if len(head) < count:
-            size = min(max(_LISTED_ROWS, self.slots // _LISTED_PART, 2 * count), self.slots)
-            stored = self._stored(np.arange(self.slots))
+            size = min(max(_LISTED_ROWS, self.frames // _LISTED_PART, 2 * count), self.frames)
+            stored = self._stored(np.arange(self.frames))
             listed = np.argpartition(stored, size - 1)[:size]
             self._listed = listed[np.lexsort((listed, stored[listed]))]
             self._bound, self._shrinks, self._unlisted = float(stored[listed].max()), self._heat.shrinks, 0.0
@@ -161,5 +161,5 @@ class HotRows:
         self._listed[: len(head)] = ordered
         return ordered
 
-    def _stored(self, slots: Array) -> Array:
-        return self._heat.stored(self._row_of[slots])
+    def _stored(self, frames: Array) -> Array:
+        return self._heat.stored(self._row_of[frames])

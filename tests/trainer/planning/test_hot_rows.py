@@ -1,4 +1,4 @@
-"""The laws of hybrid placement: slots, convergence, drift, moves and determinism."""
+"""The laws of hybrid placement: frames, convergence, drift, moves and determinism."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(policy, some):
     """The hit rate and the moves of each batch."""
     rates, moves = [], []
     for rows, lookups in some:
-        rates.append(lookups[policy.slots_of(rows) >= 0].sum() / lookups.sum())
+        rates.append(lookups[policy.frames_of(rows) >= 0].sum() / lookups.sum())
         moves.append(len(policy.decide(rows, lookups)))
     return np.array(rates), np.array(moves)
 
@@ -45,45 +45,45 @@ def run(policy, some):
 @settings(max_examples=scaled(150))
 @given(batches(), st.integers(1, ROWS), st.sampled_from([0.0, 1.0, 5.0]), st.sampled_from([None, 3.0, 1e6]),
        st.sampled_from([16, 1 << 24]))  # fmt: skip
-def test_moves_lead_from_one_placement_to_the_next(some, slots, move_lookups, half_life, cells):
-    policy = HotRows(ROWS, slots, move_lookups=move_lookups, half_life=half_life, cells=cells)
+def test_moves_lead_from_one_placement_to_the_next(some, frames, move_lookups, half_life, cells):
+    policy = HotRows(ROWS, frames, move_lookups=move_lookups, half_life=half_life, cells=cells)
     held: dict[int, int] = {}
     for rows, lookups in some:
         moves = policy.decide(rows, lookups)
-        for row, slot, out in zip(moves.rows_in.tolist(), moves.slots.tolist(), moves.rows_out.tolist(), strict=True):
-            assert held.pop(slot, -1) == out
-            assert 0 <= slot < slots
+        for row, frame, out in zip(moves.rows_in.tolist(), moves.frames.tolist(), moves.rows_out.tolist(), strict=True):
+            assert held.pop(frame, -1) == out
+            assert 0 <= frame < frames
             assert row in rows
-            held[slot] = row
-        assert len(set(held.values())) == len(held) <= slots
-        assert [held[slot] for slot in range(len(held))] == policy.placed().tolist()
+            held[frame] = row
+        assert len(set(held.values())) == len(held) <= frames
+        assert [held[frame] for frame in range(len(held))] == policy.placed().tolist()
         expected = np.full(ROWS, -1)
         expected[list(held.values())] = list(held)
-        assert np.array_equal(policy.slots_of(np.arange(ROWS)), expected)
+        assert np.array_equal(policy.frames_of(np.arange(ROWS)), expected)
 
 
 @settings(max_examples=scaled(60))
 @given(batches(), st.integers(1, ROWS), st.randoms(use_true_random=False))
-def test_equal_batches_give_equal_decisions_in_any_order_of_rows(some, slots, source):
-    one, other = HotRows(ROWS, slots), HotRows(ROWS, slots)
+def test_equal_batches_give_equal_decisions_in_any_order_of_rows(some, frames, source):
+    one, other = HotRows(ROWS, frames), HotRows(ROWS, frames)
     for rows, lookups in some:
         order = source.sample(range(len(rows)), len(rows))
         first, second = one.decide(rows, lookups), other.decide(rows[order], lookups[order])
-        for name in ("rows_in", "slots", "rows_out"):
+        for name in ("rows_in", "frames", "rows_out"):
             assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
 def test_the_most_frequent_rows_are_found_and_stay():
-    rows, slots = 5_000, 500
-    rates, moves = run(policy := HotRows(rows, slots), zipf_batches(1_500, 1_000, rows))
+    rows, frames = 5_000, 500
+    rates, moves = run(policy := HotRows(rows, frames), zipf_batches(1_500, 1_000, rows))
     shares = np.arange(1, rows + 1) ** -1.2
-    assert rates[-300:].mean() > shares[:slots].sum() / shares.sum() - 0.01
-    assert (policy.slots_of(np.arange(slots // 4)) >= 0).all()
+    assert rates[-300:].mean() > shares[:frames].sum() / shares.sum() - 0.01
+    assert (policy.frames_of(np.arange(frames // 4)) >= 0).all()
     assert moves[-300:].sum() < 0.2 * moves[:300].sum()
 
 
 def test_without_drift_moves_end():
-    """Each batch looks up the same rows, more than there are slots, at their rates."""
+    """Each batch looks up the same rows, more than there are frames, at their rates."""
     lookups = np.arange(1, 101)
     policy = HotRows(100, 10)
     _, moves = run(policy, [(np.arange(100), lookups)] * 200)
@@ -93,8 +93,8 @@ def test_without_drift_moves_end():
 
 def test_drift_is_followed():
     """The popularity of all rows changes at once: the hit rate comes back."""
-    rows, slots = 5_000, 500
-    policy = HotRows(rows, slots)
+    rows, frames = 5_000, 500
+    policy = HotRows(rows, frames)
     before, _ = run(policy, zipf_batches(500, 1_000, rows))
     after, _ = run(policy, zipf_batches(500, 1_000, rows, seed=1, shift=rows // 2))
     assert after[0] < 0.5 * before[-100:].mean()
@@ -140,19 +140,19 @@ def test_heat_is_the_aged_sum_of_lookups(some, half_life):
 
 def test_a_half_life_is_chosen_by_what_it_would_have_hit():
     """Rows that stay popular need a long memory, rows that are looked up for a short time a short one."""
-    rows, slots = 4_000, 200
-    steady = HalfLives(rows, slots, 0.0)
+    rows, frames = 4_000, 200
+    steady = HalfLives(rows, frames, 0.0)
     for one in zipf_batches(600, 500, rows, exponent=0.7):
         steady.add(*one)
-    source, brief = np.random.default_rng(0), HalfLives(rows, slots, 0.0)
+    source, brief = np.random.default_rng(0), HalfLives(rows, frames, 0.0)
     for first in range(0, 60_000, 50):
         window = (first + source.integers(0, 150, 500)) % rows
         brief.add(*np.unique(window, return_counts=True))
-    assert steady.best > 16 * slots > brief.best
+    assert steady.best > 16 * frames > brief.best
 
 
 @pytest.mark.parametrize(
-    ("rows", "slots", "options"),
+    ("rows", "frames", "options"),
     [
         (5, 0, {}),
         (5, 6, {}),
@@ -161,6 +161,6 @@ def test_a_half_life_is_chosen_by_what_it_would_have_hit():
         (5, 2, {"half_life": 0.0}),
     ],
 )
-def test_impossible_sizes_are_refused(rows, slots, options):
+def test_impossible_sizes_are_refused(rows, frames, options):
     with pytest.raises(ConfigError):
-        HotRows(rows, slots, **options)
+        HotRows(rows, frames, **options)

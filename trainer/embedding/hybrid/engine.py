@@ -62,12 +62,12 @@ class HybridEngine:
     """Lookups and updates over the tables of ``features``, of which each has some hot rows.
 
     Activations and updates are those of :class:`~trainer.embedding.cpu.engine.CpuEngine`, whichever rows are hot. The accelerator's
-    memory is a dense array of slots in the memory of the process.
+    memory is a dense array of frames in the memory of the process.
 
     Args:
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
-        hot_rows: the slots of each table by its name; a table without any has no hot rows.
+        hot_rows: the frames of each table by its name; a table without any has no hot rows.
         threads: threads of the loops; 0 for one a processor.
         cold: holds all rows, its tables are those of the features; None: a cpu engine.
         move_lookups: what a move costs, see :class:`~trainer.planning.hot_rows.HotRows`.
@@ -89,8 +89,8 @@ class HybridEngine:
         if self._cold.tables != self.tables:
             raise ConfigError("the cold tier must have the tables of the features", value=[one.name for one in self._cold.tables],
                               allowed=", ".join(one.name for one in self.tables))  # fmt: skip
-        self._hot = CpuEngine([FeatureSpec(one.name, _of_slots(one, slots))
-                               for one, slots in zip(self.tables, self._placement.slots, strict=True)],
+        self._hot = CpuEngine([FeatureSpec(one.name, _of_frames(one, frames))
+                               for one, frames in zip(self.tables, self._placement.frames, strict=True)],
                               seed=seed, threads=threads)  # fmt: skip
         of_features = feature_layout(self.features, self.tables)
         layout = table_layout(of_features, self.tables, seed)
@@ -129,7 +129,7 @@ class HybridEngine:
 
     @property
     def hot_rows(self) -> dict[str, Array]:
-        """The rows of each table that are hot, int64 in the order of their slots, by name."""
+        """The rows of each table that are hot, int64 in the order of their frames, by name."""
         rows, _, counts = self._placement.placed()
         return dict(zip((one.name for one in self.tables), np.split(rows, np.cumsum(counts)[:-1]), strict=True))
 
@@ -141,7 +141,7 @@ class HybridEngine:
         asked = self._asked_of(batch)
         found = self._find(asked)
         self._count(asked, found)
-        hot = self._hot.read_rows(found.slots, found.hot_counts)
+        hot = self._hot.read_rows(found.frames, found.hot_counts)
         cold = self._cold.read_rows(found.cold_rows, found.cold_counts)
         weights = self._memory.take(len(hot) + len(cold))
         kernels.join_tiers(found.is_hot, asked.counts, self._dims, hot, cold, weights)
@@ -161,7 +161,7 @@ class HybridEngine:
         self._gathered.sum_gradients(asked.requests, flat, sums)
         hot, cold = (self._memory.take(int((one * self._dims).sum())) for one in (found.hot_counts, found.cold_counts))
         kernels.split_tiers(found.is_hot, asked.counts, self._dims, sums, hot, cold)
-        self._hot.update_rows([(found.slots, found.hot_counts)], [hot])
+        self._hot.update_rows([(found.frames, found.hot_counts)], [hot])
         self._cold.update_rows([(found.cold_rows, found.cold_counts)], [cold])
         self._counter.add(batch.offsets, asked.counts)
         self._replace_rows(asked)
@@ -192,7 +192,7 @@ class HybridEngine:
         held, hits = self._counts, int(asked.lookups[found.is_hot].sum())
         held.hits += hits
         held.misses += int(asked.lookups.sum()) - hits
-        held.distinct_hits += len(found.slots)
+        held.distinct_hits += len(found.frames)
         held.distinct_misses += len(found.cold_rows)
 
     def _replace_rows(self, asked: _Asked) -> None:
@@ -208,21 +208,21 @@ class HybridEngine:
         if not len(moves.rows_in):
             return
         self._moves += 1
-        self._write_back(moves.rows_out, moves.slots_out, moves.counts_out)
+        self._write_back(moves.rows_out, moves.frames_out, moves.counts_out)
         values = self._cold.read_values(moves.rows_in, moves.counts_in)
-        self._hot.write_values(moves.slots_in, moves.counts_in, values, are_changed=False)
+        self._hot.write_values(moves.frames_in, moves.counts_in, values, are_changed=False)
         self._counts.rows_in += len(moves.rows_in)
         self._counts.moved_bytes += values.nbytes
 
-    def _write_back(self, rows: Array, slots: Array, counts: Array) -> None:
-        """Write the rows in these slots that were changed in the accelerator's memory to the cold tier."""
-        changed = self._hot.are_changed(slots, counts)
+    def _write_back(self, rows: Array, frames: Array, counts: Array) -> None:
+        """Write the rows in these frames that were changed in the accelerator's memory to the cold tier."""
+        changed = self._hot.are_changed(frames, counts)
         if not changed.any():
             return
         own = np.bincount(np.repeat(np.arange(len(counts)), counts)[changed], minlength=len(counts))
-        values = self._hot.read_values(slots[changed], own)
+        values = self._hot.read_values(frames[changed], own)
         self._cold.write_values(rows[changed], own, values, are_changed=True)
-        self._hot.write_values(slots[changed], own, values, are_changed=False)
+        self._hot.write_values(frames[changed], own, values, are_changed=False)
         self._counts.rows_out += int(changed.sum())
         self._counts.moved_bytes += values.nbytes
 
@@ -247,8 +247,8 @@ class HybridEngine:
         """Restore a :meth:`state` of any engine; the same rows stay hot. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
         self._cold.load_state(state)
         self._begin()
-        rows, slots, counts = self._placement.placed()
-        self._hot.write_values(slots, counts, self._cold.read_values(rows, counts), are_changed=False)
+        rows, frames, counts = self._placement.placed()
+        self._hot.write_values(frames, counts, self._cold.read_values(rows, counts), are_changed=False)
 
     def begin_snapshot(self, *, most_bytes: int) -> TablesSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; hot rows are written back first."""
@@ -260,6 +260,6 @@ class HybridEngine:
         self._cold.end_snapshot()
 
 
-def _of_slots(table: TableSpec, slots: int) -> TableSpec:
-    """A table of the slots; of one row that is never read where there are none."""
-    return replace(table, vocabulary_size=max(slots, 1))
+def _of_frames(table: TableSpec, frames: int) -> TableSpec:
+    """A table of the frames; of one row that is never read where there are none."""
+    return replace(table, vocabulary_size=max(frames, 1))

@@ -24,7 +24,7 @@ class PlacementCounts:
         distinct_hits, distinct_misses: the same of the distinct rows of each batch.
         rows_in, rows_out: rows that were moved into the accelerator's memory, and changed ones that were written back.
         moved_bytes: those of both.
-        decision_secs: what it took to count lookups, to find rows in slots and to decide.
+        decision_secs: what it took to count lookups, to find rows in frames and to decide.
         move_secs: what it took to move rows.
     """
 
@@ -51,13 +51,13 @@ class TierRows:
     Attributes:
         counts: int64, the rows of each table.
         is_hot: whether the accelerator has each row.
-        slots: of the hot ones; ``hot_counts``: their numbers by table.
+        frames: of the hot ones; ``hot_counts``: their numbers by table.
         cold_rows: the others; ``cold_counts``: their numbers by table.
     """
 
     counts: Array
     is_hot: Array
-    slots: Array
+    frames: Array
     hot_counts: Array
     cold_rows: Array
     cold_counts: Array
@@ -68,20 +68,20 @@ class TableMoves:
     """The moves of all tables, table after table.
 
     Attributes:
-        rows_in, slots_in: the rows that come, and their slots; ``counts_in``: their numbers by table.
-        rows_out, slots_out: the rows that leave, and their slots; ``counts_out``: their numbers by table.
+        rows_in, frames_in: the rows that come, and their frames; ``counts_in``: their numbers by table.
+        rows_out, frames_out: the rows that leave, and their frames; ``counts_out``: their numbers by table.
     """
 
     rows_in: Array
-    slots_in: Array
+    frames_in: Array
     counts_in: Array
     rows_out: Array
-    slots_out: Array
+    frames_out: Array
     counts_out: Array
 
 
 class Placement:
-    """The hot rows of ``tables``: those of each table in ``hot_rows`` slots, none where it has no number.
+    """The hot rows of ``tables``: those of each table in ``hot_rows`` frames, none where it has no number.
 
     Raises :class:`ConfigError` for the name of no table, and for numbers below 0.
     """
@@ -95,21 +95,21 @@ class Placement:
                 raise ConfigError("hot_rows must name tables of the engine", value=name, allowed=", ".join(names))
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise ConfigError(f"hot_rows[{name!r}] must be a whole number >= 0", value=number, allowed=">= 0")
-        self.slots = tuple(min(hot_rows.get(table.name, 0), table.vocabulary_size) for table in tables)
+        self.frames = tuple(min(hot_rows.get(table.name, 0), table.vocabulary_size) for table in tables)
         self._policies = tuple(
-            HotRows(table.vocabulary_size, slots, move_lookups=move_lookups) if slots else None
-            for table, slots in zip(tables, self.slots, strict=True)
+            HotRows(table.vocabulary_size, frames, move_lookups=move_lookups) if frames else None
+            for table, frames in zip(tables, self.frames, strict=True)
         )
 
     def find(self, rows: Array, counts: Array) -> TierRows:
         """Where rows are, of which each table has ``counts``."""
-        slots = np.full(len(rows), -1, np.int64)
+        frames = np.full(len(rows), -1, np.int64)
         for policy, own in zip(self._policies, _ranges(counts), strict=True):
             if policy is not None:
-                slots[own] = policy.slots_of(rows[own])
-        is_hot = slots >= 0
+                frames[own] = policy.frames_of(rows[own])
+        is_hot = frames >= 0
         hot_counts = np.bincount(np.repeat(np.arange(len(counts)), counts)[is_hot], minlength=len(counts))
-        return TierRows(counts, is_hot, slots[is_hot], hot_counts, rows[~is_hot], counts - hot_counts)
+        return TierRows(counts, is_hot, frames[is_hot], hot_counts, rows[~is_hot], counts - hot_counts)
 
     def decide(self, rows: Array, counts: Array, lookups: Array) -> TableMoves:
         """The moves after a batch of distinct rows with the lookups of each; they are taken to be made."""
@@ -121,12 +121,12 @@ class Placement:
                 continue
             moves = policy.decide(rows[own], lookups[own])
             leaves = moves.rows_out >= 0
-            coming.append((moves.rows_in, moves.slots))
-            leaving.append((moves.rows_out[leaves], moves.slots[leaves]))
+            coming.append((moves.rows_in, moves.frames))
+            leaving.append((moves.rows_out[leaves], moves.frames[leaves]))
         return TableMoves(*_joined(coming), *_joined(leaving))
 
     def placed(self) -> tuple[Array, Array, Array]:
-        """All hot rows and their slots, table after table, and their numbers by table."""
+        """All hot rows and their frames, table after table, and their numbers by table."""
         held = [_NO_ROWS if policy is None else policy.placed() for policy in self._policies]
         return _joined([(rows, np.arange(len(rows))) for rows in held])
 
@@ -141,5 +141,5 @@ def _ranges(counts: Array) -> list[slice]:
 
 
 def _joined(by_table: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
-    rows, slots = (np.concatenate(parts) for parts in zip(*by_table, strict=True))
-    return rows, slots, np.array([len(one) for one, _ in by_table], np.int64)
+    rows, frames = (np.concatenate(parts) for parts in zip(*by_table, strict=True))
+    return rows, frames, np.array([len(one) for one, _ in by_table], np.int64)
