@@ -21,7 +21,8 @@ from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import INITIALISED, fill_row, initialise_missing
-from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, zero_values
+from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, table_values
+from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows, write_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
@@ -66,6 +67,7 @@ class CpuEngine:
         threads: threads of the loops; 0 for one a processor.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
+        memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
 
     Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
     """
@@ -78,6 +80,7 @@ class CpuEngine:
         threads: int = 0,
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
+        memory: TableMemory | None = None,
     ) -> None:
         self._features, self._tables = tuple(features), tables_of(features)
         if not self._features:
@@ -97,12 +100,13 @@ class CpuEngine:
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
         self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
-        self._allocate()
+        self._memory = memory or PrivateMemory()
+        self._allocate(is_fresh=False)
 
-    def _allocate(self) -> None:
+    def _allocate(self, *, is_fresh: bool) -> None:
         """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
         try:
-            self._values = zero_values(self._layout)
+            self._values = table_values(self._layout, self._memory, is_fresh=is_fresh)
         except (MemoryError, ValueError) as error:
             raise does_not_fit(self._tables, machine_bytes()) from error
         self._prepared: deque[_Prepared] = deque(maxlen=2)
@@ -335,7 +339,7 @@ class CpuEngine:
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
         check_states(self._tables, state)
-        self._allocate()
+        self._allocate(is_fresh=True)
         for t, table in enumerate(self._tables):
             saved, (weights, slots) = state[table.name], self._views(t)
             weights[saved.rows] = saved.weights

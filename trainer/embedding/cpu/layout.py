@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.embedding.cpu.memory import LINE_FLOATS, table_zeros
+from trainer.embedding.cpu.memory import LINE_FLOATS, TableMemory
 from trainer.embedding.cpu.row_updates import optimizer_parameters
 from trainer.embedding.optimizers import current_learning_rate, slot_width
 from trainer.embedding.spec import COMBINERS, Constant, FeatureSpec, Initializer, TableSpec, Uniform
@@ -193,15 +193,18 @@ def table_layout(
     )
 
 
-def zero_values(layout: TableLayout) -> TableValues:
-    """Tables that were never read. The system commits no memory for them until it is written to.
+def table_values(layout: TableLayout, memory: TableMemory, *, is_fresh: bool) -> TableValues:
+    """The values of tables in ``memory``; fresh ones were never read. The system commits memory for them as it is written to.
 
     Raises MemoryError where the system refuses memory of this size.
     """
     rows = layout.vocabulary
-    return TableValues(table_zeros(layout.weight_base, _whole_lines(rows * layout.dims), np.float32),
-                       table_zeros(layout.slot_base, _whole_lines(rows * layout.slot_dims), np.float32),
-                       table_zeros(layout.row_base, rows, np.uint8))  # fmt: skip
+    sizes = {
+        "weights": (layout.weight_base, _whole_lines(rows * layout.dims), np.float32),
+        "slots": (layout.slot_base, _whole_lines(rows * layout.slot_dims), np.float32),
+        "row_state": (layout.row_base, rows, np.uint8),
+    }
+    return TableValues(*(memory.array(name, *of, is_fresh=is_fresh) for name, of in sizes.items()))
 
 
 def _whole_lines(floats: Array) -> Array:

@@ -1,10 +1,15 @@
-"""Memory of tables: zeros that the system commits as rows are touched, in pages whose size depends on the table's."""
+"""Memory of tables: zeros that the system commits as rows are touched, in pages whose size depends on the table's.
+
+It is the process's own, or shared memory in files, which outlives the process.
+"""
 
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,18 +21,63 @@ LINE_FLOATS = 16
 _HUGE_PAGES_BYTES = 64 << 20
 
 
-def table_zeros(starts: Array, sizes: Array, dtype: type) -> Array:
-    """Zeros for tables that begin at ``starts`` and have ``sizes`` items, together all of the array; it begins a page.
+class TableMemory(Protocol):
+    """Where the arrays of an engine's tables are."""
 
-    Raises MemoryError where the system refuses memory of this size.
+    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+        """An array for tables that begin at ``starts`` and have ``sizes`` items, together all of it; it begins a page.
+
+        ``is_fresh``: zeros, in place of what the memory has under this name. Raises MemoryError where the system refuses memory of this size.
+        """
+
+
+class PrivateMemory:
+    """Memory of the process, which ends with it: all arrays are fresh."""
+
+    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+        """See :class:`TableMemory`."""
+        size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
+        if not size_bytes:
+            return np.zeros(0, dtype)
+        try:
+            memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(str(error)) from error
+        return _in_pages(memory, starts, sizes, dtype)
+
+
+class SharedMemory:
+    """Arrays in files of ``folder``, such as one in ``/dev/shm``: a process that starts again finds the values of the last one.
+
+    A fresh array is a new file, so that arrays of the old one stay as they are until they are dropped.
     """
-    item_bytes, total = np.dtype(dtype).itemsize, int(sizes.sum())
-    if not total:
-        return np.zeros(0, dtype)
-    try:
-        memory = mmap.mmap(-1, total * item_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(str(error)) from error
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+        """See :class:`TableMemory`; an array of another size than the file's is fresh."""
+        size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
+        if not size_bytes:
+            return np.zeros(0, dtype)
+        path = self._folder / name
+        try:
+            if is_fresh or not path.exists() or path.stat().st_size != size_bytes:
+                path.unlink(missing_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                os.ftruncate(descriptor, size_bytes)
+            else:
+                descriptor = os.open(path, os.O_RDWR)
+            with open(descriptor, "r+b") as file:
+                memory = mmap.mmap(file.fileno(), size_bytes, flags=mmap.MAP_SHARED)
+        except (OSError, OverflowError, ValueError) as error:
+            raise MemoryError(str(error)) from error
+        return _in_pages(memory, starts, sizes, dtype)
+
+
+def _in_pages(memory: mmap.mmap, starts: Array, sizes: Array, dtype: type) -> Array:
+    """The array of all bytes of ``memory``, with huge pages for small tables."""
+    item_bytes = np.dtype(dtype).itemsize
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux
         memory.madvise(mmap.MADV_NOHUGEPAGE)
         for first, stop in small_tables(starts * item_bytes, sizes * item_bytes):
