@@ -38,6 +38,8 @@ _METHOD = "largest shards first, then exchanges"
 _CLOSE = 0.002
 #: The gap at which memory is not looked at more closely.
 _GOOD = 0.03
+#: The largest load by the mean one below which loads are even, and how much longer a step may be for it.
+_EVEN, _EVEN_WORTH = 1.05, 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +112,10 @@ def _best_of(
             shards = assign(shards_of(works, chosen), topology, secs, size, memory_weight)
             if shards is not None:
                 found.append((_planned(works, chosen, shards, topology, bound.step_secs, _METHOD), chosen, shards))
-        for planned, chosen, shards in sorted(found, key=_step_secs)[:_IMPROVED]:
+        for planned, chosen, shards in sorted(found, key=lambda one: _cost(one[0]))[:_IMPROVED]:
             if planned.gap >= _CLOSE or planned.loads.imbalance >= 1 + _CLOSE:
                 planned, shards = _improved(planned, works, chosen, shards)
-            if best is None or planned.loads.step_secs < _step_secs(best):
+            if best is None or _cost(planned) < _cost(best[0]):
                 best = planned, chosen, shards
         if best is not None and best[0].gap < _GOOD:
             break
@@ -131,15 +133,16 @@ def _improved(
     even_phases(phased, topology, *common)
     found = [(planned, shards)]
     found += [(_planned(works, chosen, one, topology, planned.bound_secs, _METHOD), one) for one in (even, phased)]
-    return min(found, key=lambda one: one[0].loads.step_secs)
+    return min(found, key=lambda one: _cost(one[0]))
+
+
+def _cost(planned: Planned) -> float:
+    """The seconds of a step, and a little more if loads are not even: of two steps as long the even one is less likely to be slow."""
+    return planned.loads.step_secs * (1 if planned.loads.imbalance < _EVEN else 1 + _EVEN_WORTH)
 
 
 def _copied(shards: Sequence[PlacedShards]) -> list[PlacedShards]:
     return [replace(one, cores=one.cores.copy()) for one in shards]
-
-
-def _step_secs(candidate: _Candidate) -> float:
-    return candidate[0].loads.step_secs
 
 
 def _spread(ways: Sequence[PricedWay]) -> PricedWay:
@@ -182,4 +185,4 @@ def _searched(
     found, is_optimal = answer
     method = "OR-Tools CP-SAT, the best assignment of these shards" if is_optimal else "OR-Tools CP-SAT"
     other = _planned(works, chosen, found, planned.topology, planned.bound_secs, method)
-    return other if other.loads.step_secs <= planned.loads.step_secs else planned
+    return other if _cost(other) <= _cost(planned) else planned

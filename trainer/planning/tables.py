@@ -22,11 +22,13 @@ class FeatureLoad:
         name: the feature.
         ids_per_event: its mean valency.
         frequencies: how often its rows occur among its ids.
+        is_assumed: whether both are assumed, not measured.
     """
 
     name: str
     ids_per_event: float
     frequencies: RowFrequencies
+    is_assumed: bool = False
 
     @staticmethod
     def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:
@@ -36,7 +38,7 @@ class FeatureLoad:
         and one without any of these.
         """
         ids = 1.0 if has_one_id or not known else math.fsum(one.ids_per_event for one in known) / len(known)
-        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, 0.0))
+        return FeatureLoad(name, ids, RowFrequencies.power_law(rows, 0.0), is_assumed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class TableFacts:
     def can_split_columns(self) -> bool:
         """Whether its optimizer treats the columns of a row independently."""
         return not self.row_slots
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the use of the table is not known."""
+        return any(feature.is_assumed for feature in self.features)
 
     @property
     def ids_per_event(self) -> float:

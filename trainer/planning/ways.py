@@ -39,10 +39,15 @@ class PricedWay:
 
 
 def ways_of(work: TableWork) -> tuple[PricedWay, ...]:
-    """The ways to partition a table that fit on a core; none if there are none."""
+    """The ways to partition a table that fit on a core; none if there are none.
+
+    A table whose use is not known has its rows on all cores: what it takes more, or less, than assumed is then shared by all of them.
+    """
     table, topology = work.table, work.topology
     ways = [Way(1, places) for places in _places(min(topology.cores, table.rows))]
-    if table.can_split_columns:
+    if table.is_assumed:
+        ways = ways[-1:]
+    elif table.can_split_columns:
         most = padded_units(table.columns)
         ways += [
             Way(slices, places)
