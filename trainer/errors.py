@@ -26,6 +26,7 @@ StorageError
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 CheckFailed               a program for TPUs could not be lowered or compiled
 HostLost                  another host of the job ended, or does not answer
+ServerLost                a parameter server does not answer, or has lost its rows
 AttemptOver               the controller gave the attempt up
 JobHeld                   a person must release the job before it goes on
 """
@@ -116,6 +117,12 @@ class ClusterError(StorageError):
 
 class HostLost(HeadraceError):
     """Another host of the job ended, or does not answer: the attempt cannot go on."""
+
+    exit_status = 6
+
+
+class ServerLost(HeadraceError):
+    """A parameter server does not answer in time, or has lost its rows: training goes on from the last checkpoint."""
 
     exit_status = 6
 

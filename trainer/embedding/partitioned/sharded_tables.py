@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from trainer.embedding.cpu.engine import CpuEngine, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.exchange import Exchange
@@ -216,7 +215,8 @@ class ShardedTables:
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
         check_states(self.tables, state)
-        self._own.load_state({part.name: self._own_state(part, state[part.table.name]) for part in self._parts.parts})
+        core = self._exchange.rank
+        self._own.load_state({part.name: part.own_state(core, state[part.table.name]) for part in self._parts.parts})
         self._forget_batches()
 
     @property
@@ -255,12 +255,6 @@ class ShardedTables:
         self._fetched.clear()
         self._counter = BatchCounter(self.features, self._of_features.table)
 
-    def _own_state(self, part: TablePart, whole: TableState) -> TableState:
-        mine, rows = part.own_rows(self._exchange.rank, whole.rows)
-        if not part.is_sliced:
-            return TableState(rows, whole.weights[mine], whole.slots[mine])
-        return TableState(rows, whole.weights[mine, part.columns], whole.slots[mine][:, part.slots])
-
     def part_weights_of(self, p: int, rows: Array) -> tuple[Array, Array]:
         """Which ``rows`` of a part are on this core, as a mask, and their weights; for inspection and tests."""
         part = self._parts.parts[p]
@@ -285,10 +279,27 @@ class ShardedTables:
         self._own.end_snapshot()
 
 
+class OwnSnapshot(Protocol):
+    """The snapshot of one core's rows, as it numbers them: an :class:`EngineSnapshot`, or one of a server."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each part."""
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """The changed rows of a part, range by range."""
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a part from ``first`` to ``stop``."""
+
+    def close(self) -> None:
+        """End the snapshot."""
+
+
 class ShardSnapshot:
     """The snapshot of one core's parts of tables, with the numbers of rows in the whole tables."""
 
-    def __init__(self, own: EngineSnapshot, parts: Sequence[TablePart], core: int) -> None:
+    def __init__(self, own: OwnSnapshot, parts: Sequence[TablePart], core: int) -> None:
         self._own, self._parts, self._core = own, parts, core
         self._gives = [part.gives(core) for part in parts]
         for p, gives in enumerate(self._gives):

@@ -115,6 +115,13 @@ class TablePart:
         mine = (own >= 0) & (own < count) & (own * stride + first == rows)
         return mine, own[mine]
 
+    def own_state(self, core: int, whole: TableState) -> TableState:
+        """The rows and columns of ``core`` from the state of the table, with its numbers of rows."""
+        mine, rows = self.own_rows(core, whole.rows)
+        if not self.is_sliced:
+            return TableState(rows, whole.weights[mine], whole.slots[mine])
+        return TableState(rows, whole.weights[mine, self.columns], whole.slots[mine][:, self.slots])
+
     def whole_rows(self, core: int, own: Array) -> Array:
         """The numbers in the table of rows on ``core``."""
         stride, first, _ = self._rows_on(core)

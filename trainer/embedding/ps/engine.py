@@ -1,0 +1,271 @@
+"""The embedding engine whose tables are on parameter servers.
+
+A batch takes one fetch and one update message for each server, whatever the number of tables. Ids are deduplicated and bags are combined
+here; servers have rows only. For one engine alone the bits are those of the ``cpu`` engine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.engine import refuse_unsupported
+from trainer.embedding.cpu.finite_gradients import check_finite
+from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
+from trainer.embedding.cpu.threads import Team, available_threads
+from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.partitioned.engine import PartitionedSnapshot
+from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
+from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
+from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.ps.remote_tables import RemoteTables
+from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
+from trainer.embedding.ps.row_messages import RowNumbers
+from trainer.embedding.ps.server_link import ServerLink
+from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
+from trainer.embedding.ps.table_documents import held_tables
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.state_checks import check_states, empty_state
+from trainer.errors import BadBatch, ConfigError
+from trainer.planning.plan import PartitionPlan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_T = TypeVar("_T")
+
+#: The largest number of a row that is sent in 32 bits.
+_MOST_SHORT = np.iinfo(np.int32).max
+
+
+class PsEngine:
+    """Lookups and updates over the tables of ``features``, whose rows are on servers.
+
+    Args:
+        features: the features, in the order of batches.
+        seed: what initial weights are drawn from.
+        links: the servers, which are opened for these tables: rows that they have of the same tables stay.
+        plan: where the tables stand, a core for each server; None: :func:`~trainer.embedding.ps.stacked_plan.stacked_plan`.
+        staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
+        threads: threads of the loops; 0 for one a processor.
+
+    Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
+    :class:`~trainer.errors.ServerLost`.
+    """
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], *, seed: int, links: Sequence[ServerLink], plan: PartitionPlan | None = None,
+        staleness: int | None = 0, threads: int = 0,
+    ) -> None:  # fmt: skip
+        self.features, self.tables = tuple(features), tables_of(features)
+        if not self.features:
+            raise ConfigError("an embedding engine must have at least one feature")
+        for table in self.tables:
+            refuse_unsupported(table)
+        self._order = stack_order(self.tables)
+        self._stacked = tuple(self.tables[t] for t in self._order)
+        self._parts = TableParts(self._stacked, len(links), plan or stacked_plan(self._stacked, len(links)))
+        of_features = feature_layout(self.features, self._stacked)
+        layout = table_layout(of_features, self._stacked, seed)
+        self._width = sum(feature.width for feature in self.features)
+        self._table_of, self._staleness = of_features.table, staleness
+        self._team = Team(threads or available_threads())
+        self._requests = RequestMaker(
+            self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None, team=self._team
+        )
+        self._buffers = RowBuffers(self._parts, of_features, layout, self._width, self._team)
+        self._senders = ThreadPoolExecutor(len(links), "servers") if len(links) > 1 else None
+        shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(links))]
+        self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
+        helds = [held_tables(own, seed) for own in shards]
+        self._servers = self._of_each(lambda server: RemoteTables(links[server], helds[server]), len(links))
+        self._looked_up: deque[BatchRows] = deque(
+            maxlen=2
+        )  # between a lookup and its update there may be another lookup
+        self._counter = BatchCounter(self.features, self._table_of)
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations."""
+        return self._width
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of rows and gradients that were copied between messages and batches."""
+        return self._buffers.copied_bytes
+
+    @property
+    def servers(self) -> tuple[RemoteTables, ...]:
+        """The tables of each server."""
+        return tuple(self._servers)
+
+    def lookup(self, batch: IdBatch) -> Array:
+        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is fetched."""
+        check_batch(batch, self.features)
+        rows = self._fetch(batch)
+        return rows.activations()
+
+    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+        """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
+
+        It does not wait for the servers: what they refuse is raised by the next call. Raises :class:`BadBatch`, and
+        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is sent.
+        """
+        check_batch(batch, self.features)
+        check_gradients(batch, gradients, self._width)
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        check_finite(flat, self.features, self._team)
+        rows = next((one for one in self._looked_up if one.requests.batch is batch), None) or self._fetch(batch)
+        pieces, rates = rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
+        updates = rows.requests.updates
+        self._of_each(
+            lambda server: self._servers[server].update(self._numbers(updates, server), rates, pieces[server])
+        )
+        self._counter.add(batch.offsets, rows.requests.layout.vocabulary)
+
+    def _fetch(self, batch: IdBatch) -> BatchRows:
+        rows = self._buffers.of_batch(self._requests.make(batch))
+        reads = rows.requests.reads
+
+        def fetch(server: int) -> None:
+            remote = self._servers[server]
+            floor = -1 if self._staleness is None else remote.updates - self._staleness
+            remote.begin_fetch(self._numbers(reads, server), rows.room(server), floor)
+            remote.finish()
+
+        self._of_each(fetch)
+        self._looked_up.append(rows)
+        return rows
+
+    def _numbers(self, rows: RowsByOwner, server: int) -> RowNumbers:
+        own = rows.rows[rows.of_owner(server)]
+        return RowNumbers(own.astype(np.int32) if self._short else own, rows.counts[server])
+
+    def _of_each(self, work: Callable[[int], _T], servers: int = 0) -> list[_T]:
+        """Do the work of each server at once."""
+        numbers = range(servers or len(self._servers))
+        return list(map(work, numbers) if self._senders is None else self._senders.map(work, numbers))
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature over the batches of this engine, by name."""
+        return self._counter.by_feature()
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
+        names = [one.name for one in self._stacked]
+        if table not in names:
+            raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(names))
+        t, rows = names.index(table), np.asarray(rows, np.int64)
+        size = self._stacked[t].vocabulary_size
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
+            raise BadBatch("a row must lie in its table", where=f"table {table}",
+                           value=(int(rows.min()), int(rows.max())), allowed=f"[0, {size})")  # fmt: skip
+        out = np.empty((len(rows), self._stacked[t].dim), np.float32)
+        for p in self._parts.of_table(t):
+            part = self._parts.parts[p]
+            for server, remote in enumerate(self._servers):
+                mine, own = part.own_rows(server, rows)
+                counts = np.zeros(len(self._parts.parts), np.int64)
+                counts[p] = len(own)
+                values = np.empty(len(own) * part.slice_.columns, np.float32)
+                remote.begin_fetch(RowNumbers(own, counts), [values], -1)
+                remote.finish()
+                out[mine, part.columns] = values.reshape(len(own), -1)
+        return out
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all changed rows, by table name: that of any other engine."""
+        snapshot = self.begin_snapshot(most_bytes=1 << 30)
+        try:
+            return {table.name: _joined(table, list(snapshot.table(t))) for t, table in enumerate(self.tables)}
+        finally:
+            self.end_snapshot()
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
+        check_states(self.tables, state)
+        parts = self._parts.parts
+
+        def load(server: int) -> None:
+            states = ((p, part.own_state(server, state[part.table.name])) for p, part in enumerate(parts))
+            self._servers[server].load(states)
+
+        self._of_each(load)
+        self._looked_up.clear()
+        self._counter = BatchCounter(self.features, self._table_of)
+
+    def begin_snapshot(self, *, most_bytes: int) -> ServersSnapshot:
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
+        share = most_bytes // len(self._servers)
+        counts = self._of_each(lambda server: self._servers[server].begin_snapshot(share))
+        shards = tuple(
+            ShardSnapshot(_RemoteSnapshot(remote, counts[server]), self._parts.parts, server)
+            for server, remote in enumerate(self._servers)
+        )
+        return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order)
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one."""
+        self._of_each(lambda server: self._servers[server].end_snapshot())
+
+    def finish(self) -> None:
+        """Wait until the servers have made all updates. Raises what they refused."""
+        self._of_each(lambda server: self._servers[server].finish())
+
+    def close(self) -> None:
+        """End the connections."""
+        for remote in self._servers:
+            remote.link.close()
+        if self._senders is not None:
+            self._senders.shutdown()
+
+
+class _RemoteSnapshot:
+    """The snapshot of one server."""
+
+    def __init__(self, remote: RemoteTables, counts: tuple[int, ...]) -> None:
+        self._remote, self.counts = remote, counts
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """All changed rows of a part."""
+        yield self.capture(t, 0, self._remote.rows_of(t))
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a part from ``first`` to ``stop``."""
+        return self._remote.read_snapshot(t, first, stop)
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._remote.end_snapshot()
+
+
+class ServersSnapshot:
+    """The changed rows of all servers at one moment, by the engine's tables."""
+
+    def __init__(self, stacked: PartitionedSnapshot, order: Sequence[int]) -> None:
+        self._stacked = stacked
+        self._position = {t: position for position, t in enumerate(order)}
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table."""
+        counts = self._stacked.counts
+        return tuple(counts[self._position[t]] for t in range(len(counts)))
+
+    def table(self, t: int) -> Iterator[ChangedRows]:
+        """The changed rows of a table, range by range."""
+        return self._stacked.table(self._position[t])
+
+
+def _joined(table: TableSpec, parts: Sequence[ChangedRows]) -> TableState:
+    found = [empty_state(table), *parts]
+    rows, weights, slots = (
+        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
+    )
+    return TableState(rows, weights, slots)

@@ -1,0 +1,131 @@
+"""Frames between an engine and a parameter server: a header of fixed size, then a body whose length the header says.
+
+What comes from the wire is checked here before memory is taken for it: the magic bytes, the kind, and the length against a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from transforms.errors import DataError
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_MAGIC, _VERSION = b"HRPS", 1
+#: Magic, version, kind, flags, bytes of the body, number, floor.
+_HEADER = struct.Struct("<4sBBHQQq")
+HEADER_BYTES = _HEADER.size
+_MOST_NUMBER = 1 << 62
+#: The longest greeting: it is read before the token is checked.
+MOST_GREETING_BYTES = 4 << 10
+#: The longest other document.
+MOST_DOCUMENT_BYTES = 8 << 20
+
+
+class Kind(IntEnum):
+    """What a frame is: requests of an engine, then answers of a server."""
+
+    HELLO = 1
+    OPEN = 2
+    FETCH = 3
+    UPDATE = 4
+    BEGIN_SNAPSHOT = 5
+    READ_SNAPSHOT = 6
+    END_SNAPSHOT = 7
+    BEGIN_LOAD = 8
+    LOAD_ROWS = 9
+    END_LOAD = 10
+    STATUS = 11
+
+    OPENED = 32
+    ROWS = 33
+    DONE = 34
+    COUNTS = 35
+    PART = 36
+    DOCUMENT = 37
+    ERROR = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a frame.
+
+    Attributes:
+        kind: of the frame.
+        body_bytes: the length of the body.
+        number: of an update, its place among the updates of its client, from 1 on; an answer has that of its request.
+        floor: of a fetch, the number of the update that all clients must have made before it is answered.
+        flags: how the body is encoded; see :mod:`trainer.embedding.ps.row_messages`.
+    """
+
+    kind: Kind
+    body_bytes: int = 0
+    number: int = 0
+    floor: int = 0
+    flags: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The header as it is sent."""
+        return _HEADER.pack(_MAGIC, _VERSION, self.kind, self.flags, self.body_bytes, self.number, self.floor)
+
+
+def read_header(content: Bytes, most_bytes: int) -> Header:
+    """The header in ``HEADER_BYTES`` bytes. Raises :class:`DataError` for one that is none, and for a body above ``most_bytes``."""
+    if len(content) != HEADER_BYTES:
+        raise DataError(
+            "a frame must begin with a whole header", value=f"{len(content)} bytes", allowed=f"{HEADER_BYTES} bytes"
+        )
+    magic, version, kind, flags, body_bytes, number, floor = _HEADER.unpack(content)
+    if magic != _MAGIC or version != _VERSION:
+        raise DataError("a frame must be of this release's format", value=(bytes(magic).hex(), version),
+                        allowed=f"{_MAGIC.hex()}, {_VERSION}", next_step="run the same release of Headrace in all processes")  # fmt: skip
+    if kind not in _KINDS:
+        raise DataError("a frame must be of a known kind", value=kind, allowed=f"one of {sorted(_KINDS)}")
+    if body_bytes > most_bytes:
+        raise DataError("the body of a frame must be short", value=f"{body_bytes:,} bytes", allowed=f"at most {most_bytes:,} bytes",
+                        next_step="use a smaller batch_rows, or more servers")  # fmt: skip
+    if number > _MOST_NUMBER or not -_MOST_NUMBER <= floor <= _MOST_NUMBER:
+        raise DataError("the numbers of a frame must be below 2^62", value=(number, floor))
+    return Header(Kind(kind), body_bytes, number, floor, flags)
+
+
+_KINDS = {int(kind) for kind in Kind}
+
+
+def write_document(document: dict[str, Any]) -> bytes:
+    """A JSON object as the body of a frame."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def read_document(content: Bytes, members: frozenset[str]) -> dict[str, Any]:
+    """The JSON object with exactly these members. Raises :class:`DataError`."""
+    try:
+        document = json.loads(bytes(content))
+    except (ValueError, RecursionError) as error:
+        raise DataError("the body of a frame must be a JSON object", value=str(error)[:200]) from None
+    if not isinstance(document, dict) or document.keys() != members:
+        found = sorted(document)[:20] if isinstance(document, dict) else type(document).__name__
+        raise DataError(
+            "a document of a frame must have its members", value=str(found)[:200], allowed=", ".join(sorted(members))
+        )
+    return document
+
+
+def count_at(document: dict[str, Any], name: str, *, least: int = 0, most: int = _MOST_NUMBER) -> int:
+    """The whole number at ``name``. Raises :class:`DataError`."""
+    value = document[name]
+    if type(value) is not int or not least <= value <= most:
+        raise DataError(f"{name} must be a whole number", value=str(value)[:80], allowed=f"{least} to {most}")
+    return value
+
+
+def text_at(document: dict[str, Any], name: str) -> str:
+    """The text at ``name``. Raises :class:`DataError`."""
+    value = document[name]
+    if not isinstance(value, str):
+        raise DataError(f"{name} must be a text", value=str(value)[:80])
+    return value

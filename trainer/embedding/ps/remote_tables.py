@@ -1,0 +1,110 @@
+"""The tables of one parameter server, as the engine uses them: open, fetch, update, save and load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.optimizers import slot_width
+from trainer.embedding.ps import row_messages as messages
+from trainer.embedding.ps.frames import Kind, write_document
+from trainer.embedding.ps.row_messages import RowNumbers
+from trainer.embedding.ps.server_link import Answer, Request, ServerLink
+from trainer.embedding.ps.table_documents import HeldTables
+from transforms.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The bytes of rows in one message of a load.
+_LOAD_BYTES = 4 << 20
+
+
+class RemoteTables:
+    """The tables of one server.
+
+    Requests that change rows are not waited for: a server answers in order, so a later request sees what they did. Their errors are raised
+    by the next call.
+    """
+
+    def __init__(self, link: ServerLink, held: HeldTables) -> None:
+        self._link = link
+        self._tables = tuple(one.table for one in held.tables)
+        self.dims = np.array([one.dim for one in self._tables], np.int64)
+        self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
+        self._updates = 0
+        self._call(Request(Kind.OPEN, [write_document(held.to_document())]), Kind.OPENED)
+
+    @property
+    def link(self) -> ServerLink:
+        """The connection."""
+        return self._link
+
+    @property
+    def updates(self) -> int:
+        """The number of the last update that was sent."""
+        return self._updates
+
+    def rows_of(self, part: int) -> int:
+        """The rows of a part on this server."""
+        return self._tables[part].vocabulary_size
+
+    def begin_fetch(self, numbers: RowNumbers, room: Sequence[Array], floor: int) -> None:
+        """Ask for the weights of rows; they are in ``room`` after :meth:`finish`.
+
+        ``floor``: the update that all clients must have made before.
+        """
+        flags = messages.flags_of(numbers.rows)
+        self._link.send(Request(Kind.FETCH, messages.write_numbers(numbers), room, floor=floor, flags=flags))
+
+    def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> None:
+        """Send the summed gradients of rows, in pieces."""
+        self._updates += 1
+        body = messages.write_gradients(numbers, rates, values)
+        self._link.send(Request(Kind.UPDATE, body, number=self._updates, flags=messages.flags_of(numbers.rows)))
+
+    def finish(self) -> None:
+        """Wait for the answers to all requests that were sent. Raises the first error among them."""
+        while self._link.waiting:
+            self._link.receive()
+
+    def begin_snapshot(self, most_bytes: int) -> tuple[int, ...]:
+        """Begin a snapshot; returns the changed rows of each part."""
+        answer = self._call(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
+        return messages.read_counts(answer.body, len(self._tables))
+
+    def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a part from ``first`` to ``stop``, as the server numbers them."""
+        answer = self._call(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
+        found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        if len(found.rows) and not (first <= int(found.rows[0]) and int(found.rows[-1]) < stop):
+            raise DataError("rows of a snapshot must be those that were asked for", value=found.rows[:4].tolist())
+        return found
+
+    def end_snapshot(self) -> None:
+        """End the snapshot, if there is one."""
+        self._call(Request(Kind.END_SNAPSHOT), Kind.DONE)
+
+    def load(self, states: Iterable[tuple[int, TableState]]) -> None:
+        """Replace all rows by these of each part; other rows have their initial values."""
+        self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
+        for part, state in states:
+            step = max(_LOAD_BYTES // int(4 * (self.dims[part] + self.slot_dims[part]) + 8), 1)
+            for first in range(0, len(state.rows), step):
+                window = slice(first, first + step)
+                rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
+                self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
+        self._call(Request(Kind.END_LOAD), Kind.DONE)
+        self._updates = 0
+
+    def _call(self, request: Request, expected: Kind) -> Answer:
+        self.finish()
+        self._link.send(request)
+        answer = self._link.receive()
+        if answer.header.kind != expected:
+            raise DataError(
+                "an answer must be of the kind that was asked for", value=answer.header.kind.name, allowed=expected.name
+            )
+        return answer

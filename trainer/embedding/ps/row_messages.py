@@ -1,0 +1,202 @@
+"""The bodies of frames about rows: rows that are fetched, gradients, and saved values. Each array begins at a multiple of 8 bytes.
+
+Rows are numbered by the server: row 0 of a part is its first row there. They stand part after part, of which each has a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.engine import ChangedRows
+from trainer.embedding.ps.frames import Bytes
+from transforms.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: A flag of fetches and updates: rows are int64, not int32.
+LONG_ROWS = 1
+_FLAGS = LONG_ROWS
+_ALIGNED = 8
+_PADDING = bytes(_ALIGNED)
+_READ = np.dtype("<i8")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowNumbers:
+    """Rows of the parts of a server: int32 or int64 ``rows``, part after part, and int64 ``counts`` of each part."""
+
+    rows: Array
+    counts: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowGradients:
+    """An update: rows, the learning ``rates`` of the parts and the summed gradients ``values`` of the rows, float32."""
+
+    numbers: RowNumbers
+    rates: Array
+    values: Array
+
+
+def flags_of(rows: Array) -> int:
+    """The flags of a message with these rows."""
+    return LONG_ROWS if rows.dtype == np.int64 else 0
+
+
+def write_numbers(numbers: RowNumbers) -> list[Bytes]:
+    """The body of a fetch, in parts that are views of the arrays."""
+    return _views([numbers.counts, numbers.rows])
+
+
+def write_gradients(numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> list[Bytes]:
+    """The body of an update; ``values``: the gradients in pieces."""
+    head = _views([numbers.counts, rates, numbers.rows])
+    return [*head, *(one.data.cast("B") for one in values if len(one))]
+
+
+def read_numbers(body: Bytes, parts: int, flags: int) -> RowNumbers:
+    """The rows of a fetch. Raises :class:`DataError` for a body of another length and for counts below 0."""
+    reader = _Reader(body)
+    numbers = _read_numbers(reader, parts, flags)
+    reader.end()
+    return numbers
+
+
+def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
+    """An update of parts with so many columns. Raises :class:`DataError` for a body of another length, and for rates that are no numbers."""
+    reader = _Reader(body)
+    counts = _read_counts(reader, len(dims))
+    rates = reader.take(np.float32, len(dims))
+    if not (np.isfinite(rates).all() and (rates >= 0).all()):
+        raise DataError(
+            "learning rates must be finite and >= 0", value=rates[~(np.isfinite(rates) & (rates >= 0))][:4].tolist()
+        )
+    rows = reader.take(_row_type(flags), _total(counts))
+    values = reader.take(np.float32, _total(counts * dims))
+    reader.end()
+    return RowGradients(RowNumbers(rows, counts), rates, values)
+
+
+def write_part(found: ChangedRows) -> list[Bytes]:
+    """The body of saved rows."""
+    arrays = [np.ascontiguousarray(one).reshape(-1) for one in (found.weights, found.slots)]
+    return _views([np.array([len(found.rows)], np.int64), found.rows, *arrays])
+
+
+def read_part(body: Bytes, dim: int, slots: int) -> ChangedRows:
+    """Saved rows with so many weights and slot values. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    found = _read_part(reader, dim, slots)
+    reader.end()
+    return found
+
+
+def write_load(part: int, found: ChangedRows) -> list[Bytes]:
+    """The body of rows to load into a part."""
+    return [*_views([np.array([part], np.int64)]), *write_part(found)]
+
+
+def read_load(body: Bytes, dims: Array, slot_dims: Array) -> tuple[int, ChangedRows]:
+    """A part and the rows to load into it. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part = int(reader.take(_READ, 1)[0])
+    if not 0 <= part < len(dims):
+        raise DataError(
+            "the part of a message must be one of the server's", value=part, allowed=f"0 to {len(dims) - 1}"
+        )
+    found = _read_part(reader, int(dims[part]), int(slot_dims[part]))
+    reader.end()
+    return part, found
+
+
+def read_range(body: Bytes, sizes: Array) -> tuple[int, int, int]:
+    """The part, the first row and the row after the last one that a snapshot is asked for. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part, first, stop = (int(one) for one in reader.take(_READ, 3))
+    reader.end()
+    if not 0 <= part < len(sizes) or not 0 <= first <= stop <= sizes[part]:
+        raise DataError("rows of a snapshot must be those of a part", value=(part, first, stop))
+    return part, first, stop
+
+
+def write_counts(counts: Sequence[int] | Array) -> list[Bytes]:
+    """The body of numbers."""
+    return _views([np.asarray(counts, np.int64)])
+
+
+def read_counts(body: Bytes, parts: int) -> tuple[int, ...]:
+    """Numbers, of each part one. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    counts = _read_counts(reader, parts)
+    reader.end()
+    return tuple(counts.tolist())
+
+
+def _read_numbers(reader: _Reader, parts: int, flags: int) -> RowNumbers:
+    counts = _read_counts(reader, parts)
+    return RowNumbers(reader.take(_row_type(flags), _total(counts)), counts)
+
+
+def _read_counts(reader: _Reader, parts: int) -> Array:
+    counts = reader.take(_READ, parts)
+    if len(counts) and int(counts.min()) < 0:
+        raise DataError("counts must be >= 0", value=int(counts.min()))
+    return counts
+
+
+def _read_part(reader: _Reader, dim: int, slots: int) -> ChangedRows:
+    count = int(reader.take(_READ, 1)[0])
+    rows = reader.take(_READ, count)
+    weights = reader.take(np.float32, count * dim).reshape(count, dim)
+    values = reader.take(np.float32, count * slots).reshape(count, slots)
+    if count and (int(rows[0]) < 0 or not (rows[1:] > rows[:-1]).all()):
+        raise DataError("saved rows must ascend from 0 on", value=rows[:4].tolist())
+    if not (np.isfinite(weights).all() and np.isfinite(values).all()):
+        raise DataError("saved values must be finite")
+    return ChangedRows(rows, weights, values)
+
+
+def _row_type(flags: int) -> type:
+    if flags & ~_FLAGS:
+        raise DataError("the flags of a frame must be known", value=flags, allowed=f"0 to {_FLAGS}")
+    return np.int64 if flags & LONG_ROWS else np.int32
+
+
+def _total(counts: Array) -> int:
+    """The sum of counts, which no sum of hostile ones wraps around."""
+    return sum(counts.tolist())
+
+
+def _views(arrays: Sequence[Array]) -> list[Bytes]:
+    found: list[Bytes] = []
+    for array in arrays:
+        if len(array):
+            found.append(np.ascontiguousarray(array).data.cast("B"))
+        if padding := -array.nbytes % _ALIGNED:
+            found.append(_PADDING[:padding])
+    return found
+
+
+class _Reader:
+    """Takes arrays off a body, each from a multiple of 8 bytes on."""
+
+    def __init__(self, body: Bytes) -> None:
+        self._body, self._at = memoryview(body), 0
+
+    def take(self, dtype: Any, count: int) -> Array:
+        size = np.dtype(dtype).itemsize * count
+        if count < 0 or size > len(self._body) - self._at:
+            raise DataError("the body of a frame must be as long as its numbers say",
+                            value=f"{len(self._body) - self._at:,} bytes are left", allowed=f"{size:,} bytes")  # fmt: skip
+        found: Array = np.frombuffer(self._body, dtype, count, self._at)
+        self._at = min(self._at + size + -size % _ALIGNED, len(self._body))
+        return found
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise DataError("the body of a frame must be as long as its numbers say", value=f"{len(self._body):,} bytes",
+                            allowed=f"{self._at:,} bytes")  # fmt: skip

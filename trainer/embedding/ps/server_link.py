@@ -1,0 +1,82 @@
+"""The connection of an engine to one parameter server, as an interface: requests in order, answers in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from trainer.embedding.ps.frames import Bytes, Header, Kind
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The longest answer of unknown length.
+MOST_ANSWER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request of an engine.
+
+    Attributes:
+        kind: what it asks for.
+        body: its body in parts, which must not change before the answer has come.
+        room: where the body of the answer goes, which must be exactly as long; None: into new memory.
+        number, floor, flags: see :class:`~trainer.embedding.ps.frames.Header`.
+    """
+
+    kind: Kind
+    body: Sequence[Bytes] = ()
+    room: Sequence[Array] | None = None
+    number: int = 0
+    floor: int = 0
+    flags: int = 0
+
+    @property
+    def header(self) -> Header:
+        """Its header."""
+        return Header(self.kind, sum(len(part) for part in self.body), self.number, self.floor, self.flags)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The answer to a request; ``body``: what was received into new memory, else nothing."""
+
+    header: Header
+    body: Bytes = b""
+
+
+class ServerLink(Protocol):
+    """Requests are answered in order. One thread uses a link at a time.
+
+    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made.
+    """
+
+    def send(self, request: Request) -> None:
+        """Send a request, whose answer is taken by :meth:`receive`.
+
+        Raises :class:`~trainer.errors.ServerLost` if the server does not answer in time, or has lost its rows.
+        """
+
+    def receive(self) -> Answer:
+        """The answer to the oldest request that has none.
+
+        Raises :class:`~trainer.errors.ServerLost`; and for an error that the server sends, one of that kind.
+        """
+
+    @property
+    def waiting(self) -> int:
+        """The requests whose answers have not been received."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """The bytes that were sent, headers included."""
+
+    @property
+    def received_bytes(self) -> int:
+        """The bytes that were received, headers included."""
+
+    def close(self) -> None:
+        """End the connection."""

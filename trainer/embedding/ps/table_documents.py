@@ -1,0 +1,161 @@
+"""Tables of a parameter server as a JSON document: what its rows are, and what they are drawn from. Strict when read.
+
+Combiners and quantization are the engine's business, and learning rates come with each update: none of them is in the document.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
+from trainer.embedding.spec import Constant, Initializer, Normal, TableSpec, Uniform
+from transforms.errors import DataError, InputError
+
+_OPTIMIZERS: dict[str, type[Optimizer]] = {
+    one.__name__: one for one in (SGD, Adagrad, RowWiseAdagrad, AdagradMomentum, Adam, FTRL)
+}
+_INITIALIZERS: dict[str, type[Initializer]] = {one.__name__: one for one in (Constant, Uniform, Normal)}
+_RATE = "learning_rate"
+#: In place of a rate that is sent with each update.
+_ANY_RATE = 1.0
+_MOST_PARTS = 1 << 16
+_MOST_ROWS, _MOST_DIM = 1 << 62, 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A part of a table on a server: its rows there as a table, and where they come from."""
+
+    table: TableSpec
+    origin: TableOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTables:
+    """The parts of all tables on a server, and the seed of their initial values."""
+
+    seed: int
+    tables: tuple[HeldTable, ...]
+
+    def to_document(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {"seed": self.seed, "tables": [_table_document(one) for one in self.tables]}
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal tables: SHA-256 of the document."""
+        return hashlib.sha256(json.dumps(self.to_document(), sort_keys=True).encode()).hexdigest()
+
+
+def held_tables(shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int) -> HeldTables:
+    """The parts of a server, reduced to what it uses of them."""
+    return HeldTables(
+        seed,
+        tuple(
+            HeldTable(
+                dataclasses.replace(
+                    table,
+                    optimizer=dataclasses.replace(table.optimizer, learning_rate=_ANY_RATE),
+                    combiner="sum",
+                    initializer=table.effective_initializer,
+                    quantization=None,
+                ),
+                origin,
+            )
+            for table, origin in shards
+        ),
+    )
+
+
+def read_held_tables(document: object) -> HeldTables:
+    """The tables of a document. Raises :class:`DataError`."""
+    found = _members(document, {"seed", "tables"}, "tables of a server")
+    if type(found["seed"]) is not int or not 0 <= found["seed"] < 1 << 63:
+        raise DataError(
+            "the seed of tables must be a whole number", value=str(found["seed"])[:80], allowed="0 to 2^63 - 1"
+        )
+    tables = found["tables"]
+    if not isinstance(tables, list) or not 0 < len(tables) <= _MOST_PARTS:
+        raise DataError(
+            "tables of a server must be a list", value=type(tables).__name__, allowed=f"1 to {_MOST_PARTS} tables"
+        )
+    held = tuple(_read_table(one) for one in tables)
+    names = [one.table.name for one in held]
+    if len(set(names)) != len(names):
+        raise DataError(
+            "the tables of a server must have different names",
+            value=[name for name in names if names.count(name) > 1][:4],
+        )
+    return HeldTables(found["seed"], held)
+
+
+def _table_document(held: HeldTable) -> dict[str, Any]:
+    table, origin = held.table, held.origin
+    return {
+        "name": table.name,
+        "rows": table.vocabulary_size,
+        "dim": table.dim,
+        "optimizer": _typed(table.optimizer),
+        "initializer": _typed(table.effective_initializer),
+        "origin": dataclasses.asdict(origin),
+    }
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    return {"type": type(value).__name__, **{one.name: getattr(value, one.name) for one in dataclasses.fields(value)}}
+
+
+def _read_table(document: object) -> HeldTable:
+    found = _members(document, {"name", "rows", "dim", "optimizer", "initializer", "origin"}, "a table of a server")
+    where = f"table {str(found['name'])[:80]}"
+    rows, dim = found["rows"], found["dim"]
+    if not isinstance(found["name"], str) or type(rows) is not int or type(dim) is not int:
+        raise DataError("a table of a server must have a name, rows and columns", where=where)
+    if not (1 <= rows <= _MOST_ROWS and 1 <= dim <= _MOST_DIM):
+        raise DataError("a table of a server must have rows and columns", where=where, value=(rows, dim),
+                        allowed=f"1 to {_MOST_ROWS}, 1 to {_MOST_DIM}")  # fmt: skip
+    optimizer = _read_typed(found["optimizer"], _OPTIMIZERS, f"{where}, optimizer")
+    initializer = _read_typed(found["initializer"], _INITIALIZERS, f"{where}, initializer")
+    return HeldTable(
+        TableSpec(found["name"], rows, dim, optimizer, "sum", initializer), _read_origin(found["origin"], where)
+    )
+
+
+def _read_origin(document: object, where: str) -> TableOrigin:
+    found = _members(document, {"table", "row_stride", "row_first", "first_column"}, f"{where}, origin")
+    numbers = [found[name] for name in ("row_stride", "row_first", "first_column")]
+    if not isinstance(found["table"], str) or not all(type(one) is int and 0 <= one < 1 << 62 for one in numbers):
+        raise DataError("the origin of a table must be a name and numbers", where=where, value=str(found)[:200])
+    return TableOrigin(found["table"], *numbers)
+
+
+def _read_typed(document: object, types: dict[str, Any], where: str) -> Any:
+    if not isinstance(document, dict) or document.get("type") not in types:
+        raise DataError(
+            "an object must be of a known type", where=where, value=str(document)[:80], allowed=", ".join(types)
+        )
+    kind = types[document["type"]]
+    fields = {one.name for one in dataclasses.fields(kind)}
+    found = _members(document, {"type", *fields}, where)
+    for name in fields:
+        if not isinstance(found[name], int | float | type(None)):
+            raise DataError(f"{name} must be a number, true, false or null", where=where, value=str(found[name])[:80])
+    try:
+        return kind(**{name: found[name] for name in fields})
+    except (InputError, TypeError, ValueError, OverflowError) as error:
+        raise DataError("an object must have allowed values", where=where, value=str(error)[:200]) from None
+
+
+def _members(document: object, members: set[str], where: str) -> dict[str, Any]:
+    if not isinstance(document, dict) or document.keys() != members:
+        found = sorted(map(str, document))[:20] if isinstance(document, dict) else type(document).__name__
+        raise DataError(
+            "an object must have its members", where=where, value=str(found)[:200], allowed=", ".join(sorted(members))
+        )
+    return document
