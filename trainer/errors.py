@@ -15,6 +15,7 @@ DataError
 ├── NonFiniteLoss         training diverged
 ├── DataNotReady          the data to train is not there yet
 ├── DamagedLog            the log of a job's events has other bytes than were written
+├── DamagedMemory         shared memory of embedding tables has other bytes than were written
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
 Busy
 ├── LeaseLost             another controller has the job, or may have it
@@ -93,6 +94,10 @@ class DataNotReady(DataError):
 
 class DamagedLog(DataError):
     """The log of a job's events has other bytes than were written."""
+
+
+class DamagedMemory(DataError):
+    """Shared memory of embedding tables has other bytes than were written."""
 
 
 class TornCheckpoint(DataError):

@@ -28,6 +28,7 @@ from trainer.embedding.cpu.row_parts import join_parts, read_rows, write_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
+from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import RowValues, TableState
@@ -68,8 +69,10 @@ class CpuEngine:
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
         memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
+        undo_log: of the same memory: an update that a killed process has begun is undone when an engine begins with its memory.
 
-    Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
+    Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have, and
+    :class:`~trainer.errors.DamagedMemory` for an undo log with other bytes than were written.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class CpuEngine:
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
         memory: TableMemory | None = None,
+        undo_log: UndoLog | None = None,
     ) -> None:
         self._features, self._tables = tuple(features), tables_of(features)
         if not self._features:
@@ -100,8 +104,8 @@ class CpuEngine:
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
         self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
-        self._memory = memory or PrivateMemory()
-        self._allocate(is_fresh=False)
+        self._memory, self.undo_log = memory or PrivateMemory(), undo_log
+        self._allocate(is_fresh=undo_log is not None and undo_log.is_partly_loaded)
 
     def _allocate(self, *, is_fresh: bool) -> None:
         """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
@@ -109,6 +113,8 @@ class CpuEngine:
             self._values = table_values(self._layout, self._memory, is_fresh=is_fresh)
         except (MemoryError, ValueError) as error:
             raise does_not_fit(self._tables, machine_bytes()) from error
+        if self.undo_log is not None:
+            self.undo_log.attach(self._values)
         self._prepared: deque[_Prepared] = deque(maxlen=2)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
@@ -185,7 +191,18 @@ class CpuEngine:
 
     @contextmanager
     def _changing(self, bags: Bags) -> Iterator[None]:
-        """While the rows of a batch change: a snapshot keeps what it has not read."""
+        """While the rows of a batch change: the undo log keeps them, and a snapshot what it has not read."""
+        if self.undo_log is None:
+            with self._beside_snapshot(bags):
+                yield
+            return
+        with self.undo_log.transaction():
+            self.undo_log.keep_rows(bags, self._of_features.table, self._layout, self._values)
+            with self._beside_snapshot(bags):
+                yield
+
+    @contextmanager
+    def _beside_snapshot(self, bags: Bags) -> Iterator[None]:
         snapshot = self._snapshot
         if snapshot is not None and snapshot.is_done:
             snapshot = self._snapshot = None
@@ -242,7 +259,8 @@ class CpuEngine:
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
-        bags = self._bags(_one_event(rows, counts))
+        one = _one_event(rows, counts)
+        bags = self._bags(one) if self.undo_log is None else self._read_bags(one)  # undone rows have values again
         with self._changing(bags):
             write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
             write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)
@@ -337,8 +355,18 @@ class CpuEngine:
         return weights, values.slots[slot_start : slot_start + size * slot_dim].reshape(size, slot_dim)
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
+        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit.
+
+        With an undo log, a process that is killed meanwhile leaves fresh tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
+        """
         check_states(self._tables, state)
+        if self.undo_log is None:
+            self._load(state)
+            return
+        with self.undo_log.filling():
+            self._load(state)
+
+    def _load(self, state: Mapping[str, TableState]) -> None:
         self._allocate(is_fresh=True)
         for t, table in enumerate(self._tables):
             saved, (weights, slots) = state[table.name], self._views(t)
