@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.support.emulated_slice import EmulatedSlice
+from tests.support.parameter_servers import engine_on_servers
 from tests.trainer.embedding.partitioned.plans import mixed_plan
 from trainer.embedding import CpuEngine, FeatureSpec
 from trainer.embedding.engine import EmbeddingEngine
@@ -57,6 +58,12 @@ KINDS = (
     ),
     EngineKind(
         "planned", lambda features: PartitionedEngine(features, seed=SEED, cores=3, plan=mixed_plan(features, 3))
+    ),
+    EngineKind("1 server", lambda features: engine_on_servers(features, seed=SEED, servers=1)),
+    EngineKind("3 servers", lambda features: engine_on_servers(features, seed=SEED, servers=3, threads=2)),
+    EngineKind(
+        "3 servers, planned",
+        lambda features: engine_on_servers(features, seed=SEED, servers=3, plan=mixed_plan(features, 3)),
     ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),

@@ -18,6 +18,7 @@ import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
+from trainer.flight.byte_streams import receive_into
 from trainer.flight.error_documents import to_bytes
 from trainer.host.host_messages import LENGTH, MAGIC, Sender, read_description, read_greeting, read_length
 from trainer.host.mailbox import Mailbox
@@ -121,7 +122,7 @@ class ExchangeService:
     def _receive_message(self, connection: socket.socket, sender: Sender, number: int) -> bool:
         """Receive the next message; False at the end of the stream, and if the attempt is over."""
         head = bytearray(LENGTH.size)
-        found = _receive_into(connection, memoryview(head))
+        found = receive_into(connection, memoryview(head))
         if not found:
             return False
         description = _received(connection, read_length(bytes(head[:found])))
@@ -129,7 +130,7 @@ class ExchangeService:
         if not self._mailbox.wait_for_space(sender, layout.size_bytes):
             return False
         content = np.empty(layout.size_bytes, np.uint8)
-        found = _receive_into(connection, content.data)
+        found = receive_into(connection, content.data)
         if found < len(content):
             raise DataError("a message of a host must be whole", where=str(sender), value=f"{found:,} bytes",
                             allowed=f"{len(content):,}")  # fmt: skip
@@ -158,23 +159,9 @@ class ExchangeService:
 def _received(connection: socket.socket, size: int, until_secs: float | None = None) -> bytes:
     """The next ``size`` bytes. Raises :class:`DataError` if the stream ends before."""
     content = bytearray(size)
-    if _receive_into(connection, memoryview(content), until_secs) < size:
+    if receive_into(connection, memoryview(content), until_secs) < size:
         raise DataError("a stream of a host must be whole", value="it ended", allowed=f"{size} bytes more")
     return bytes(content)
-
-
-def _receive_into(connection: socket.socket, content: memoryview, until_secs: float | None = None) -> int:
-    """Fill ``content``; returns its length, or less at the end of the stream. Raises :class:`TimeoutError`."""
-    at = 0
-    while at < len(content):
-        if until_secs is not None:
-            connection.settimeout(max(until_secs - time.monotonic(), 1e-3))
-        # Without a timeout, one call waits for all of it.
-        count = connection.recv_into(content[at:], 0, socket.MSG_WAITALL)
-        if not count:
-            break
-        at += count
-    return at
 
 
 def _refuse(connection: socket.socket, error: Exception) -> None:

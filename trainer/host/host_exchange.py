@@ -12,6 +12,7 @@ import numpy as np
 
 from trainer.errors import HostLost
 from trainer.flight.addresses import Address
+from trainer.flight.byte_streams import rest_of
 from trainer.flight.error_documents import MOST_ERROR_BYTES, BadAnswer, from_bytes
 from trainer.host.host_messages import LENGTH, Bytes, Sender, write_greeting, write_message
 from trainer.host.mailbox import Mailbox
@@ -93,7 +94,7 @@ class HostExchange:
                 continue
             except OSError as error:
                 raise self._lost(r, str(error)) from None
-            left = _rest(left, sent)
+            left = rest_of(left, sent)
 
     def _lost(self, r: int, failure: str) -> HostLost:
         self._check()  # an attempt that was given up is not a lost host
@@ -128,15 +129,6 @@ class HostExchange:
         """End the streams to the other hosts."""
         for stream in self._streams.values():
             stream.close()
-
-
-def _rest(parts: list[memoryview], sent: int) -> list[memoryview]:
-    """What is left of parts of which some bytes were sent."""
-    for i, part in enumerate(parts):
-        if sent < len(part):
-            return [part[sent:], *parts[i + 1 :]]
-        sent -= len(part)
-    return []
 
 
 def _reason(stream: socket.socket, where: str) -> str:

@@ -31,7 +31,7 @@ from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
-from trainer.embedding.engine import RowValues, TableState
+from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.state_checks import check_states
@@ -192,7 +192,7 @@ class CpuEngine:
     @contextmanager
     def _changing(self, bags: Bags) -> Iterator[None]:
         """While the rows of a batch change: the undo log keeps them, and a snapshot what it has not read."""
-        if self.undo_log is None:
+        if self.undo_log is None or self.undo_log.is_filling:
             with self._beside_snapshot(bags):
                 yield
             return
@@ -223,7 +223,9 @@ class CpuEngine:
         read_rows(bags, self._layout, self._values.weights, out)
         return out
 
-    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
+    def update_rows(
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None
+    ) -> Array:
         """One optimizer update for each distinct row, with the sum of its gradients in the order of the parts.
 
         Returns the distinct rows of each table, int64.
@@ -231,12 +233,13 @@ class CpuEngine:
         Args:
             asked: of each part, rows and their numbers by table, as in :meth:`read_rows`.
             gradients: of each part, float32 as :meth:`read_rows` returns them.
+            rates: float32, the learning rate of each table; None: those of their optimizers.
 
         Raises :class:`BadBatch`; nothing is changed then.
         """
         rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
         bags = self._read_bags(_one_event(rows, counts))
-        rates = learning_rates(self._tables)
+        rates = learning_rates(self._tables) if rates is None else rates
         with self._changing(bags):
             return self._updates.apply_rows(bags, flat, rates, self._values)
 
@@ -342,10 +345,15 @@ class CpuEngine:
 
     def table_state(self, t: int) -> TableState:
         """A copy of the changed rows of the table at this position."""
-        base, size = int(self._layout.row_base[t]), int(self._layout.vocabulary[t])
-        rows = np.flatnonzero(self._values.row_state[base : base + size] == gradient_kernels.CHANGED)
+        found = self.changed_rows(t, 0, int(self._layout.vocabulary[t]))
+        return TableState(found.rows, found.weights, found.slots)
+
+    def changed_rows(self, t: int, first: int, stop: int) -> ChangedRows:
+        """A copy of the changed rows of the table at this position from ``first`` to ``stop``."""
+        base = int(self._layout.row_base[t])
+        rows = first + np.flatnonzero(self._values.row_state[base + first : base + stop] == gradient_kernels.CHANGED)
         weights, slots = self._views(t)
-        return TableState(rows, weights[rows], slots[rows])
+        return ChangedRows(rows, weights[rows], slots[rows])
 
     def _views(self, t: int) -> tuple[Array, Array]:
         of, values = self._layout, self._values
@@ -366,8 +374,12 @@ class CpuEngine:
         with self.undo_log.filling():
             self._load(state)
 
-    def _load(self, state: Mapping[str, TableState]) -> None:
+    def clear(self) -> None:
+        """Give all rows their initial values."""
         self._allocate(is_fresh=True)
+
+    def _load(self, state: Mapping[str, TableState]) -> None:
+        self.clear()
         for t, table in enumerate(self._tables):
             saved, (weights, slots) = state[table.name], self._views(t)
             weights[saved.rows] = saved.weights

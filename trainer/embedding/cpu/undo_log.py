@@ -90,6 +90,11 @@ class UndoLog:
         return bool(self._header[_STATE] == _OPEN)
 
     @property
+    def is_filling(self) -> bool:
+        """Whether all tables are being replaced."""
+        return self._is_filling
+
+    @property
     def is_partly_loaded(self) -> bool:
         """Whether the last process was killed while it replaced all tables."""
         return bool(self._header[_STATE] == _FILLING) and not self._is_filling

@@ -292,6 +292,9 @@ class OwnSnapshot(Protocol):
     def capture(self, t: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a part from ``first`` to ``stop``."""
 
+    def skip(self, t: int) -> None:
+        """Leave out a part that is not read."""
+
     def close(self) -> None:
         """End the snapshot."""
 

@@ -29,7 +29,7 @@ from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.server_link import ServerLink
+from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
@@ -50,7 +50,7 @@ class PsEngine:
     Args:
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
-        links: the servers, which are opened for these tables: rows that they have of the same tables stay.
+        servers: connect to them; they are opened for these tables: rows that they have of the same tables stay.
         plan: where the tables stand, a core for each server; None: :func:`~trainer.embedding.ps.stacked_plan.stacked_plan`.
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
         threads: threads of the loops; 0 for one a processor.
@@ -60,7 +60,7 @@ class PsEngine:
     """
 
     def __init__(
-        self, features: Sequence[FeatureSpec], *, seed: int, links: Sequence[ServerLink], plan: PartitionPlan | None = None,
+        self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, threads: int = 0,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
@@ -70,7 +70,7 @@ class PsEngine:
             refuse_unsupported(table)
         self._order = stack_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
-        self._parts = TableParts(self._stacked, len(links), plan or stacked_plan(self._stacked, len(links)))
+        self._parts = TableParts(self._stacked, len(servers), plan or stacked_plan(self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
         layout = table_layout(of_features, self._stacked, seed)
         self._width = sum(feature.width for feature in self.features)
@@ -80,11 +80,11 @@ class PsEngine:
             self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None, team=self._team
         )
         self._buffers = RowBuffers(self._parts, of_features, layout, self._width, self._team)
-        self._senders = ThreadPoolExecutor(len(links), "servers") if len(links) > 1 else None
-        shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(links))]
+        self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
+        shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         helds = [held_tables(own, seed) for own in shards]
-        self._servers = self._of_each(lambda server: RemoteTables(links[server], helds[server]), len(links))
+        self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server]), len(servers))
         self._looked_up: deque[BatchRows] = deque(
             maxlen=2
         )  # between a lookup and its update there may be another lookup
@@ -181,11 +181,9 @@ class PsEngine:
 
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: that of any other engine."""
-        snapshot = self.begin_snapshot(most_bytes=1 << 30)
-        try:
-            return {table.name: _joined(table, list(snapshot.table(t))) for t, table in enumerate(self.tables)}
-        finally:
-            self.end_snapshot()
+        self.finish()
+        whole = self._whole([_RemoteRows(one.read_state, one) for one in self._servers])
+        return {table.name: _joined(table, list(whole.table(t))) for t, table in enumerate(self.tables)}
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
@@ -202,12 +200,16 @@ class PsEngine:
 
     def begin_snapshot(self, *, most_bytes: int) -> ServersSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
+        self.finish()
         share = most_bytes // len(self._servers)
         counts = self._of_each(lambda server: self._servers[server].begin_snapshot(share))
-        shards = tuple(
-            ShardSnapshot(_RemoteSnapshot(remote, counts[server]), self._parts.parts, server)
-            for server, remote in enumerate(self._servers)
-        )
+        return self._whole([
+            _RemoteRows(one.read_snapshot, one, counts[server]) for server, one in enumerate(self._servers)
+        ])  # fmt: skip
+
+    def _whole(self, remotes: Sequence[_RemoteRows]) -> ServersSnapshot:
+        parts = self._parts.parts
+        shards = tuple(ShardSnapshot(one, parts, server) for server, one in enumerate(remotes))
         return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order)
 
     def end_snapshot(self) -> None:
@@ -221,28 +223,33 @@ class PsEngine:
     def close(self) -> None:
         """End the connections."""
         for remote in self._servers:
-            remote.link.close()
+            remote.close()
         if self._senders is not None:
             self._senders.shutdown()
 
 
-class _RemoteSnapshot:
-    """The snapshot of one server."""
+class _RemoteRows:
+    """The changed rows of one server, now or at the moment of its snapshot."""
 
-    def __init__(self, remote: RemoteTables, counts: tuple[int, ...]) -> None:
-        self._remote, self.counts = remote, counts
+    def __init__(
+        self, read: Callable[[int, int, int], ChangedRows], remote: RemoteTables, counts: tuple[int, ...] = ()
+    ) -> None:
+        self._remote, self.counts, self._is_snapshot = remote, counts, bool(counts)
+        self.capture = read
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """All changed rows of a part."""
         yield self.capture(t, 0, self._remote.rows_of(t))
 
-    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a part from ``first`` to ``stop``."""
-        return self._remote.read_snapshot(t, first, stop)
+    def skip(self, t: int) -> None:
+        """Leave out a part that is not read."""
+        if self._is_snapshot:
+            self.capture(t, 0, 0)
 
     def close(self) -> None:
         """End the snapshot."""
-        self._remote.end_snapshot()
+        if self._is_snapshot:
+            self._remote.end_snapshot()
 
 
 class ServersSnapshot:

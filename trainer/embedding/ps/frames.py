@@ -26,6 +26,10 @@ MOST_GREETING_BYTES = 4 << 10
 MOST_DOCUMENT_BYTES = 8 << 20
 
 
+#: The members of the document of an opened server: what its rows are of, by a number that a load changes; the last update of this client.
+OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
+
+
 class Kind(IntEnum):
     """What a frame is: requests of an engine, then answers of a server."""
 
@@ -40,6 +44,7 @@ class Kind(IntEnum):
     LOAD_ROWS = 9
     END_LOAD = 10
     STATUS = 11
+    READ_STATE = 12
 
     OPENED = 32
     ROWS = 33

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Kind, write_document
+from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
 from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.server_link import Answer, Request, ServerLink
+from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLink
 from trainer.embedding.ps.table_documents import HeldTables
+from trainer.errors import ServerLost
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,13 +31,14 @@ class RemoteTables:
     by the next call.
     """
 
-    def __init__(self, link: ServerLink, held: HeldTables) -> None:
-        self._link = link
+    def __init__(self, connect: Connect, held: HeldTables) -> None:
+        self._connect, self._link = connect, connect(False)
+        self._saving: ServerLink | None = None
+        self._saving_lock = threading.Lock()
         self._tables = tuple(one.table for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
-        self._updates = 0
-        self._call(Request(Kind.OPEN, [write_document(held.to_document())]), Kind.OPENED)
+        self._updates = self._opened(self._call(Request(Kind.OPEN, [write_document(held.to_document())]), Kind.OPENED))
 
     @property
     def link(self) -> ServerLink:
@@ -71,21 +74,43 @@ class RemoteTables:
             self._link.receive()
 
     def begin_snapshot(self, most_bytes: int) -> tuple[int, ...]:
-        """Begin a snapshot; returns the changed rows of each part."""
-        answer = self._call(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
+        """Begin a snapshot after all updates that were sent; returns the changed rows of each part."""
+        self.finish()
+        answer = self._save(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
         return messages.read_counts(answer.body, len(self._tables))
 
     def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a part from ``first`` to ``stop``, as the server numbers them."""
-        answer = self._call(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
+        """The changed rows of a part from ``first`` to ``stop`` at the moment of the snapshot, as the server numbers them."""
+        return self._changed_rows(Kind.READ_SNAPSHOT, part, first, stop)
+
+    def read_state(self, part: int, first: int, stop: int) -> ChangedRows:
+        """As :meth:`read_snapshot`, as they are now."""
+        return self._changed_rows(Kind.READ_STATE, part, first, stop)
+
+    def _changed_rows(self, kind: Kind, part: int, first: int, stop: int) -> ChangedRows:
+        answer = self._save(Request(kind, messages.write_counts([part, first, stop])), Kind.PART)
         found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
         if len(found.rows) and not (first <= int(found.rows[0]) and int(found.rows[-1]) < stop):
-            raise DataError("rows of a snapshot must be those that were asked for", value=found.rows[:4].tolist())
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
         return found
 
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one."""
-        self._call(Request(Kind.END_SNAPSHOT), Kind.DONE)
+        if self._saving is not None:
+            self._save(Request(Kind.END_SNAPSHOT), Kind.DONE)
+
+    def _save(self, request: Request, expected: Kind) -> Answer:
+        """A request on a connection of its own: rows are read in another thread while training goes on."""
+        with self._saving_lock:
+            if self._saving is None:
+                self._saving = self._connect(True)
+            try:
+                self._saving.send(request)
+                return _checked(self._saving.receive(), expected)
+            except ServerLost:
+                self._saving.close()
+                self._saving = None
+                raise
 
     def load(self, states: Iterable[tuple[int, TableState]]) -> None:
         """Replace all rows by these of each part; other rows have their initial values."""
@@ -96,15 +121,27 @@ class RemoteTables:
                 window = slice(first, first + step)
                 rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
                 self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
-        self._call(Request(Kind.END_LOAD), Kind.DONE)
-        self._updates = 0
+        self._updates = self._opened(self._call(Request(Kind.END_LOAD), Kind.OPENED))
+
+    def close(self) -> None:
+        """End the connections."""
+        for link in (self._link, self._saving):
+            if link is not None:
+                link.close()
+
+    def _opened(self, answer: Answer) -> int:
+        """The number of the last update of this client that the server has made."""
+        return count_at(read_document(answer.body, OPENED_MEMBERS), "applied")
 
     def _call(self, request: Request, expected: Kind) -> Answer:
         self.finish()
         self._link.send(request)
-        answer = self._link.receive()
-        if answer.header.kind != expected:
-            raise DataError(
-                "an answer must be of the kind that was asked for", value=answer.header.kind.name, allowed=expected.name
-            )
-        return answer
+        return _checked(self._link.receive(), expected)
+
+
+def _checked(answer: Answer, expected: Kind) -> Answer:
+    if answer.header.kind != expected:
+        raise DataError(
+            "an answer must be of the kind that was asked for", value=answer.header.kind.name, allowed=expected.name
+        )
+    return answer

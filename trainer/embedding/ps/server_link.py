@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -51,7 +51,8 @@ class Answer:
 class ServerLink(Protocol):
     """Requests are answered in order. One thread uses a link at a time.
 
-    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made.
+    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made; one that
+    saves rows fails with its connection, since a range of a snapshot is read once.
     """
 
     def send(self, request: Request) -> None:
@@ -80,3 +81,7 @@ class ServerLink(Protocol):
 
     def close(self) -> None:
         """End the connection."""
+
+
+#: Connect to a server; ``saves``: for snapshots, beside the connection for rows.
+Connect: TypeAlias = "Callable[[bool], ServerLink]"

@@ -1,0 +1,54 @@
+"""Parameter servers in threads of a test, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from trainer.embedding import FeatureSpec
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.server_link import Connect
+from trainer.flight.addresses import LOOPBACK
+from trainer.planning.plan import PartitionPlan
+from trainer.servers.client_updates import Greeting
+from trainer.servers.held_rows import HeldRows
+from trainer.servers.row_server import RowServer
+from trainer.servers.service import ServerService, ServiceLimits, listen
+from trainer.servers.tcp_link import LinkOptions, connect_to
+
+
+class ThreadServer:
+    """A server in this process; ``folder``: of its memory, which a later server may take over."""
+
+    def __init__(
+        self, folder: Path | None = None, *, token: str = "", limits: ServiceLimits | None = None, tls=None
+    ) -> None:
+        self.listening = listen(LOOPBACK)
+        self.rows = RowServer(HeldRows(folder), patience_secs=30.0)
+        self.service = ServerService(self.listening, self.rows, token=token, limits=limits, tls=tls)
+        self.address = self.service.address
+
+    def connect(self, greeting: Greeting | None = None, *, patience_secs: float = 5.0, tls=None) -> Connect:
+        return connect_to(self.address, LinkOptions(greeting or Greeting(), patience_secs=patience_secs, tls=tls))
+
+    def close(self) -> None:
+        self.service.close()
+        self.listening.close()
+
+
+@contextmanager
+def thread_servers(count: int) -> Iterator[list[ThreadServer]]:
+    with ExitStack() as stack:
+        servers = [ThreadServer() for _ in range(count)]
+        for server in servers:
+            stack.callback(server.close)
+        yield servers
+
+
+def engine_on_servers(
+    features: Sequence[FeatureSpec], *, seed: int, servers: int, plan: PartitionPlan | None = None, threads: int = 0
+) -> PsEngine:
+    """An engine whose servers run until the process ends."""
+    connects = [ThreadServer().connect() for _ in range(servers)]
+    return PsEngine(features, seed=seed, servers=connects, plan=plan, threads=threads)

@@ -1,0 +1,88 @@
+"""Which updates of which clients a server has made: pure decisions on sequence numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from trainer.embedding.ps.frames import count_at, text_at
+from transforms.errors import DataError, InputError
+
+#: The most clients of a server.
+MOST_CLIENTS = 1024
+GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves"})
+
+
+class Mode(Enum):
+    """How the updates of several clients come together.
+
+    SUMMED: the updates of one number are applied once, together, when all clients have sent theirs: gradients are summed in the order of clients.
+    EACH: an update is applied when it arrives.
+    """
+
+    SUMMED = "summed"
+    EACH = "each"
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a client says first.
+
+    Attributes:
+        token: that of the server.
+        client: its place among the clients, from 0 on.
+        clients: how many there are.
+        attempt: requests of earlier attempts are refused.
+        mode: how updates come together.
+        saves: the connection is for snapshots.
+    """
+
+    token: str = ""
+    client: int = 0
+    clients: int = 1
+    attempt: int = 0
+    mode: Mode = Mode.EACH
+    saves: bool = False
+
+    def to_document(self) -> dict[str, object]:
+        """The JSON object."""
+        return {
+            "token": self.token,
+            "client": self.client,
+            "clients": self.clients,
+            "attempt": self.attempt,
+            "mode": self.mode.value,
+            "saves": self.saves,
+        }
+
+    @classmethod
+    def read(cls, document: dict[str, object]) -> Greeting:
+        """The greeting of a document with :data:`GREETING_MEMBERS`. Raises :class:`DataError`."""
+        clients = count_at(document, "clients", least=1, most=MOST_CLIENTS)
+        mode, saves = document["mode"], document["saves"]
+        if mode not in [one.value for one in Mode] or not isinstance(saves, bool):
+            raise DataError("a greeting must say how updates come together", value=str((mode, saves))[:80],
+                            allowed=", ".join(one.value for one in Mode))  # fmt: skip
+        client = count_at(document, "client", most=clients - 1)
+        return cls(text_at(document, "token"), client, clients, count_at(document, "attempt"), Mode(mode), saves)
+
+
+def is_new(applied: int, number: int, client: int) -> bool:
+    """Whether the update ``number`` is to be made after the update ``applied``; False for one that was made.
+
+    Raises :class:`InputError` for one that is ahead: an update before it was lost.
+    """
+    if number <= applied:
+        return False
+    if number != applied + 1:
+        raise InputError(
+            "updates of a client must be in order", where=f"client {client}", value=number, allowed=str(applied + 1)
+        )
+    return True
+
+
+def missing_updates(applied: Sequence[int], client: int) -> int:
+    """By how many updates the slowest other client is behind a client: the staleness of what the client reads."""
+    others = [number for one, number in enumerate(applied) if one != client]
+    return max(applied[client] - min(others), 0) if others else 0

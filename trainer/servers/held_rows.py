@@ -1,0 +1,205 @@
+"""The rows of a server: an engine in memory that outlives the process, with numbers that change together with its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
+from trainer.embedding.cpu.undo_log import UndoLog
+from trainer.embedding.engine import ChangedRows, RowValues
+from trainer.embedding.optimizers import slot_width
+from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
+from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
+from trainer.embedding.spec import FeatureSpec
+from trainer.errors import ConfigError, DamagedMemory
+from trainer.servers.client_updates import MOST_CLIENTS
+from transforms.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_TABLES_FILE = "tables.json"
+#: Numbers beside the rows: what the rows are of, the newest attempt, the clients, and the last update of each.
+_GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
+
+
+class HeldRows:
+    """The rows of the tables that a client has opened; none before.
+
+    Args:
+        folder: of the memory, which the rows of the last process are taken from; None: memory of this process.
+        threads: threads of the loops.
+
+    Raises :class:`DamagedMemory` for a folder with other bytes than were written.
+    """
+
+    def __init__(self, folder: Path | None, *, threads: int = 1) -> None:
+        self._folder, self._threads = folder, threads
+        self._held: HeldTables | None = None
+        self._engine: CpuEngine | None = None
+        self._loading: ExitStack | None = None
+        if folder is not None and (folder / _TABLES_FILE).exists():
+            self._attach(_read_tables(folder / _TABLES_FILE))
+            if self._log.found.value == "partly loaded" or self.generation == 0:
+                self._begin_generation()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are tables."""
+        return self._engine is not None
+
+    @property
+    def digest(self) -> str:
+        """The digest of the tables; empty without."""
+        return "" if self._held is None else self._held.digest
+
+    @property
+    def generation(self) -> int:
+        """What the rows are of: another number after a load, and after rows were lost; 0 without tables."""
+        return 0 if self._engine is None else int(self._log.words[_GENERATION])
+
+    @property
+    def attempt(self) -> int:
+        """The newest attempt that has opened the tables."""
+        return 0 if self._engine is None else int(self._log.words[_ATTEMPT])
+
+    @property
+    def engine(self) -> CpuEngine:
+        """The rows. Raises :class:`ConfigError` without tables."""
+        if self._engine is None:
+            raise ConfigError("the tables of a server must be opened first")
+        return self._engine
+
+    @property
+    def dims(self) -> Array:
+        """The columns of each part."""
+        return np.array([one.dim for one in self.engine.tables], np.int64)
+
+    @property
+    def slot_dims(self) -> Array:
+        """The slot values of a row of each part."""
+        return np.array([slot_width(one.optimizer, one.dim) for one in self.engine.tables], np.int64)
+
+    @property
+    def sizes(self) -> Array:
+        """The rows of each part."""
+        return np.array([one.vocabulary_size for one in self.engine.tables], np.int64)
+
+    @property
+    def _log(self) -> UndoLog:
+        assert self.engine.undo_log is not None
+        return self.engine.undo_log
+
+    def applied(self, clients: int) -> list[int]:
+        """The number of the last update of each client; 0 for none."""
+        if self._engine is None:
+            return [0] * clients
+        found: list[int] = self._log.words[_APPLIED : _APPLIED + clients].tolist()
+        return found
+
+    def open(self, held: HeldTables, attempt: int) -> None:
+        """Hold these tables: their rows stay if they are held already, else all rows have their initial values.
+
+        Raises :class:`ConfigError` for tables that do not fit.
+        """
+        if self.digest != held.digest:
+            self._engine = self._held = None
+            if self._folder is not None:
+                for path in self._folder.iterdir():
+                    path.unlink()
+            self._attach(held)
+            self._begin_generation()
+            if self._folder is not None:
+                _write_tables(self._folder / _TABLES_FILE, held)
+        with self._log.transaction() as words:
+            words[_ATTEMPT] = max(int(words[_ATTEMPT]), attempt)
+
+    def _attach(self, held: HeldTables) -> None:
+        memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
+        features = [FeatureSpec(one.table.name, one.table) for one in held.tables]
+        log = UndoLog(memory, _APPLIED + MOST_CLIENTS)
+        self._engine = CpuEngine(
+            features,
+            seed=held.seed,
+            threads=self._threads,
+            origins=[one.origin for one in held.tables],
+            answers=4,
+            memory=memory,
+            undo_log=log,
+        )
+        self._held = held
+
+    def _begin_generation(self) -> None:
+        """Say that the rows are others than before, and no update has been made to them."""
+        with self._log.transaction() as words:
+            words[_GENERATION] = 1 + secrets.randbelow((1 << 62) - 1)
+            words[_APPLIED:] = 0
+
+    def fetch(self, numbers: RowNumbers) -> Array:
+        """The weights of rows, float32, one after the other. Raises :class:`BadBatch` for a row outside its part."""
+        return self.engine.read_rows(numbers.rows, numbers.counts)
+
+    def update(self, updates: Sequence[tuple[int, RowGradients]], number: int) -> None:
+        """Apply the updates of some clients, by their places, as one; the numbers of these clients change together with the rows.
+
+        Raises :class:`BadBatch`; nothing is changed then.
+        """
+        asked = [(one.numbers.rows, one.numbers.counts) for _, one in updates]
+        with self._log.transaction() as words:
+            self.engine.update_rows(asked, [one.values for _, one in updates], updates[0][1].rates)
+            for client, _ in updates:
+                words[_APPLIED + client] = number
+
+    @contextmanager
+    def _filling(self) -> Iterator[None]:
+        with self._log.filling():
+            self.engine.clear()
+            yield
+
+    def begin_load(self) -> None:
+        """Begin to replace all rows: they have their initial values first."""
+        self.stop_load()
+        self._loading = ExitStack()
+        self._loading.enter_context(self._filling())
+
+    def load(self, part: int, found: ChangedRows) -> None:
+        """Replace rows of a part; inside a load. Raises :class:`BadBatch` for rows outside the part."""
+        if self._loading is None:
+            raise ConfigError("a load must be begun first")
+        counts = np.zeros(len(self.engine.tables), np.int64)
+        counts[part] = len(found.rows)
+        values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
+        self.engine.write_values(found.rows, counts, values, are_changed=True)
+
+    def end_load(self) -> None:
+        """End the load."""
+        self.stop_load()
+        self._begin_generation()
+
+    def stop_load(self) -> None:
+        """Close a load that was begun, if there is one; the next one begins with initial values again."""
+        if self._loading is not None:
+            self._loading.close()
+            self._loading = None
+
+
+def _write_tables(path: Path, held: HeldTables) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(held.to_document()))
+    os.replace(new, path)
+
+
+def _read_tables(path: Path) -> HeldTables:
+    try:
+        return read_held_tables(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError, DataError) as error:
+        raise DamagedMemory("the tables in a server's memory must be those that were written", where=str(path), value=str(error)[:200],
+                            next_step="remove the folder of the memory, and restore the tables from a commit") from None  # fmt: skip

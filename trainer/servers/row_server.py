@@ -1,0 +1,284 @@
+"""A parameter server without its sockets: the request of a session to its answer, by the rows that are held."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.gradients import are_finite
+from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.ps import row_messages as messages
+from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
+from trainer.embedding.ps.row_messages import RowGradients
+from trainer.embedding.ps.table_documents import read_held_tables
+from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
+from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
+from trainer.servers.held_rows import HeldRows
+from transforms.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LOOK_SECS = 1.0
+
+
+@dataclass(eq=False)
+class Session:
+    """One connection of a client.
+
+    Attributes:
+        greeting: what it said first.
+        is_over: it is replaced by a newer one, or its connection has ended.
+    """
+
+    greeting: Greeting
+    is_over: bool = False
+    snapshot: EngineSnapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: its kind, and its body in parts that must be sent before the next request of the session is handled."""
+
+    kind: Kind
+    body: Sequence[Bytes] = ()
+
+
+class RowServer:
+    """Answers requests of many sessions, each of them in order; any thread may call it.
+
+    Args:
+        rows: what it holds.
+        patience_secs: how long a request waits for the updates of other clients.
+
+    Attributes:
+        staleness: how many fetches have missed so many updates of other clients.
+        wait_secs: how long fetches have waited for the updates of other clients.
+    """
+
+    def __init__(
+        self, rows: HeldRows, *, patience_secs: float = 300.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
+        self._changed = threading.Condition()
+        self._sessions: set[Session] = set()
+        self._attempt = rows.attempt
+        self._waiting: dict[int, dict[int, RowGradients]] = {}
+        self.staleness: Counter[int] = Counter()
+        self.wait_secs = 0.0
+        self._counts: Counter[str] = Counter()
+
+    def begin(self, greeting: Greeting) -> Session:
+        """Begin a session, in place of an earlier one of the same client.
+
+        Raises :class:`AttemptOver` for an attempt before the newest one, and :class:`ConfigError` for other clients than those of the attempt.
+        """
+        with self._changed:
+            if greeting.attempt < self._attempt:
+                raise AttemptOver(
+                    "the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt)
+                )
+            if greeting.attempt > self._attempt:
+                self._attempt = greeting.attempt
+                self._waiting.clear()
+            for one in list(self._sessions):
+                own = one.greeting
+                is_replaced = (own.client, own.saves) == (greeting.client, greeting.saves)
+                if own.attempt < greeting.attempt or is_replaced:
+                    self._end(one)
+                elif (own.clients, own.mode) != (greeting.clients, greeting.mode):
+                    raise ConfigError("the clients of an attempt must agree", value=(greeting.clients, greeting.mode.value),
+                                      allowed=f"{own.clients}, {own.mode.value}")  # fmt: skip
+            session = Session(greeting)
+            self._sessions.add(session)
+            self._changed.notify_all()
+        return session
+
+    def end(self, session: Session) -> None:
+        """End a session; its snapshot ends with it."""
+        _close(session.snapshot)  # before the lock: an update may hold it until a snapshot ends
+        with self._changed:
+            self._end(session)
+            self._changed.notify_all()
+
+    def _end(self, session: Session) -> None:
+        session.is_over = True
+        self._sessions.discard(session)
+        _close(session.snapshot)
+
+    def opened(self, session: Session) -> Reply:
+        """What the server holds, for a client that connects."""
+        with self._changed:
+            own = session.greeting
+            document = {
+                "generation": self._rows.generation,
+                "applied": self._rows.applied(own.clients)[own.client],
+                "digest": self._rows.digest,
+            }
+            return Reply(Kind.OPENED, [write_document(document)])
+
+    def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
+        """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
+        match header.kind:
+            case Kind.FETCH:
+                return self._fetch(session, header, body)
+            case Kind.UPDATE:
+                return self._update(session, header, body)
+            case Kind.READ_SNAPSHOT:
+                return self._read_snapshot(session, body)
+            case Kind.OPEN:
+                return self._open(session, body)
+            case Kind.END_SNAPSHOT:
+                self._end_snapshots()  # without the lock: an update may hold it until a snapshot ends
+                return Reply(Kind.DONE)
+            case Kind.STATUS:
+                return Reply(Kind.DOCUMENT, [write_document(self.status())])
+        with self._changed:
+            self._check(session)
+            return self._handle_others(session, header, body)
+
+    def _handle_others(self, session: Session, header: Header, body: Bytes) -> Reply:
+        rows = self._rows
+        match header.kind:
+            case Kind.READ_STATE:
+                part, first, stop = messages.read_range(body, rows.sizes)
+                return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
+            case Kind.BEGIN_SNAPSHOT:
+                (most_bytes,) = messages.read_counts(body, 1)
+                self._end_snapshots()
+                session.snapshot = rows.engine.begin_snapshot(most_bytes=most_bytes)
+                return Reply(Kind.COUNTS, messages.write_counts(session.snapshot.counts))
+            case Kind.BEGIN_LOAD:
+                self._end_snapshots()
+                self._waiting.clear()
+                rows.begin_load()
+                return Reply(Kind.DONE)
+            case Kind.LOAD_ROWS:
+                rows.load(*messages.read_load(body, rows.dims, rows.slot_dims))
+                return Reply(Kind.DONE)
+            case Kind.END_LOAD:
+                rows.end_load()
+                self._changed.notify_all()
+                return self.opened(session)
+        raise DataError("a request must be one that a server answers", value=header.kind.name)
+
+    def _end_snapshots(self) -> None:
+        for one in tuple(self._sessions):
+            _close(one.snapshot)
+            one.snapshot = None
+
+    def _open(self, session: Session, body: Bytes) -> Reply:
+        held = read_held_tables(read_document(body, frozenset({"seed", "tables"})))
+        with self._changed:
+            self._check(session)
+            rows = self._rows
+            if rows.is_open and rows.digest != held.digest and session.greeting.attempt <= rows.attempt:
+                raise ConfigError("the tables of a client must be those of its attempt", value=held.digest[:16], allowed=rows.digest[:16],
+                                  next_step="give all clients the same features, seed and servers")  # fmt: skip
+            if rows.digest != held.digest:
+                self._end_snapshots()
+            rows.open(held, session.greeting.attempt)
+        return self.opened(session)
+
+    def _fetch(self, session: Session, header: Header, body: Bytes) -> Reply:
+        own = session.greeting
+        with self._changed:
+            self._check(session)
+            numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
+            if own.clients > 1:
+                began = self._clock()
+                self._wait(
+                    session, lambda: min(self._rows.applied(own.clients)) >= header.floor, "updates of all clients"
+                )
+                self.wait_secs += self._clock() - began
+                self.staleness[missing_updates(self._rows.applied(own.clients), own.client)] += 1
+            found = self._rows.fetch(numbers)
+            self._counts["fetches"] += 1
+            self._counts["fetched_rows"] += len(numbers.rows)
+        return Reply(Kind.ROWS, [found.data.cast("B")] if len(found) else [])
+
+    def _update(self, session: Session, header: Header, body: Bytes) -> Reply:
+        own = session.greeting
+        with self._changed:
+            self._check(session)
+            update = messages.read_gradients(body, self._rows.dims, header.flags)
+            if not are_finite(update.values, 0, len(update.values)):
+                raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
+            if not is_new(self._rows.applied(own.clients)[own.client], header.number, own.client):
+                self._counts["repeated_updates"] += 1
+                return Reply(Kind.DONE)
+            if own.mode is Mode.SUMMED and own.clients > 1:
+                self._apply_together(session, header.number, update)
+            else:
+                self._rows.update([(own.client, update)], header.number)
+            self._counts["updates"] += 1
+            self._counts["updated_rows"] += len(update.numbers.rows)
+            self._changed.notify_all()
+        return Reply(Kind.DONE)
+
+    def _apply_together(self, session: Session, number: int, update: RowGradients) -> None:
+        """Wait for the updates of all clients with this number; the last one applies them."""
+        own = session.greeting
+        held = self._waiting.setdefault(number, {})
+        held[own.client] = update
+        if len(held) == own.clients:
+            del self._waiting[number]
+            self._rows.update(sorted(held.items(), key=lambda one: one[0]), number)
+            return
+        self._wait(session, lambda: self._rows.applied(own.clients)[own.client] >= number, "updates of all clients")
+
+    def _wait(self, session: Session, is_met: Callable[[], bool], what: str) -> None:
+        until = self._clock() + self._patience_secs
+        while not is_met():
+            if self._clock() >= until:
+                raise AttemptOver(f"{what} must come in time", value=f"none for {self._patience_secs:g} s")
+            self._changed.wait(_LOOK_SECS)
+            self._check(session)
+
+    def _read_snapshot(self, session: Session, body: Bytes) -> Reply:
+        """Without the lock: an update may wait until a snapshot has gone on."""
+        snapshot = session.snapshot
+        if snapshot is None or session.is_over:
+            raise ConfigError("a snapshot must be begun first")
+        part, first, stop = messages.read_range(body, self._rows.sizes)
+        if first == stop == 0:
+            found = snapshot.capture(part, 0, 0)
+            snapshot.skip(part)
+        else:
+            found = snapshot.capture(part, first, stop)
+        return Reply(Kind.PART, messages.write_part(found))
+
+    def _check(self, session: Session) -> None:
+        if session.is_over:
+            raise AttemptOver(
+                "the session of a client must be its newest one", where=f"client {session.greeting.client}"
+            )
+
+    def status(self) -> dict[str, Any]:
+        """Figures for people: what is held, what was done, and the staleness of fetches."""
+        with self._changed:
+            clients = max((one.greeting.clients for one in self._sessions), default=1)
+            tables = self._rows.engine.tables if self._rows.is_open else ()
+            return {
+                "tables": len(tables),
+                "rows": sum(one.vocabulary_size for one in tables),
+                "generation": self._rows.generation,
+                "attempt": self._attempt,
+                "applied": self._rows.applied(clients),
+                "staleness": {str(missed): count for missed, count in sorted(self.staleness.items())},
+                "wait_secs": round(self.wait_secs, 6),
+                **{
+                    name: self._counts[name]
+                    for name in ("fetches", "fetched_rows", "updates", "updated_rows", "repeated_updates")
+                },
+            }
+
+
+def _close(snapshot: EngineSnapshot | None) -> None:
+    if snapshot is not None:
+        snapshot.close()

@@ -1,0 +1,234 @@
+"""The sockets of a parameter server: one thread a connection, each request answered before the next one is read.
+
+A connection greets with the token within some seconds. Memory is taken for a greeting of a few bytes first, then for requests of a client
+with the token, each within the limit of one message and of all messages.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from trainer.embedding.ps.frames import (
+    HEADER_BYTES,
+    MOST_DOCUMENT_BYTES,
+    MOST_GREETING_BYTES,
+    Header,
+    Kind,
+    read_document,
+    read_header,
+)
+from trainer.errors import ConfigError
+from trainer.flight.addresses import Address, check_token
+from trainer.flight.byte_streams import receive_into, send_parts
+from trainer.flight.error_documents import to_bytes
+from trainer.servers.byte_budget import ByteBudget
+from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
+from trainer.servers.row_server import Reply, RowServer, Session
+from transforms.errors import DataError, HeadraceError, InputError
+
+_LOG = logging.getLogger(__name__)
+_MOST_CONNECTIONS = 2048
+_GREETING_SECS, _JOIN_SECS, _RETRY_SECS = 10.0, 5.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """The limits of a server.
+
+    Attributes:
+        most_bytes: of one message.
+        message_bytes: of all messages that are in memory at once.
+        patience_secs: how long a client may take to send the rest of a message, or to take an answer, and a message waits for memory.
+    """
+
+    most_bytes: int = 1 << 30
+    message_bytes: int = 2 << 30
+    patience_secs: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("most_bytes", "message_bytes", "patience_secs"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be > 0", value=getattr(self, name), allowed="> 0")
+
+
+def listen(address: Address) -> socket.socket:
+    """A socket that listens at an address. Raises :class:`ConfigError` for one that is in use, or not of this machine."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigError("the address of a server must be free and of this machine", where=str(address),
+                          value=error.strerror or str(error), next_step="choose another port, or 0 for any") from None  # fmt: skip
+
+
+class ServerService:
+    """Answers the connections of a listening socket from its construction until :meth:`close`.
+
+    Args:
+        listening: the socket, which :meth:`close` leaves open.
+        server: answers the requests.
+        token: that a client must have; empty for none.
+        limits: of its messages.
+        tls: the certificate of the server; None: connections are not encrypted.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        server: RowServer,
+        *,
+        token: str = "",
+        limits: ServiceLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        host, port = listening.getsockname()[:2]
+        self.address = Address(host, port)
+        check_token(self.address, token)
+        self._listening, self._server, self._token = listening, server, token.encode()
+        self._limits, self._tls = limits or ServiceLimits(), tls
+        self._budget = ByteBudget(self._limits.message_bytes)
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._closed = False
+        self._accepting = threading.Thread(target=self._accept, name="accept", daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        self._listening.settimeout(_RETRY_SECS)
+        while not self._closed:
+            try:
+                connection, _ = self._listening.accept()
+            except TimeoutError:
+                continue
+            except OSError as error:
+                if not self._closed:  # such as too many open files
+                    _LOG.warning("a connection of a client failed: %s", error)
+                    time.sleep(_RETRY_SECS)
+                continue
+            with self._lock:
+                takes = len(self._connections) < _MOST_CONNECTIONS and not self._closed
+                if takes:
+                    self._connections.add(connection)
+            if takes:
+                threading.Thread(target=self._serve, args=(connection,), name="client", daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        stream, session = connection, None
+        try:
+            connection.settimeout(_GREETING_SECS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._tls is not None:
+                stream = self._tls.wrap_socket(connection, server_side=True)
+            session = self._greeted(stream)
+            stream.settimeout(None)
+            self._reply(stream, self._server.opened(session), 0)
+            while self._answer(stream, session):
+                pass
+        except HeadraceError as error:
+            _LOG.warning("a client was refused: %s", error)
+            self._refuse(stream, error)
+        except OSError as error:
+            _LOG.info("a connection of a client ended: %s", error)
+        except Exception as error:
+            _LOG.exception("a connection of a client failed")
+            self._refuse(stream, error)
+        finally:
+            if session is not None:
+                self._server.end(session)
+            with self._lock:
+                self._connections.discard(connection)
+            stream.close()
+
+    def _greeted(self, stream: socket.socket) -> Session:
+        until = time.monotonic() + _GREETING_SECS
+        header = self._header(stream, MOST_GREETING_BYTES, until)
+        if header is None or header.kind != Kind.HELLO:
+            raise DataError("a client must greet first", value=None if header is None else header.kind.name)
+        body = bytearray(header.body_bytes)
+        if receive_into(stream, memoryview(body), until) < len(body):
+            raise DataError("a greeting must be whole")
+        greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
+        if not hmac.compare_digest(greeting.token.encode(), self._token):
+            raise InputError(
+                "the token must be that of the servers",
+                where=f"client {greeting.client}",
+                next_step="give the job's --token-file",
+            )
+        return self._server.begin(greeting)
+
+    def _header(self, stream: socket.socket, most_bytes: int, until_secs: float | None = None) -> Header | None:
+        """The next header; None at the end of the stream."""
+        head = bytearray(HEADER_BYTES)
+        found = receive_into(stream, memoryview(head), until_secs)
+        return read_header(head[:found], most_bytes) if found else None
+
+    def _answer(self, stream: socket.socket, session: Session) -> bool:
+        """Read and answer the next request; False at the end of the stream."""
+        header = self._header(stream, self._limits.most_bytes)
+        if header is None:
+            return False
+        if header.kind == Kind.OPEN and header.body_bytes > MOST_DOCUMENT_BYTES:
+            raise DataError(
+                "the document of tables must be short",
+                value=header.body_bytes,
+                allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
+            )
+        with self._budget.take(header.body_bytes, self._limits.patience_secs):
+            body = bytearray(header.body_bytes)
+            stream.settimeout(self._limits.patience_secs)
+            if receive_into(stream, memoryview(body)) < len(body):
+                raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")
+            try:
+                reply = self._server.handle(session, header, body)
+            except HeadraceError as error:
+                _LOG.warning("a request was refused: %s", error)
+                reply = Reply(Kind.ERROR, [to_bytes(error)])
+            self._reply(stream, reply, header.number)
+            stream.settimeout(None)
+        return True
+
+    def _reply(self, stream: socket.socket, reply: Reply, number: int) -> None:
+        header = Header(reply.kind, sum(len(part) for part in reply.body), number)
+        send_parts(stream, [header.to_bytes(), *reply.body])
+
+    def _refuse(self, stream: socket.socket, error: Exception) -> None:
+        """Send an error before the end of a stream."""
+        try:
+            stream.settimeout(1.0)
+            self._reply(stream, Reply(Kind.ERROR, [to_bytes(error)]), 0)
+            stream.shutdown(socket.SHUT_WR)
+            discarded, until = bytearray(1 << 16), time.monotonic() + 1.0
+            while stream.recv_into(discarded) and time.monotonic() < until:
+                continue  # else the system would discard the error with what was not read
+        except OSError as failed:
+            _LOG.info("an error was not sent to a client: %s", failed)
+
+    def close(self) -> None:
+        """Answer no more; connections end."""
+        self._closed = True
+        with self._lock:
+            for connection in self._connections:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError as error:
+                    _LOG.debug("a connection has ended already: %s", error)
+        self._accepting.join(_JOIN_SECS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

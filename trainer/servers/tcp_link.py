@@ -1,0 +1,207 @@
+"""A connection to a parameter server over TCP, which outlives the end of the server's process if its memory does."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from trainer.embedding.ps.frames import (
+    HEADER_BYTES,
+    OPENED_MEMBERS,
+    Header,
+    Kind,
+    count_at,
+    read_document,
+    read_header,
+    text_at,
+    write_document,
+)
+from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, Request
+from trainer.errors import ServerLost
+from trainer.flight.addresses import Address
+from trainer.flight.byte_streams import receive_into, receive_parts, send_parts
+from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
+from trainer.servers.client_updates import Greeting
+from transforms.errors import DataError
+
+_BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
+_NEXT_STEP = "training goes on from its last checkpoint: run it again"
+
+
+class _Ended(OSError):
+    """The server ended the stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How a client connects.
+
+    Attributes:
+        greeting: what it says first.
+        patience_secs: how long a server may be silent, or away.
+        tls: what verifies the server; None: connections are not encrypted.
+        clock: monotonic seconds.
+        sleep: waits for seconds.
+    """
+
+    greeting: Greeting = field(default_factory=Greeting)
+    patience_secs: float = 60.0
+    tls: ssl.SSLContext | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def connect_to(address: Address, options: LinkOptions) -> Connect:
+    """What connects to the server at an address."""
+    return lambda saves: TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves)))
+
+
+class TcpLink:
+    """See :class:`~trainer.embedding.ps.server_link.ServerLink`. Raises :class:`ServerLost` if the server does not answer in time."""
+
+    def __init__(self, address: Address, options: LinkOptions) -> None:
+        self._address, self._options = address, options
+        self._outstanding: deque[Request] = deque()
+        self._made: deque[Answer] = deque()  # answers to updates that the server had made before the connection failed
+        self._stream: socket.socket | None = None
+        self._generation = 0
+        self.sent_bytes = self.received_bytes = self.reconnections = 0
+        self._reconnect(None)
+
+    @property
+    def waiting(self) -> int:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        return len(self._outstanding) + len(self._made)
+
+    def send(self, request: Request) -> None:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        self._outstanding.append(request)
+        try:
+            self._transmit(request)
+        except OSError as error:
+            self._reconnect(error)
+
+    def receive(self) -> Answer:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        while True:
+            if self._made:
+                return self._made.popleft()
+            try:
+                answer = self._receive(self._outstanding[0])
+            except OSError as error:
+                self._reconnect(error)
+                continue
+            request = self._outstanding.popleft()
+            if answer.header.kind == Kind.ERROR:
+                raise from_bytes(bytes(answer.body), str(self._address))
+            if answer.header.number != request.number:
+                raise DataError("an answer must be that to the oldest request", where=str(self._address),
+                                value=answer.header.number, allowed=str(request.number))  # fmt: skip
+            return answer
+
+    def _transmit(self, request: Request) -> None:
+        assert self._stream is not None
+        header = request.header
+        send_parts(self._stream, [header.to_bytes(), *request.body])
+        self.sent_bytes += HEADER_BYTES + header.body_bytes
+
+    def _receive(self, request: Request) -> Answer:
+        """The next answer, in the room of its request."""
+        header = self._receive_header(
+            MOST_ANSWER_BYTES if request.room is None else sum(one.nbytes for one in request.room)
+        )
+        assert self._stream is not None
+        if header.kind == Kind.ERROR or request.room is None:
+            body = bytearray(header.body_bytes)
+            if receive_into(self._stream, memoryview(body)) < len(body):
+                raise _Ended("the server ended an answer")
+            if header.kind == Kind.OPENED:
+                self._generation = _opened(body)[0]
+            return Answer(header, body)
+        expected = sum(one.nbytes for one in request.room)
+        if header.body_bytes != expected:
+            raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
+                            value=f"{header.body_bytes:,} bytes", allowed=f"{expected:,} bytes")  # fmt: skip
+        if not receive_parts(self._stream, [one.data.cast("B") for one in request.room if len(one)]):
+            raise _Ended("the server ended an answer")
+        return Answer(header)
+
+    def _receive_header(self, most_bytes: int) -> Header:
+        assert self._stream is not None
+        head = bytearray(HEADER_BYTES)
+        if receive_into(self._stream, memoryview(head)) < len(head):
+            raise _Ended("the server ended the stream")
+        header = read_header(head, max(most_bytes, MOST_ERROR_BYTES))
+        self.received_bytes += HEADER_BYTES + header.body_bytes
+        return header
+
+    def _reconnect(self, failure: OSError | None) -> None:
+        """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost."""
+        options = self._options
+        if failure is not None and options.greeting.saves:
+            raise self._lost("a server must answer while its rows are saved", failure)
+        until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
+        while True:
+            self.close()
+            try:
+                applied = self._connect()
+                self._resend(applied)
+            except OSError as error:
+                if options.clock() + backoff >= until:
+                    raise self._lost("a server must answer", error) from None
+                options.sleep(backoff)
+                backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
+                continue
+            self.reconnections += failure is not None
+            return
+
+    def _connect(self) -> int:
+        """Greet the server; returns the number of this client's last update that it has made."""
+        options = self._options
+        self._stream = socket.create_connection((self._address.host, self._address.port), options.patience_secs)
+        self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if options.tls is not None:
+            self._stream = options.tls.wrap_socket(self._stream, server_hostname=self._address.host)
+        self._transmit(Request(Kind.HELLO, [write_document(options.greeting.to_document())]))
+        header = self._receive_header(MOST_ERROR_BYTES)
+        body = bytearray(header.body_bytes)
+        if receive_into(self._stream, memoryview(body)) < len(body):
+            raise _Ended("the server ended an answer")
+        if header.kind == Kind.ERROR:
+            raise from_bytes(bytes(body), str(self._address))
+        generation, applied = _opened(body)
+        if self._generation and generation != self._generation:
+            raise self._lost("a server must have the rows that it had", None)
+        return applied
+
+    def _resend(self, applied: int) -> None:
+        waiting, self._outstanding = self._outstanding, deque()
+        for request in waiting:
+            if request.kind == Kind.UPDATE and request.number <= applied:
+                self._made.append(Answer(Header(Kind.DONE, number=request.number)))
+                continue
+            self._outstanding.append(request)
+        for request in self._outstanding:
+            self._transmit(request)
+
+    def _lost(self, what: str, failure: OSError | None) -> ServerLost:
+        value = "it was started without them" if failure is None else f"{failure} for {self._options.patience_secs:g} s"
+        return ServerLost(what, where=str(self._address), value=value, next_step=_NEXT_STEP)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def _opened(body: bytearray) -> tuple[int, int]:
+    """The generation and the last update in the document of an opened server. Raises :class:`DataError`."""
+    document = read_document(body, OPENED_MEMBERS)
+    text_at(document, "digest")
+    return count_at(document, "generation"), count_at(document, "applied")
