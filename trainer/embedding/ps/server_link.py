@@ -51,8 +51,7 @@ class Answer:
 class ServerLink(Protocol):
     """Requests are answered in order. One thread uses a link at a time.
 
-    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made; one that
-    saves rows fails with its connection, since a range of a snapshot is read once.
+    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made.
     """
 
     def send(self, request: Request) -> None:
