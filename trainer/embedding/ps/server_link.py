@@ -23,13 +23,13 @@ class Request:
     Attributes:
         kind: what it asks for.
         body: its body in parts, which must not change before the answer has come.
-        room: where the body of the answer goes, which must be exactly as long; None: into new memory.
+        space: where the body of the answer goes, which must be exactly as long; None: into new memory.
         number, floor, flags: see :class:`~trainer.embedding.ps.frames.Header`.
     """
 
     kind: Kind
     body: Sequence[Bytes] = ()
-    room: Sequence[Array] | None = None
+    space: Sequence[Array] | None = None
     number: int = 0
     floor: int = 0
     flags: int = 0
