@@ -25,7 +25,7 @@ _LAST_SHIFT = _WORD(63)
 
 
 @inlined
-def _put(number: int, out: Array, at: int) -> int:
+def _put(number: np.uint64, out: Array, at: int) -> int:
     """Write a uint64; returns the position after it."""
     while number >= _MORE:
         out[at] = np.uint8((number & _LOW) | _MORE)

@@ -78,8 +78,9 @@ def sort_distinct(scratch: Scratch, distinct: int) -> None:
     for i in range(distinct):
         order[i] = i
         least, most = min(least, found[i]), max(most, found[i])
-    range_left = np.uint64(most) - np.uint64(least)
-    shift, is_spare = np.uint64(0), False
+    range_left: Any = np.uint64(most) - np.uint64(least)
+    shift: Any = np.uint64(0)
+    is_spare = False
     starts = np.empty(_DIGITS, np.int64)
     while range_left:
         starts[:] = 0

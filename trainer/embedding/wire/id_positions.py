@@ -30,8 +30,8 @@ _VERSION = 1
 _HEADER = struct.Struct("<BBBxII")
 _RECORD = struct.Struct("<IIIBBBx")
 #: The types of plain ids by their bytes; positions and lengths have all but the last.
-_WIDTHS = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<i8")}
-_ID_TYPES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_WIDTHS: dict[int, np.dtype[Any]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<i8")}
+_ID_TYPES: dict[int, np.dtype[Any]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _MOST = 2**32 - 1
 _MOST_IDS = 2**31 - 1
 
@@ -86,15 +86,19 @@ def encode(batch: IdBatch) -> bytes:
                                     record.has_positions))  # fmt: skip
         bodies += body
     weights = [] if batch.weights is None else [np.ascontiguousarray(batch.weights, "<f4").data]
-    header = _HEADER.pack(
-        _VERSION, batch.ids.dtype.itemsize, batch.weights is not None, len(batch.offsets), batch.rows
-    )
+    header = _HEADER.pack(_VERSION, batch.ids.dtype.itemsize, batch.weights is not None, len(batch.offsets), batch.rows)
     return b"".join([header, *records, *bodies, *weights])
 
 
 def _check(batch: IdBatch) -> None:
     ids, offsets, weights = batch.ids, batch.offsets, batch.weights
-    if ids.dtype not in _ID_TYPES.values() or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2 or not offsets.size:
+    if (
+        ids.dtype not in _ID_TYPES.values()
+        or offsets.dtype != np.int64
+        or ids.ndim != 1
+        or offsets.ndim != 2
+        or not offsets.size
+    ):
         raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
                        value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
     if weights is not None and (weights.shape != ids.shape or weights.dtype != np.float32):
@@ -154,12 +158,12 @@ def _encode_distinct(ids: Array, width: int, scratch: Scratch) -> tuple[int, Arr
     return distinct, positions, differences[:size]
 
 
-def decode(buffer: bytes | Array) -> IdBatch:
+def decode(buffer: bytes | bytearray | Array) -> IdBatch:
     """The batch of :func:`encode`, without ``bounds``; its arrays are new.
 
     Memory is at most 17 times the bytes of ``buffer``. Raises :class:`BadBatch` for bytes that no encoder writes.
     """
-    view = memoryview(buffer).cast("B")
+    view = np.frombuffer(buffer, np.uint8).data
     id_bytes, has_weights, events, records = _read_records(view)
     total = sum(record.ids for record in records)
     at = _HEADER.size + _RECORD.size * len(records)
@@ -169,30 +173,42 @@ def decode(buffer: bytes | Array) -> IdBatch:
     for f, record in enumerate(records):
         body = view[at : at + record.body_bytes(events)]
         offsets[f, 0] = first
-        if not _decode_lengths(body, record, offsets[f]) or not _decode_ids(body, record, events, ids[first : first + record.ids]):
+        if not _decode_lengths(body, record, offsets[f]) or not _decode_ids(
+            body, record, events, ids[first : first + record.ids]
+        ):
             raise _damaged(f"feature {f}")
         first, at = first + record.ids, at + len(body)
     weights = np.frombuffer(view, "<f4", total, at).astype(np.float32) if has_weights else None
     return IdBatch(ids, offsets, weights)
 
 
-def _read_records(view: memoryview) -> tuple[int, bool, int, list[_Record]]:
+def _read_records(view: memoryview[int]) -> tuple[int, bool, int, list[_Record]]:
     """Bytes of an id, whether there are weights, events, and the records, which fit the size of the buffer."""
     if len(view) < _HEADER.size:
         raise _damaged("header")
     version, id_bytes, has_weights, features, events = _HEADER.unpack_from(view)
     records_end = _HEADER.size + _RECORD.size * features
-    if version != _VERSION or id_bytes not in _ID_TYPES or has_weights > 1 or not features or records_end > len(view) or view[3]:
+    if (
+        version != _VERSION
+        or id_bytes not in _ID_TYPES
+        or has_weights > 1
+        or not features
+        or records_end > len(view)
+        or view[3]
+    ):
         raise _damaged("header")
     records = []
     for f, fields in enumerate(_RECORD.iter_unpack(view[_HEADER.size : records_end])):
-        record = _Record(*fields[:5], bool(fields[5]))
-        if fields[5] > 1 or view[_HEADER.size + _RECORD.size * (f + 1) - 1] or not record.is_possible(events):
+        ids, distinct, difference_bytes, length_bytes, width, has_positions = fields
+        record = _Record(ids, distinct, difference_bytes, length_bytes, width, bool(has_positions))
+        if has_positions > 1 or view[_HEADER.size + _RECORD.size * (f + 1) - 1] or not record.is_possible(events):
             raise _damaged(f"feature {f}")
         records.append(record)
     size = records_end + sum(one.body_bytes(events) + 4 * has_weights * one.ids for one in records)
     if size != len(view):
-        raise BadBatch("a batch on the wire must have the size that its records give", value=len(view), allowed=str(size))
+        raise BadBatch(
+            "a batch on the wire must have the size that its records give", value=len(view), allowed=str(size)
+        )
     return id_bytes, bool(has_weights), events, records
 
 
@@ -200,7 +216,7 @@ def _damaged(where: str) -> BadBatch:
     return BadBatch("a batch on the wire must be that of an encoder", where=where)
 
 
-def _decode_lengths(body: memoryview, record: _Record, ends: Array) -> bool:
+def _decode_lengths(body: memoryview[int], record: _Record, ends: Array) -> bool:
     """Write where bags end after ``ends[0]``; whether the lengths are those of the ids."""
     events = len(ends) - 1
     if not record.length_bytes:
@@ -212,7 +228,7 @@ def _decode_lengths(body: memoryview, record: _Record, ends: Array) -> bool:
     return int(ends[-1] - ends[0]) == record.ids
 
 
-def _decode_ids(body: memoryview, record: _Record, events: int, out: Array) -> bool:
+def _decode_ids(body: memoryview[int], record: _Record, events: int, out: Array) -> bool:
     """Write the ids; whether positions are those of distinct ids and ids are of their type."""
     differences_at = record.length_bytes * events
     at = differences_at + record.difference_bytes

@@ -36,7 +36,8 @@ def test_any_ascending_numbers_come_back(numbers: set[int]) -> None:
     ascending = np.array(sorted(numbers), np.int64)
     buffer = _encoded(ascending)
     found = _decoded(buffer, len(ascending))
-    assert found is not None and (found == ascending).all()
+    assert found is not None
+    assert (found == ascending).all()
     assert _decoded(buffer[:-1], len(ascending)) is None or not len(buffer)
     assert _decoded(np.append(buffer, np.uint8(0)), len(ascending)) is None
 

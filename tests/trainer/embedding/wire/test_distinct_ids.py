@@ -20,5 +20,6 @@ def test_they_are_those_of_numpy(numbers: list[int]) -> None:
     positions = np.empty(len(ids), np.uint16)
     write_positions(scratch, positions)
     expected, inverse = np.unique(ids, return_inverse=True)
-    assert (scratch.found[:distinct] == expected).all() and len(expected) == distinct
+    assert (scratch.found[:distinct] == expected).all()
+    assert len(expected) == distinct
     assert (positions == inverse).all()

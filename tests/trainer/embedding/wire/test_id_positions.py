@@ -25,7 +25,7 @@ _HEADER_BYTES, _RECORD_BYTES = 12, 16
 
 def _batch(bags: list[list[list[int]]], dtype: type = np.int64, weights: Array | None = None) -> IdBatch:
     """A batch of ``bags[feature][event]``."""
-    ids = np.array([one for feature in bags for bag in feature for one in bag], dtype)
+    ids: Array = np.array([one for feature in bags for bag in feature for one in bag], dtype)
     lengths = np.array([[len(bag) for bag in feature] for feature in bags], np.int64).reshape(len(bags), -1)
     ends = np.cumsum(lengths).reshape(lengths.shape)
     starts = np.concatenate([[0], lengths.sum(axis=1).cumsum()[:-1]])[:, None]
@@ -43,7 +43,7 @@ def _check_equal(found: IdBatch, batch: IdBatch) -> None:
 
 @st.composite
 def _batches(draw: st.DrawFn) -> IdBatch:
-    dtype = draw(st.sampled_from((np.int32, np.int64)))
+    dtype: Any = draw(st.sampled_from((np.int32, np.int64)))
     limits = np.iinfo(dtype)
     number = draw(st.sampled_from((st.integers(0, 3), st.integers(0, 300), st.integers(1 << 20, (1 << 20) + 3),
                                    st.integers(limits.min, limits.max), st.sampled_from((limits.min, limits.max)))))  # fmt: skip
@@ -133,7 +133,12 @@ def test_mutated_bytes_are_refused_or_a_batch() -> None:
     random, refused = Random(4), 0
     for batch in (_sample(), _batch([[[1, 2, 3]] * 20, [[70_000, 5]] * 20], np.int32)):
         original = encode(batch)
-        tokens = [original[_HEADER_BYTES : _HEADER_BYTES + _RECORD_BYTES], b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0"]
+        tokens = [
+            original[_HEADER_BYTES : _HEADER_BYTES + _RECORD_BYTES],
+            b"\xff\xff\xff\xff",
+            b"\0\0\0\0",
+            b"\x01\0\0\0",
+        ]
         for _ in range(scaled(10_000)):
             content = mutated(original, random, tokens)
             try:
@@ -161,7 +166,13 @@ def test_every_bit_of_the_records_counts(at: int) -> None:
 
 def test_claimed_sizes_take_no_memory() -> None:
     claims = []
-    for features, events, ids in ((1, 2**32 - 1, 0), (2**32 - 1, 1, 0), (1, 2**32 - 1, 2**32 - 1), (1, 1, 2**32 - 1), (1, 0, 0)):
+    for features, events, ids in (
+        (1, 2**32 - 1, 0),
+        (2**32 - 1, 1, 0),
+        (1, 2**32 - 1, 2**32 - 1),
+        (1, 1, 2**32 - 1),
+        (1, 0, 0),
+    ):
         header = bytes([1, 8, 0, 0]) + features.to_bytes(4, "little") + events.to_bytes(4, "little")
         for tail in (bytes([0, 8, 0, 0]), bytes([1, 1, 0, 0]), bytes([0, 1, 1, 0]), bytes([4, 4, 1, 0])):
             claims.append(header + ids.to_bytes(4, "little") + bytes(8) + tail)

@@ -32,7 +32,8 @@ def _encoded(tables: list[list[int]]) -> tuple[Array, Array, Array]:
 def test_any_rows_come_back_in_their_order(tables: list[list[int]]) -> None:
     rows, counts, buffer = _encoded(tables)
     found = decode(buffer, counts)
-    assert found.dtype == np.int64 and (found == rows).all()
+    assert found.dtype == np.int64
+    assert (found == rows).all()
 
 
 def test_ascending_rows_take_about_a_byte_and_others_their_width() -> None:

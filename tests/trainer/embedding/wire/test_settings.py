@@ -19,7 +19,7 @@ def test_encodings_are_chosen_by_themselves(ids: str, values: str) -> None:
     assert (settings.ids, settings.values) == (ids, values)
 
 
-@pytest.mark.parametrize(("name", "allowed"), [("ids", "plain, unique"), ("values", "float32, fp16")])
+@pytest.mark.parametrize(("name", "allowed"), [("ids", "plain, unique"), ("values", "float32, fp16, fp14")])
 def test_unknown_encodings_are_refused(name: str, allowed: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} on the wire must have a known encoding") as caught:
         WireSettings(**{name: "bf16"})

@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
-from trainer.embedding.wire.value_blocks import BLOCK_VALUES, NORM_ERROR, RELATIVE_ERROR, decode, encode, encoded_bytes
+from trainer.embedding.wire.fp16_blocks import NORM_ERROR, RELATIVE_ERROR, decode, encode, encoded_bytes
+from trainer.embedding.wire.scaled_blocks import BLOCK_VALUES
 from trainer.errors import BadBatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -52,7 +53,9 @@ def test_any_finite_values_keep_the_bound(values: Array, block: int) -> None:
 @pytest.mark.parametrize("exponent", range(-149, 128))
 def test_every_exponent_of_float32_keeps_the_bound(exponent: int) -> None:
     draw = np.random.default_rng(exponent + 200)
-    ladder = np.exp2(np.clip(exponent - np.arange(300), -149, 127)) * draw.uniform(1, 2, 300) * draw.choice((-1, 1), 300)
+    ladder = (
+        np.exp2(np.clip(exponent - np.arange(300), -149, 127)) * draw.uniform(1, 2, 300) * draw.choice((-1, 1), 300)
+    )
     _check_bound(np.clip(ladder, -np.finfo(np.float32).max, np.finfo(np.float32).max).astype(np.float32), BLOCK_VALUES)
 
 
@@ -104,7 +107,12 @@ def test_other_types_and_sizes_are_refused() -> None:
             encode(wrong, np.empty(size, np.uint8))
         with pytest.raises(BadBatch, match="must be flat float32"):
             decode(_encoded(values), wrong)
-    for buffer in (np.empty(size - 1, np.uint8), np.empty(size + 2, np.uint8), np.empty(size // 2, np.uint16), np.empty(2 * size, np.uint8)[::2]):
+    for buffer in (
+        np.empty(size - 1, np.uint8),
+        np.empty(size + 2, np.uint8),
+        np.empty(size // 2, np.uint16),
+        np.empty(2 * size, np.uint8)[::2],
+    ):
         with pytest.raises(BadBatch, match="300 values on the wire must have 606 bytes"):
             encode(values, buffer)
         with pytest.raises(BadBatch, match="300 values on the wire must have 606 bytes"):
