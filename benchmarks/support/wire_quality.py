@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy.stats import ttest_rel
+from scipy.stats import t, ttest_rel
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
@@ -108,9 +108,11 @@ def _print_differences(metric: str, found: dict[str, list[float]]) -> None:
     print(f"  {metric}: float32 {statistics.mean(plain):.5f} +- {_spread(plain):.5f}", flush=True)
     for name, encoded in found.items():
         differences = [b - a for a, b in zip(plain, encoded, strict=True)]
+        mean, spread, count = statistics.mean(differences), _spread(differences), len(differences)
         p = float(ttest_rel(plain, encoded).pvalue)
-        print(f"    {name} {statistics.mean(encoded):.5f}, difference {statistics.mean(differences):+.5f} "
-              f"+- {_spread(differences):.5f} over {len(differences)} seeds, p = {p:.2f}", flush=True)  # fmt: skip
+        half = float(t.ppf(0.95, count - 1)) * spread / count**0.5 if count > 1 else float("inf")
+        print(f"    {name} {statistics.mean(encoded):.5f}, difference {mean:+.5f} +- {spread:.5f} over {count} seeds, p = {p:.2f}, "
+              f"90 % interval of the mean {mean - half:+.5f} to {mean + half:+.5f}", flush=True)  # fmt: skip
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -150,13 +150,12 @@ def test_mutated_bytes_are_refused_or_a_batch() -> None:
     assert refused
 
 
-@pytest.mark.parametrize("at", range(_HEADER_BYTES + 4 * _RECORD_BYTES))
-def test_every_bit_of_the_records_counts(at: int) -> None:
+def test_every_bit_of_the_records_counts() -> None:
     batch = _sample()
     original = encode(batch)
-    for bit in range(8):
+    for bit in range(8 * (_HEADER_BYTES + 4 * _RECORD_BYTES)):
         content = bytearray(original)
-        content[at] ^= 1 << bit
+        content[bit // 8] ^= 1 << bit % 8
         try:
             found = decode(content)
         except BadBatch:
