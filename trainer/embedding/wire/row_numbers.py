@@ -1,8 +1,7 @@
-"""The row numbers of a fetch, table after table: lossless, about one byte each instead of eight.
+"""The row numbers of a fetch, table after table: lossless, 1 to 2 bytes each instead of 8.
 
 The ascending rows of a table are written as differences (``ascending.py``), others as int32 or int64, whichever takes the fewest
-bytes. Each table begins with a byte: 4 or 8 for plain numbers of so many bytes, 1 for differences, which have their bytes in a uint32
-after it. All is little-endian. The numbers of rows by table are not in the buffer: they are in the message, beside it.
+bytes. Each table begins with a byte: 4 or 8 for plain numbers of so many bytes; 1 for differences, and then a uint32, their size in bytes. All is little-endian. The numbers of rows by table are not in the buffer: they are in the message, beside it.
 """
 
 from __future__ import annotations

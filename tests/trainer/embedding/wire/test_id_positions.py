@@ -190,6 +190,18 @@ def test_claimed_sizes_take_no_memory() -> None:
     assert refused >= len(claims) - 2
 
 
+def test_more_distinct_ids_than_bytes_are_refused_before_memory_is_taken() -> None:
+    content = bytearray(encode(_batch([[[2**40], [2**40 + 1]] * 50])))
+    content[_HEADER_BYTES + 4 : _HEADER_BYTES + 8] = (2**30).to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadBatch, match="must be that of an encoder"):
+            decode(content)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_positions_beyond_the_distinct_ids_are_refused() -> None:
     content = bytearray(encode(_batch([[[2**40], [2**40 + 1]] * 50])))
     content[-1] = 2

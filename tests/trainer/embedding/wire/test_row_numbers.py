@@ -65,6 +65,15 @@ def test_short_buffers_and_other_types_are_refused() -> None:
         decode(rows, counts)
 
 
+@pytest.mark.parametrize("tables", [[[1, 2, 3, 9]], [[9, 1]], [[]], []])
+def test_missing_and_additional_bytes_are_refused(tables: list[list[int]]) -> None:
+    _, counts, buffer = _encoded(tables)
+    for wrong in (buffer[:-1], np.append(buffer, np.uint8(0)), np.append(buffer, np.uint8(1))):
+        if len(wrong) != len(buffer):
+            with pytest.raises(BadBatch):
+                decode(wrong, counts)
+
+
 def test_mutated_bytes_are_refused_or_rows() -> None:
     draw = np.random.default_rng(2)
     tables = [sorted({*draw.integers(0, 5000, 100).tolist()}), draw.integers(0, 2**40, 20).tolist(), [], [7, 3]]
