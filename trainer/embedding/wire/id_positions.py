@@ -161,7 +161,7 @@ def _encode_distinct(ids: Array, width: int, scratch: Scratch) -> tuple[int, Arr
 def decode(buffer: bytes | bytearray | Array) -> IdBatch:
     """The batch of :func:`encode`, without ``bounds``; its arrays are new.
 
-    Memory is at most 17 times the bytes of ``buffer``. Raises :class:`BadBatch` for bytes that no encoder writes.
+    Memory is at most about 32 times the bytes of ``buffer``, of which 16 are kept. Raises :class:`BadBatch` for bytes that no encoder writes.
     """
     view = np.frombuffer(buffer, np.uint8).data
     id_bytes, has_weights, events, records = _read_records(view)
