@@ -51,6 +51,7 @@ class RowServer:
     Args:
         rows: what it holds.
         patience_secs: how long a request waits for the updates of other clients.
+        most_answer_bytes: of the rows that a request asks for.
 
     Attributes:
         staleness: how many fetches have missed so many updates of other clients.
@@ -58,9 +59,15 @@ class RowServer:
     """
 
     def __init__(
-        self, rows: HeldRows, *, patience_secs: float = 300.0, clock: Callable[[], float] = time.monotonic
+        self,
+        rows: HeldRows,
+        *,
+        patience_secs: float = 300.0,
+        most_answer_bytes: int = 1 << 30,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
+        self._most_answer_bytes = most_answer_bytes
         self._changed = threading.Condition()
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
@@ -76,6 +83,10 @@ class RowServer:
         """
         if greeting.watches:
             return Session(greeting)
+        for one in tuple(self._sessions):
+            if one.greeting.attempt < greeting.attempt:
+                one.is_over = True
+                _close(one.snapshot)  # before the lock: an update may hold it until this snapshot ends
         with self._changed:
             if greeting.attempt < self._attempt:
                 raise AttemptOver(
@@ -132,6 +143,7 @@ class RowServer:
             case Kind.OPEN:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
+                self._check(session)
                 self._end_snapshots()  # without the lock: an update may hold it until a snapshot ends
                 return Reply(Kind.DONE)
             case Kind.STATUS:
@@ -144,7 +156,7 @@ class RowServer:
         rows = self._rows
         match header.kind:
             case Kind.READ_STATE:
-                part, first, stop = messages.read_range(body, rows.sizes)
+                part, first, stop = self._read_range(body)
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
@@ -188,6 +200,7 @@ class RowServer:
         with self._changed:
             self._check(session)
             numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
+            self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
             if own.clients > 1:
                 began = self._clock()
                 self._wait(
@@ -222,6 +235,7 @@ class RowServer:
     def _apply_together(self, session: Session, number: int, update: RowGradients) -> None:
         """Wait for the updates of all clients with this number; the last one applies them."""
         own = session.greeting
+        self._rows.check(update.numbers)
         held = self._waiting.setdefault(number, {})
         held[own.client] = update
         if len(held) == own.clients:
@@ -240,16 +254,31 @@ class RowServer:
 
     def _read_snapshot(self, session: Session, body: Bytes) -> Reply:
         """Without the lock: an update may wait until a snapshot has gone on."""
+        self._check(session)
         snapshot = session.snapshot
-        if snapshot is None or session.is_over:
+        if snapshot is None:
             raise ConfigError("a snapshot must be begun first")
-        part, first, stop = messages.read_range(body, self._rows.sizes)
+        part, first, stop = self._read_range(body)
         if first == stop == 0:
             found = snapshot.capture(part, 0, 0)
             snapshot.skip(part)
         else:
             found = snapshot.capture(part, first, stop)
+        self._check(session)
+        if session.snapshot is not snapshot:
+            raise ConfigError("a snapshot must be read before it ends")
         return Reply(Kind.PART, messages.write_part(found))
+
+    def _read_range(self, body: Bytes) -> tuple[int, int, int]:
+        rows = self._rows
+        part, first, stop = messages.read_range(body, rows.sizes)
+        self._check_answer((stop - first) * int(rows.dims[part] + rows.slot_dims[part]))
+        return part, first, stop
+
+    def _check_answer(self, floats: int) -> None:
+        if 4 * floats > self._most_answer_bytes:
+            raise DataError("the rows of an answer must be few", value=f"{4 * floats:,} bytes", allowed=f"at most {self._most_answer_bytes:,} bytes",
+                            next_step="use a smaller batch_rows, or more servers")  # fmt: skip
 
     def _check(self, session: Session) -> None:
         if session.greeting.watches:
