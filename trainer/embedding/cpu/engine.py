@@ -218,7 +218,7 @@ class CpuEngine:
 
         For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
         """
-        bags = self._read_bags(_one_event(rows, counts))
+        bags = self._read_bags(one_event(rows, counts))
         out = self._answers.take(int((counts * self._layout.dims).sum()))
         read_rows(bags, self._layout, self._values.weights, out)
         return out
@@ -238,14 +238,14 @@ class CpuEngine:
         Raises :class:`BadBatch`; nothing is changed then.
         """
         rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
-        bags = self._read_bags(_one_event(rows, counts))
+        bags = self._read_bags(one_event(rows, counts))
         rates = learning_rates(self._tables) if rates is None else rates
         with self._changing(bags):
             return self._updates.apply_rows(bags, flat, rates, self._values)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
-        bags = self._read_bags(_one_event(rows, counts))
+        bags = self._read_bags(one_event(rows, counts))
         weights, slots = (np.empty(int((counts * one.dims).sum()), np.float32) for one in self._rows_of_values)
         read_rows(bags, self._rows_of_values[0], self._values.weights, weights)
         read_rows(bags, self._rows_of_values[1], self._values.slots, slots)
@@ -262,7 +262,7 @@ class CpuEngine:
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
-        one = _one_event(rows, counts)
+        one = one_event(rows, counts)
         bags = self._bags(one) if self.undo_log is None else self._read_bags(one)  # undone rows have values again
         with self._changing(bags):
             write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
@@ -423,7 +423,7 @@ def refuse_unsupported(table: TableSpec) -> None:
                           next_step="this engine updates the rows of a batch only")  # fmt: skip
 
 
-def _one_event(rows: Array, counts: Array) -> IdBatch:
+def one_event(rows: Array, counts: Array) -> IdBatch:
     """Rows of each table as the bag of one event."""
     ends = np.cumsum(counts)
     if len(ends) and int(ends[-1]) != len(rows):
