@@ -3,9 +3,9 @@
     python -m benchmarks.ps_fetch_speed [--rounds N] [--megabytes N]
 
 Each side has one server process, and a client in this process that has two messages on the way. Headrace's server gathers the asked rows from
-a table; Flight's server answers each message with the same prepared batch, so that it reads no row. Rows are drawn at random, distinct in a
-message, from a table that fits in the caches (2 MB) and from one that does not (1 GB). Messages of both sides have the same numbers of rows and
-the same answers. Sides alternate in rounds of at least ``--megabytes`` of answers. Printed are bytes of answers a second of wall clock and of
+a table; Flight's server reads none: it answers the messages with 16 prepared batches, one after the other. Rows are drawn at random, distinct in a
+message, from a table that fits in the caches (2 MB) and from one that does not (1 GB), in 16 messages. Messages of both sides have the same
+numbers of rows and answers of the same length. Sides alternate in rounds of at least ``--megabytes`` of answers. Printed are bytes of answers a second of wall clock and of
 the server's CPU time, and the median ratio of a round.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.support.flight_exchange import FlightProcess
+from benchmarks.support.flight_exchange import PREPARED, FlightProcess
 from benchmarks.support.harness import machine
 from benchmarks.support.server_processes import ServerProcess, connects_to
 from trainer.embedding import SGD, TableSpec
@@ -32,8 +32,8 @@ TARGET = 0.7
 _AHEAD = 2
 _SMALL_BYTES, _LARGE_BYTES = 2 << 20, 1 << 30
 _MESSAGE_ROWS, _COLUMNS = (1_000, 10_000, 100_000), (16, 64)
-#: Distinct messages, so that a large table's rows of one are not in the caches when it comes again.
-_DRAWN = 16
+#: Distinct messages, as many as Flight has answers.
+_DRAWN = PREPARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,9 @@ def _speed(run: Callable[[int], None], cpu_secs: Callable[[], float], messages: 
     return _Speed(messages * answer_bytes / wall, messages * answer_bytes / used)
 
 
-def _measure(size_bytes: int, columns: int, message_rows: int, rounds: int, round_bytes: int, flight: FlightProcess) -> float:
+def _measure(
+    size_bytes: int, columns: int, message_rows: int, rounds: int, round_bytes: int, flight: FlightProcess
+) -> float:
     answer_bytes = 4 * columns * message_rows
     messages = max(round_bytes // answer_bytes, _DRAWN)
     table_rows = size_bytes // (4 * columns)

@@ -1,4 +1,4 @@
-"""A bare Arrow Flight exchange in a process of its own: each message of row numbers is answered with a prepared batch of values."""
+"""A bare Arrow Flight exchange in a process of its own: each message of row numbers is answered with one of some prepared batches of values."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
+#: The batches that answers are taken from, one after the other.
+PREPARED = 16
 _LOOPBACK = "grpc://127.0.0.1:0"
 
 
 class _Exchanging(flight.FlightServerBase):  # type: ignore[misc]
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._floats, self._answers = 0, list[Any]()
+
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Answer each message with as many floats as the descriptor says."""
         floats = int(json.loads(descriptor.command))
-        answer = pa.record_batch([pa.array(np.ones(floats, np.float32))], ["values"])
-        writer.begin(answer.schema)
-        for _ in reader:
-            writer.write_batch(answer)
+        if floats != self._floats:
+            self._floats, draw = floats, np.random.default_rng(1)
+            values = [draw.random(floats, np.float32) for _ in range(PREPARED)]
+            self._answers = [pa.record_batch([pa.array(one)], ["values"]) for one in values]
+        writer.begin(self._answers[0].schema)
+        for number, _ in enumerate(reader):
+            writer.write_batch(self._answers[number % PREPARED])
 
 
 def _serve(pipe: Connection) -> None:
