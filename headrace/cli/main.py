@@ -49,6 +49,7 @@ COMMANDS = {
     "predict": Place("headrace.cli.predict", "predict"),
     "chaos": Place("headrace.cli.chaos", "chaos"),
     "role": Place("headrace.cli.roles", "app"),
+    "ps": Place("headrace.cli.parameter_servers", "app"),
     "status": Place("headrace.cli.status", "status"),
     "pins": Place("headrace.cli.maintenance", "pins"),
     "gc": Place("headrace.cli.maintenance", "gc"),

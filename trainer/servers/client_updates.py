@@ -11,7 +11,7 @@ from transforms.errors import DataError, InputError
 
 #: The most clients of a server.
 MOST_CLIENTS = 1024
-GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves"})
+GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves", "watches"})
 
 
 class Mode(Enum):
@@ -36,6 +36,7 @@ class Greeting:
         attempt: requests of earlier attempts are refused.
         mode: how updates come together.
         saves: the connection is for snapshots.
+        watches: the connection is for the status alone; it belongs to no client.
     """
 
     token: str = ""
@@ -44,6 +45,7 @@ class Greeting:
     attempt: int = 0
     mode: Mode = Mode.EACH
     saves: bool = False
+    watches: bool = False
 
     def to_document(self) -> dict[str, object]:
         """The JSON object."""
@@ -54,18 +56,27 @@ class Greeting:
             "attempt": self.attempt,
             "mode": self.mode.value,
             "saves": self.saves,
+            "watches": self.watches,
         }
 
     @classmethod
     def read(cls, document: dict[str, object]) -> Greeting:
         """The greeting of a document with :data:`GREETING_MEMBERS`. Raises :class:`DataError`."""
         clients = count_at(document, "clients", least=1, most=MOST_CLIENTS)
-        mode, saves = document["mode"], document["saves"]
-        if mode not in [one.value for one in Mode] or not isinstance(saves, bool):
-            raise DataError("a greeting must say how updates come together", value=str((mode, saves))[:80],
+        mode, uses = document["mode"], (document["saves"], document["watches"])
+        if mode not in [one.value for one in Mode] or not all(isinstance(one, bool) for one in uses):
+            raise DataError("a greeting must say how updates come together", value=str((mode, *uses))[:80],
                             allowed=", ".join(one.value for one in Mode))  # fmt: skip
         client = count_at(document, "client", most=clients - 1)
-        return cls(text_at(document, "token"), client, clients, count_at(document, "attempt"), Mode(mode), saves)
+        return cls(
+            text_at(document, "token"),
+            client,
+            clients,
+            count_at(document, "attempt"),
+            Mode(mode),
+            bool(uses[0]),
+            bool(uses[1]),
+        )
 
 
 def is_new(applied: int, number: int, client: int) -> bool:

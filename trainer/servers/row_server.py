@@ -7,9 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.snapshot import EngineSnapshot
@@ -20,9 +17,8 @@ from trainer.embedding.ps.table_documents import read_held_tables
 from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.server_status import ServerStatus
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOOK_SECS = 1.0
 
@@ -78,6 +74,8 @@ class RowServer:
 
         Raises :class:`AttemptOver` for an attempt before the newest one, and :class:`ConfigError` for other clients than those of the attempt.
         """
+        if greeting.watches:
+            return Session(greeting)
         with self._changed:
             if greeting.attempt < self._attempt:
                 raise AttemptOver(
@@ -137,7 +135,7 @@ class RowServer:
                 self._end_snapshots()  # without the lock: an update may hold it until a snapshot ends
                 return Reply(Kind.DONE)
             case Kind.STATUS:
-                return Reply(Kind.DOCUMENT, [write_document(self.status())])
+                return Reply(Kind.DOCUMENT, [write_document(self.status().to_document())])
         with self._changed:
             self._check(session)
             return self._handle_others(session, header, body)
@@ -254,29 +252,27 @@ class RowServer:
         return Reply(Kind.PART, messages.write_part(found))
 
     def _check(self, session: Session) -> None:
+        if session.greeting.watches:
+            raise ConfigError("a connection for the status must ask for nothing else")
         if session.is_over:
             raise AttemptOver(
                 "the session of a client must be its newest one", where=f"client {session.greeting.client}"
             )
 
-    def status(self) -> dict[str, Any]:
-        """Figures for people: what is held, what was done, and the staleness of fetches."""
+    def status(self) -> ServerStatus:
+        """What is held, what was done, and the staleness of fetches."""
         with self._changed:
             clients = max((one.greeting.clients for one in self._sessions), default=1)
             tables = self._rows.engine.tables if self._rows.is_open else ()
-            return {
-                "tables": len(tables),
-                "rows": sum(one.vocabulary_size for one in tables),
-                "generation": self._rows.generation,
-                "attempt": self._attempt,
-                "applied": self._rows.applied(clients),
-                "staleness": {str(missed): count for missed, count in sorted(self.staleness.items())},
-                "wait_secs": round(self.wait_secs, 6),
-                **{
-                    name: self._counts[name]
-                    for name in ("fetches", "fetched_rows", "updates", "updated_rows", "repeated_updates")
-                },
-            }
+            return ServerStatus(
+                tables=len(tables),
+                rows=sum(one.vocabulary_size for one in tables),
+                attempt=self._attempt,
+                applied=tuple(self._rows.applied(clients)),
+                staleness={str(missed): count for missed, count in sorted(self.staleness.items())},
+                wait_secs=self.wait_secs,
+                **self._counts,
+            )
 
 
 def _close(snapshot: EngineSnapshot | None) -> None:

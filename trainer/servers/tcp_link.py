@@ -143,7 +143,12 @@ class TcpLink:
         """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost."""
         options = self._options
         if failure is not None and options.greeting.saves:
-            raise self._lost("a server must answer while its rows are saved", failure)
+            raise ServerLost(
+                "a server must answer while its rows are saved",
+                where=str(self._address),
+                value=str(failure),
+                next_step=_NEXT_STEP,
+            )
         until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
         while True:
             self.close()

@@ -1,0 +1,112 @@
+"""``headrace ps``: parameter servers, which hold the rows of embedding tables for training processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options.session import AsJson
+from headrace.cli.options.tokens import read_token_file
+from headrace.terminal.output import emit, say
+from transforms.errors import InputError
+
+app = typer.Typer(
+    help="Parameter servers: processes that hold rows of embedding tables.", no_args_is_help=True, rich_markup_mode=None
+)
+
+TokenFile = Annotated[
+    str, typer.Option("--token-file", help="A file with the token of the servers.", show_default=False)
+]
+_MIB = 1 << 20
+
+
+@app.command("serve")
+def serve(
+    address: Annotated[str, typer.Option(help="Where it listens, as host:port; port 0 is any.")] = "127.0.0.1:0",
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="Folder for the rows, in shared memory: a server that starts again with it goes on from them. Default: a new one in /dev/shm.",
+            show_default=False,
+        ),
+    ] = "",
+    token_file: TokenFile = "",
+    threads: Annotated[int, typer.Option(help="Threads of its loops.", min=1)] = 1,
+    message_mib: Annotated[int, typer.Option(help="Memory for messages at once, in MiB.", min=1)] = 2048,
+    patience_secs: Annotated[
+        float, typer.Option(help="The longest wait for a client's bytes, or other clients' updates.")
+    ] = 300.0,
+    certificate: Annotated[str, typer.Option(help="PEM file of a TLS certificate: connections are encrypted.")] = "",
+    key: Annotated[str, typer.Option(help="PEM file of its key. Default: in the certificate's file.")] = "",
+    address_file: Annotated[
+        str, typer.Option(help="Also write the address to this file, once it listens.", show_default=False)
+    ] = "",
+    supervisor: Annotated[
+        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
+    ] = 0,
+) -> None:
+    """Serve rows until SIGTERM. A killed process is replaced at once, and finds its rows in shared memory."""
+    from trainer.flight.addresses import Address
+    from trainer.launch.role_signals import end_with_supervisor
+    from trainer.launch.server_process import ServerOptions, run_server
+    from trainer.servers.service import ServiceLimits
+    from trainer.servers.tls import server_tls
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    if supervisor:
+        end_with_supervisor(supervisor)
+    if patience_secs <= 0:
+        raise InputError("--patience-secs must be > 0", value=patience_secs)
+    folder = Path(memory) if memory else Path("/dev/shm") / f"headrace-ps-{os.getpid()}"
+    if not folder.parent.is_dir():
+        raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=str(folder))
+    bytes_ = message_mib * _MIB
+    options = ServerOptions(
+        Address.parse(address),
+        folder,
+        read_token_file(token_file) if token_file else "",
+        threads,
+        ServiceLimits(min(bytes_, 1 << 30), bytes_, patience_secs),
+        patience_secs,
+        server_tls(certificate, key),
+    )
+
+    def listening(place: Address) -> None:
+        say(f"serving rows at {place}, memory in {folder}")
+        if address_file:
+            new = Path(f"{address_file}.new")
+            new.write_text(str(place))
+            new.replace(address_file)
+
+    try:
+        status = run_server(options, listening)
+    finally:
+        if not memory:  # no other server would find it
+            shutil.rmtree(folder, ignore_errors=True)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command("status")
+def status(
+    servers: Annotated[list[str], typer.Argument(help="Addresses of servers, as host:port.")],
+    token_file: TokenFile = "",
+    tls_ca: Annotated[
+        str, typer.Option("--tls-ca", help="PEM file of the authority of the servers' certificates.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what servers hold and have done."""
+    from headrace.screens.parameter_servers import ServerRow, ServersScreen
+    from trainer.flight.addresses import Address
+    from trainer.servers.server_status import read_status
+    from trainer.servers.tls import client_tls
+
+    token, tls = read_token_file(token_file) if token_file else "", client_tls(tls_ca)
+    rows = [ServerRow.of(one, read_status(Address.parse(one), token=token, tls=tls)) for one in servers]
+    emit(ServersScreen(tuple(rows)), as_json=as_json)

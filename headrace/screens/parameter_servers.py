@@ -1,0 +1,106 @@
+"""The screen of ``headrace ps status``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import grid
+
+if TYPE_CHECKING:
+    from trainer.servers.server_status import ServerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A parameter server; see :class:`~trainer.servers.server_status.ServerStatus`."""
+
+    address: str
+    tables: int
+    rows: int
+    applied: tuple[int, ...]
+    fetches: int
+    fetched_rows: int
+    updates: int
+    updated_rows: int
+    repeated_updates: int
+    staleness: dict[str, int]
+    wait_secs: float
+
+    @classmethod
+    def of(cls, address: str, status: ServerStatus) -> ServerRow:
+        """The row of a server."""
+        return cls(
+            address,
+            status.tables,
+            status.rows,
+            status.applied,
+            status.fetches,
+            status.fetched_rows,
+            status.updates,
+            status.updated_rows,
+            status.repeated_updates,
+            dict(status.staleness),
+            status.wait_secs,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServersScreen:
+    """What servers hold and have done."""
+
+    servers: tuple[ServerRow, ...]
+
+    def json_fields(self) -> dict[str, Any]:
+        """The servers in the order of the addresses."""
+        return {"servers": [fields_of(one) for one in self.servers]}
+
+    def render(self) -> RenderableType:
+        """One line per server, and the imbalance of their work."""
+        titles = (
+            "server",
+            "tables",
+            "rows",
+            "fetches",
+            "rows fetched",
+            "updates",
+            "rows updated",
+            "repeated",
+            "last update",
+        )
+        rows = [
+            (
+                one.address,
+                f"{one.tables:,}",
+                f"{one.rows:,}",
+                f"{one.fetches:,}",
+                f"{one.fetched_rows:,}",
+                f"{one.updates:,}",
+                f"{one.updated_rows:,}",
+                f"{one.repeated_updates:,}",
+                " ".join(f"{number:,}" for number in one.applied),
+            )
+            for one in self.servers
+        ]
+        fetched = [one.fetched_rows for one in self.servers]
+        total = sum(fetched)
+        lines: list[RenderableType] = [grid(titles, rows)]
+        if total and len(fetched) > 1:
+            lines.append(
+                f"load imbalance: {max(fetched) * len(fetched) / total:.3f}, the most rows fetched from a server by the mean"
+            )
+        missed = {
+            number: sum(one.staleness.get(number, 0) for one in self.servers)
+            for one in self.servers
+            for number in one.staleness
+        }
+        if missed:
+            listed = ", ".join(f"{number}: {missed[number]:,}" for number in sorted(missed, key=int))
+            waited = sum(one.wait_secs for one in self.servers)
+            lines.append(
+                f"fetches by missed updates of other clients: {listed}; fetches have waited {waited:.1f} s for them"
+            )
+        return Group(*lines)

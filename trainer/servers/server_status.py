@@ -1,0 +1,73 @@
+"""What a parameter server says of itself."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from trainer.embedding.ps.frames import Bytes, Kind, count_at, read_document
+from trainer.embedding.ps.server_link import Request
+from trainer.flight.addresses import Address
+from trainer.servers.client_updates import Greeting
+from trainer.servers.tcp_link import LinkOptions, TcpLink
+from transforms.errors import DataError
+
+_PATIENCE_SECS = 5.0
+_MOST_LISTED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """The figures of a server since its process began.
+
+    Attributes:
+        tables, rows: what it holds: parts of tables, and the rows that they may have.
+        attempt: the newest attempt of its clients.
+        applied: the last update of each client.
+        staleness: how many fetches have missed so many updates of other clients, by that number as a text.
+        wait_secs: how long fetches have waited for updates of other clients.
+        fetches, fetched_rows, updates, updated_rows: that it has answered.
+        repeated_updates: that were sent again, and not made again.
+    """
+
+    tables: int = 0
+    rows: int = 0
+    attempt: int = 0
+    applied: tuple[int, ...] = ()
+    staleness: dict[str, int] = field(default_factory=dict)
+    wait_secs: float = 0.0
+    fetches: int = 0
+    fetched_rows: int = 0
+    updates: int = 0
+    updated_rows: int = 0
+    repeated_updates: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """The JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, body: Bytes) -> ServerStatus:
+        """The status in a document. Raises :class:`DataError`."""
+        document = read_document(body, frozenset(one.name for one in fields(cls)))
+        numbers = {one.name: count_at(document, one.name) for one in fields(cls) if one.type == "int"}
+        applied, staleness, wait_secs = (document[name] for name in ("applied", "staleness", "wait_secs"))
+        counts = (
+            [*applied, *staleness.values()] if isinstance(applied, list) and isinstance(staleness, dict) else [None]
+        )
+        if len(counts) > _MOST_LISTED or not all(type(one) is int and one >= 0 for one in counts):
+            raise DataError("the updates in a server's status must be numbers", value=str(document)[:200])
+        if not isinstance(wait_secs, int | float) or isinstance(wait_secs, bool) or not 0 <= wait_secs < float("inf"):
+            raise DataError("wait_secs must be a number >= 0", value=str(wait_secs)[:80])
+        return cls(applied=tuple(applied), staleness=staleness, wait_secs=float(wait_secs), **numbers)
+
+
+def read_status(address: Address, *, token: str = "", tls: ssl.SSLContext | None = None) -> ServerStatus:
+    """The status of the server at an address. Raises :class:`~trainer.errors.ServerLost`."""
+    link = TcpLink(address, LinkOptions(Greeting(token=token, watches=True), patience_secs=_PATIENCE_SECS, tls=tls))
+    try:
+        link.send(Request(Kind.STATUS))
+        return ServerStatus.read(link.receive().body)
+    finally:
+        link.close()
