@@ -286,6 +286,31 @@ class CpuEngine:
         self._snapshot = EngineSnapshot(self._of_features.table, self._layout, self._values, most_bytes=most_bytes)
         return self._snapshot
 
+    def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float) -> EngineSnapshot:
+        """As :meth:`begin_snapshot`, in the memory of the tables: :meth:`resume_snapshot` goes on with it in another process.
+
+        ``patience_secs``: a snapshot for which training has waited for so long is closed.
+        """
+        self._snapshot = EngineSnapshot(
+            self._of_features.table,
+            self._layout,
+            self._values,
+            most_bytes=most_bytes,
+            memory=self._memory,
+            patience_secs=patience_secs,
+        )
+        return self._snapshot
+
+    def resume_snapshot(self, *, patience_secs: float) -> EngineSnapshot | None:
+        """The snapshot that an earlier process has begun in the memory of the tables, or None.
+
+        Raises :class:`~trainer.errors.DamagedMemory`.
+        """
+        self._snapshot = EngineSnapshot.resume(
+            self._of_features.table, self._layout, self._values, self._memory, patience_secs=patience_secs
+        )
+        return self._snapshot
+
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one: training that waits for it goes on."""
         snapshot = self._snapshot  # the training thread sets it to None

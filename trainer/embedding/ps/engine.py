@@ -135,7 +135,7 @@ class PsEngine:
         def fetch(server: int) -> None:
             remote = self._servers[server]
             floor = -1 if self._staleness is None else remote.updates - self._staleness
-            remote.begin_fetch(self._numbers(reads, server), rows.room(server), floor)
+            remote.begin_fetch(self._numbers(reads, server), rows.space(server), floor)
             remote.finish()
 
         self._of_each(fetch)
