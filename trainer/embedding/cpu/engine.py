@@ -24,7 +24,7 @@ from trainer.embedding.cpu.initial_rows import INITIALISED, fill_row, initialise
 from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, table_values
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.row_parts import join_parts, read_rows, write_rows
+from trainer.embedding.cpu.row_parts import join_parts, read_rows, read_weights, write_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
@@ -218,9 +218,9 @@ class CpuEngine:
 
         For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
         """
-        bags = self._read_bags(one_event(rows, counts))
+        bags = self._bags(one_event(rows, counts))
         out = self._answers.take(int((counts * self._layout.dims).sum()))
-        read_rows(bags, self._layout, self._values.weights, out)
+        read_weights(bags, self._layout, self._values, out)
         return out
 
     def update_rows(
@@ -428,7 +428,9 @@ def one_event(rows: Array, counts: Array) -> IdBatch:
     ends = np.cumsum(counts)
     if len(ends) and int(ends[-1]) != len(rows):
         raise BadBatch("rows must be as many as their numbers by table", value=len(rows), allowed=str(int(ends[-1])))
-    return IdBatch(rows, np.stack([ends - counts, ends], axis=1).astype(np.int64))
+    offsets = np.empty((len(ends), 2), np.int64)
+    offsets[:, 0], offsets[:, 1] = ends - counts, ends
+    return IdBatch(rows, offsets)
 
 
 def _by_table(
