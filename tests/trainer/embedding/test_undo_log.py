@@ -115,6 +115,7 @@ def test_tables_are_not_loaded_inside_a_transaction():
 
 def test_a_load_that_is_cut_off_leaves_fresh_tables(tmp_path, monkeypatch):
     engine = engine_in(SharedMemory(tmp_path))
+    assert engine.undo_log.found is Found.EMPTY
     change(engine, 0)
     state = engine.state()
     with pytest.raises(TornCheckpoint):
@@ -124,12 +125,27 @@ def test_a_load_that_is_cut_off_leaves_fresh_tables(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         engine.load_state(state)
     again = engine_in(SharedMemory(tmp_path))
-    assert again.undo_log.found is Found.PARTLY_LOADED
+    assert again.undo_log.found is Found.EMPTY
     assert not any(len(table.rows) for table in again.state().values())
     again.load_state(state)
     whole = engine_in(SharedMemory(tmp_path))
     assert whole.undo_log.found is Found.WHOLE
     assert_same(whole.state(), state)
+
+
+def test_memory_of_another_identity_is_not_used(tmp_path):
+    def attached(identity):
+        log = UndoLog(SharedMemory(tmp_path), 2, identity)
+        return CpuEngine(
+            [FeatureSpec(one.name, one) for one in TABLES], seed=3, memory=SharedMemory(tmp_path), undo_log=log
+        )
+
+    change(attached("one"), 0)
+    assert attached("one").undo_log.words[0] == 1
+    other = attached("two")
+    assert other.undo_log.found is Found.EMPTY
+    assert other.undo_log.words[0] == 0
+    assert not any(len(table.rows) for table in other.state().values())
 
 
 def killed_updates(folder: Path, kills: int, make=engine_in, change=change, seed=0) -> None:
