@@ -148,9 +148,13 @@ def test_memory_of_another_identity_is_not_used(tmp_path):
     assert not any(len(table.rows) for table in other.state().values())
 
 
-def killed_updates(folder: Path, kills: int, make=engine_in, change=change, seed=0) -> None:
+def same_values(engine, other):
+    assert_same(engine.state(), other.state())
+
+
+def killed_updates(folder: Path, kills: int, make=engine_in, change=change, same=None) -> None:
     """Kill a child at random moments, attach, and compare with tables that were never disturbed; run in a process of its own."""
-    random, alone, changes, undone = Random(seed), make(PrivateMemory()), 0, 0
+    random, alone, changes, undone = Random(0), make(PrivateMemory()), 0, 0
     for _ in range(kills):
         child = os.fork()
         if not child:
@@ -164,7 +168,7 @@ def killed_updates(folder: Path, kills: int, make=engine_in, change=change, seed
         undone += engine.undo_log.found is Found.UNDONE
         for done in range(changes, changes := int(engine.undo_log.words[0])):
             change(alone, done)
-        assert_same(engine.state(), alone.state())
+        (same or same_values)(engine, alone)
         change(engine, changes)
     print(f"{kills} kills, {changes} changes, {undone} undone")
     assert undone
@@ -195,7 +199,7 @@ def test_a_damaged_log_is_one_error_or_none(tmp_path):
         change(engine, 0)
         whole = {path.name: path.read_bytes() for path in tmp_path.glob("undo_*")}
     refused = 0
-    for seed in range(scaled(1500)):
+    for seed in range(scaled(600)):
         random = Random(seed)
         for name, content in whole.items():
             (tmp_path / name).write_bytes(content)
