@@ -53,7 +53,7 @@ class HeldRows:
             are_whole = _sizes_in(folder) == before
             if not are_whole:
                 self._clear()
-            elif self._log.found is Found.PARTLY_LOADED or self.generation == 0:
+            elif self._log.found is Found.EMPTY or self.generation == 0:
                 self._begin_generation()
 
     @property

@@ -20,8 +20,17 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.initial_rows import INITIALISED, fill_row, initialise_missing
-from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, table_values
+from trainer.embedding.cpu.initial_rows import INITIALISED, assign_rows, fill_row, initialise_missing
+from trainer.embedding.cpu.layout import (
+    Bags,
+    TableLayout,
+    TableOrigin,
+    TableValues,
+    feature_layout,
+    learning_rates,
+    table_layout,
+    table_values,
+)
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows, read_weights, write_rows
@@ -105,7 +114,7 @@ class CpuEngine:
         self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
         self._memory, self.undo_log = memory or PrivateMemory(), undo_log
-        self._allocate(is_fresh=undo_log is not None and undo_log.is_partly_loaded)
+        self._allocate(is_fresh=undo_log is not None and undo_log.is_empty)
 
     def _allocate(self, *, is_fresh: bool) -> None:
         """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
@@ -269,6 +278,32 @@ class CpuEngine:
             write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)
             state = gradient_kernels.CHANGED if are_changed else INITIALISED
             self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = state
+
+    @property
+    def layout(self) -> TableLayout:
+        """Where the tables' values are, for kernels."""
+        return self._layout
+
+    @property
+    def values(self) -> TableValues:
+        """The values of the tables, for kernels that read them; a loaded state has others."""
+        return self._values
+
+    def assign_rows(self, rows: Array, counts: Array, numbers: Array) -> None:
+        """Give distinct ``rows``, of which each table has ``counts``, the initial values of the rows ``numbers`` (int64).
+
+        They belong to the state of the tables when they are updated. For an engine with one feature a table.
+        Raises :class:`BadBatch` for a row outside its table; nothing is changed then.
+        """
+        bags = self._bags(_one_event(rows, counts))
+        with self._changing(bags):
+            assign_rows(rows, numbers, counts, self._layout, self._values)
+
+    def release_rows(self, rows: Array, counts: Array) -> None:
+        """Make ``rows``, of which each table has ``counts``, rows that were never read. Raises :class:`BadBatch` as above."""
+        bags = self._bags(_one_event(rows, counts))
+        with self._changing(bags):
+            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = 0
 
     def are_changed(self, rows: Array, counts: Array) -> Array:
         """Which of ``rows``, of which each table has ``counts``, training has changed."""
