@@ -67,6 +67,7 @@ class CpuEngine:
         threads: threads of the loops; 0 for one a processor.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
+        held: batches between a lookup and its update, for which it keeps what both need.
         memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
 
     Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have.
@@ -80,6 +81,7 @@ class CpuEngine:
         threads: int = 0,
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
+        held: int = 2,
         memory: TableMemory | None = None,
     ) -> None:
         self._features, self._tables = tuple(features), tables_of(features)
@@ -98,7 +100,8 @@ class CpuEngine:
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
-        self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
+        self._held = held
+        self._outputs, self._answers = OutputPool(kept=held + 1), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
         self._memory = memory or PrivateMemory()
         self._allocate(is_fresh=False)
@@ -109,7 +112,7 @@ class CpuEngine:
             self._values = table_values(self._layout, self._memory, is_fresh=is_fresh)
         except (MemoryError, ValueError) as error:
             raise does_not_fit(self._tables, machine_bytes()) from error
-        self._prepared: deque[_Prepared] = deque(maxlen=2)
+        self._prepared: deque[_Prepared] = deque(maxlen=self._held)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
 
@@ -272,7 +275,7 @@ class CpuEngine:
             snapshot.close()
 
     def _bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked: worked out once for a lookup and its update, between which another batch may be looked up."""
+        """The batch, checked: worked out once for a lookup and its update, between which other batches may be looked up."""
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
