@@ -34,7 +34,7 @@ _POSITIVE_RATES = (
 #: The logit of a rate of about 1e-13, below that of any log.
 _MOST_BIAS = 30
 #: More steps ahead hide no longer delay, and hold as many batches in memory.
-_MOST_STALENESS = 64
+MOST_STALENESS = 64
 
 #: Kind, mean and deviation of one dense number.
 DenseScale = tuple[str, float, float]
@@ -172,7 +172,7 @@ class TrainConfig:
         _check_count("events_per_epoch", self.events_per_epoch, least=0, most=2**62)
         _check_count("cross_layers", self.cross_layers, most=64)
         _check_count("cross_rank", self.cross_rank, least=0)
-        _check_count("staleness", self.staleness, least=0, most=_MOST_STALENESS)
+        _check_count("staleness", self.staleness, least=0, most=MOST_STALENESS)
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
             _check_count(f"dims[{name!r}]", width)

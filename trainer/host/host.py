@@ -435,8 +435,10 @@ class Host:
         def on_step(events: int) -> None:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
+            assert self._attempt is not None, "steps are those of an attempt"
+            numbers = self._attempt.staleness.to_numbers()
             self._progress = Progress(
-                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs
+                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers
             )
 
         return on_step

@@ -40,6 +40,7 @@ from trainer.training.preparation import PreparedRun, check_policy, described, p
 from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
+from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
@@ -85,6 +86,7 @@ class TrainReport:
         checkpoint: the last checkpoint, or "".
         unlabelled: skipped events of the range without a label.
         late: data that came after the checkpoint.
+        staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
     """
 
     epochs: int
@@ -98,6 +100,7 @@ class TrainReport:
     skipped_checkpoints: tuple[str, ...]
     unlabelled: int = 0
     late: LateData = NOTHING_LATE
+    staleness: StalenessCounts = NOT_MEASURED
 
     @property
     def final(self) -> AnyScores | None:
@@ -118,6 +121,7 @@ class TrainReport:
             "skipped_checkpoints": list(self.skipped_checkpoints),
             "unlabelled": self.unlabelled,
             "late": self.late.to_document(),
+            "staleness": self.staleness.to_document(),
         }
 
 
@@ -270,6 +274,7 @@ class _Run:
             skipped_checkpoints=prepared.skipped,
             unlabelled=sum(prepared.trainable.unlabelled.values()),
             late=prepared.late,
+            staleness=self._steps.staleness,
         )
 
     def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from trainer.config import MOST_STALENESS
+
+_MISSED = "lookups that missed "
+#: Numbers of updates in names; others come from no host.
+_NAMES = frozenset(str(missed) for missed in range(MOST_STALENESS + 1))
+
 
 @dataclass(frozen=True, slots=True)
 class StalenessCounts:
@@ -38,6 +44,20 @@ class StalenessCounts:
         pairs = zip_longest(self.lookups, other.lookups, fillvalue=0)
         return StalenessCounts(tuple(one + another for one, another in pairs))
 
+    def to_numbers(self) -> dict[str, float]:
+        """The figures of a role's progress, by name."""
+        return {f"{_MISSED}{missed}": float(count) for missed, count in enumerate(self.lookups) if count}
+
+    @classmethod
+    def of_numbers(cls, numbers: Mapping[str, float]) -> StalenessCounts:
+        """The inverse of :meth:`to_numbers`; other figures are ignored."""
+        found = {name.removeprefix(_MISSED): count for name, count in numbers.items() if name.startswith(_MISSED)}
+        return cls.of({int(missed): int(count) for missed, count in found.items() if missed in _NAMES})
+
     def to_document(self) -> dict[str, int]:
         """A JSON object: missed updates to lookups, without zeros."""
         return {str(missed): count for missed, count in enumerate(self.lookups) if count}
+
+
+#: Of no lookups.
+NOT_MEASURED = StalenessCounts()
