@@ -77,6 +77,7 @@ class CpuEngine:
         threads: threads of the loops; 0 for one a processor.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
+        held: batches between a lookup and its update, for which it keeps what both need.
         memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
         undo_log: of the same memory: an update that a killed process has begun is undone when an engine begins with its memory.
 
@@ -92,6 +93,7 @@ class CpuEngine:
         threads: int = 0,
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
+        held: int = 2,
         memory: TableMemory | None = None,
         undo_log: UndoLog | None = None,
     ) -> None:
@@ -111,7 +113,8 @@ class CpuEngine:
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
-        self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
+        self._held = held
+        self._outputs, self._answers = OutputPool(kept=held + 1), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
         self._memory, self.undo_log = memory or PrivateMemory(), undo_log
         self._allocate(is_fresh=undo_log is not None and undo_log.is_empty)
@@ -124,7 +127,7 @@ class CpuEngine:
             raise does_not_fit(self._tables, machine_bytes()) from error
         if self.undo_log is not None:
             self.undo_log.attach(self._values)
-        self._prepared: deque[_Prepared] = deque(maxlen=2)
+        self._prepared: deque[_Prepared] = deque(maxlen=self._held)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
 
@@ -295,13 +298,13 @@ class CpuEngine:
         They belong to the state of the tables when they are updated. For an engine with one feature a table.
         Raises :class:`BadBatch` for a row outside its table; nothing is changed then.
         """
-        bags = self._bags(_one_event(rows, counts))
+        bags = self._bags(one_event(rows, counts))
         with self._changing(bags):
             assign_rows(rows, numbers, counts, self._layout, self._values)
 
     def release_rows(self, rows: Array, counts: Array) -> None:
         """Make ``rows``, of which each table has ``counts``, rows that were never read. Raises :class:`BadBatch` as above."""
-        bags = self._bags(_one_event(rows, counts))
+        bags = self._bags(one_event(rows, counts))
         with self._changing(bags):
             self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = 0
 
@@ -353,7 +356,7 @@ class CpuEngine:
             snapshot.close()
 
     def _bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked: worked out once for a lookup and its update, between which another batch may be looked up."""
+        """The batch, checked: worked out once for a lookup and its update, between which other batches may be looked up."""
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
