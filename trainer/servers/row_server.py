@@ -32,10 +32,12 @@ class Session:
     Attributes:
         greeting: what it said first.
         is_over: it is replaced by a newer one, or its connection has ended.
+        snapshot: that it has begun, or has read after the connection before it failed.
     """
 
     greeting: Greeting
     is_over: bool = False
+    snapshot: EngineSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ class RowServer:
                 self._snapshot = rows.engine.begin_kept_snapshot(
                     most_bytes=most_bytes, patience_secs=self._patience_secs
                 )
+                session.snapshot = self._snapshot
                 return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:
                 self._end_snapshot()
@@ -291,8 +294,9 @@ class RowServer:
         with self._saving:
             self._check_owner(session)
             snapshot = self._snapshot
-            if snapshot is None or snapshot.is_done:
+            if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
                 raise ConfigError("a snapshot must be begun first")
+            session.snapshot = snapshot
             part, first, stop = self._read_range(body)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
