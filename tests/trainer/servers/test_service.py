@@ -201,7 +201,8 @@ def test_a_request_that_drips_gives_its_memory_back(monkeypatch):
     limits = ServiceLimits(most_bytes=1000, message_bytes=1000, patience_secs=0.3)
     with running(limits=limits) as server, connected(server, greeting()) as stream, ThreadPoolExecutor(1) as pool:
         assert answer(stream)[0].kind == Kind.OPENED
-        pool.submit(drip, stream, request(Kind.UPDATE, bytes(900)), 0.1)
+        stream.sendall(Header(Kind.UPDATE, 900).to_bytes())
+        pool.submit(drip, stream, bytes(900), 0.1)
         assert answer(stream) is None
         wait_until(lambda: server.service._budget.used_bytes == 0)
         read_status(server.address)
