@@ -30,7 +30,9 @@ def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
     authority, authority_key, server, key, request, extensions = (str(folder / name) for name in names)
     Path(extensions).write_text(f"subjectAltName=IP:{host}\n")
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    _openssl("req", "-x509", *curve, "-days", "2", "-subj", "/CN=authority", "-keyout", authority_key, "-out", authority)
+    _openssl(
+        "req", "-x509", *curve, "-days", "2", "-subj", "/CN=authority", "-keyout", authority_key, "-out", authority
+    )
     _openssl("req", *curve, "-subj", f"/CN={host}", "-keyout", key, "-out", request)
     _openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", "2",
              "-extfile", extensions, "-out", server)  # fmt: skip

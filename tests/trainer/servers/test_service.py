@@ -412,6 +412,13 @@ def test_a_status_is_read_strictly():
     with running() as server:
         document = server.rows.status().to_document()
         assert read_status(server.address).to_document() == document
-    for changes in ({"rows": -1}, {"applied": [True]}, {"staleness": []}, {"wait_secs": "1"}, {"wait_secs": None}, {"more": 1}):
+    for changes in (
+        {"rows": -1},
+        {"applied": [True]},
+        {"staleness": []},
+        {"wait_secs": "1"},
+        {"wait_secs": None},
+        {"more": 1},
+    ):
         with pytest.raises(DataError):
             ServerStatus.read(write_document(document | changes))

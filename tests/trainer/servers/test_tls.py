@@ -105,7 +105,7 @@ def answer_or_none(stream: socket.socket):
     """No frame: TLS may answer with an alert of its own."""
     try:
         return answer(stream)
-    except Exception:  # noqa: BLE001 - an alert is no frame
+    except Exception:
         return None
 
 

@@ -191,7 +191,9 @@ def test_rows_are_numbered_beyond_int32():
         engine = PsEngine(features, seed=SEED, servers=[one.connect() for one in made], threads=1)
         small = CpuEngine([FeatureSpec("a", TableSpec("t", 10, 1, SGD(0.5), "sum"))], seed=SEED)
         first = engine.lookup(batch)
-        assert first[:2].tobytes() == small.weights_of("t", np.arange(2)).tobytes(), "rows do not depend on their number"
+        assert first[:2].tobytes() == small.weights_of("t", np.arange(2)).tobytes(), (
+            "rows do not depend on their number"
+        )
         assert len(set(first[:6].ravel().tolist())) == 6
         gradients = np.arange(8, dtype=np.float32)[:, None]
         engine.apply_gradients(batch, gradients)
