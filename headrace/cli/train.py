@@ -39,6 +39,7 @@ from headrace.cli.options.launchers import (
 )
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
+from headrace.cli.options.servers import ServerCa, Servers, ServerTokenFile, check_servers, open_servers
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
@@ -62,10 +63,15 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
+    from trainer.servers.run_servers import RunServers
     from trainer.training.loop import TrainEvent, TrainReport
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
+
+
+#: Losses of servers, one after the other, without a checkpoint between them.
+_MOST_LOSSES = 3
 
 
 def train(
@@ -202,6 +208,9 @@ def train(
             show_default=False,
         ),
     ] = "",
+    servers: Servers = "",
+    server_token_file: ServerTokenFile = "",
+    server_ca: ServerCa = "",
     tpu: Tpu = "",
     max_ids: MaxIds = None,
     max_unique_ids: MaxUniqueIds = None,
@@ -238,6 +247,7 @@ def train(
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
+    check_servers(given, job, tpus)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, job, tpus)
     if run_dir or job_dir:
@@ -253,6 +263,7 @@ def train(
         folder = run_folder_of(run_dir, model, solution.model_version, home)
         if partition is not None:
             check_plan_tables(partition, solution, options, folder)
+        on_servers = pins.enter_context(open_servers(given, folder, partition))
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             options = {**options, "engine": "tpu"}
@@ -272,7 +283,10 @@ def train(
             report = train_job(warehouse, resolve, settings, changes, job, remote, partition)
         else:
             import_tensorflow_quietly()
-            report = _train(warehouse, solution, settings, changes, slice_, partition, sparse_core)
+            one_process = partial(_train, warehouse, solution, settings, changes, slice_, partition, sparse_core)
+            report = (
+                one_process(None) if on_servers is None else _train_on_servers(partial(one_process, on_servers), folder)
+            )
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
@@ -368,6 +382,7 @@ def _train(
     slice_: TpuSlice | None,
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
+    on_servers: RunServers | None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
@@ -387,10 +402,28 @@ def _train(
             read_labels=partial(read_labels, warehouse.storage, solution),
             changes=changes,
             slice_=slice_,
-            plan=plan,
+            plan=None if on_servers is not None else plan,
             settings=sparse_core,
+            make_engine=None if on_servers is None else on_servers.engine,
             record=recorder(warehouse, PROCESS),
         )
+
+
+def _train_on_servers(train_once: Callable[[], TrainReport], folder: str) -> TrainReport:
+    """Train, and go on from the last checkpoint when a server loses its rows. Raises :class:`ServerLost` if that leads to no new one."""
+    from trainer.errors import ServerLost
+
+    losses, last = 0, ""
+    while True:
+        try:
+            return train_once()
+        except ServerLost as error:
+            newest = max((path.name for path in Path(folder, "checkpoints").glob("[0-9]*")), default="")
+            losses = losses + 1 if newest == last else 1
+            last = newest
+            if losses > _MOST_LOSSES:
+                raise
+            say(f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}")
 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
@@ -476,6 +509,7 @@ def _screen(
         exact=None if ledger is None else ledger.exact,
         unlabelled=report.unlabelled,
         late=report.late,
+        staleness=report.staleness,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

@@ -34,9 +34,9 @@ from transforms.errors import HeadraceError
 
 _LOG = logging.getLogger(__name__)
 #: A child that lived for so long counts as started.
-_STARTED_SECS = 5.0
-#: Children that end sooner, one after the other, before the keeper gives up.
-_MOST_FAILURES = 5
+_STARTED_SECS = 1.0
+#: Children that end sooner, one after the other, before the keeper gives up, and the wait after each of them.
+_MOST_FAILURES, _WAIT_SECS = 20, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ class _Keeper:
                 break
             failures = failures + 1 if time.monotonic() - began < _STARTED_SECS else 0
             _LOG.warning("the process that answers ended with status %s; the next one takes over its rows", status)
+            time.sleep(failures * _WAIT_SECS)
             if failures >= _MOST_FAILURES:
                 _LOG.error("%s processes ended at once, one after the other", failures)
                 return 1 if status < 0 else status

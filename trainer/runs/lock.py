@@ -53,6 +53,7 @@ def run_lock(run_dir: Path) -> Iterator[HeldLock]:
         _acquire(descriptor, path)
         yield HeldLock(path, descriptor)
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that is being started may have the descriptor for a moment
         os.close(descriptor)
 
 

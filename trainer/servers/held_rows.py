@@ -53,7 +53,7 @@ class HeldRows:
             are_whole = _sizes_in(folder) == before
             if not are_whole:
                 self._clear()
-            elif self._log.found is Found.PARTLY_LOADED or self.generation == 0:
+            elif self._log.found is Found.EMPTY or self.generation == 0:
                 self._begin_generation()
 
     @property
@@ -134,7 +134,7 @@ class HeldRows:
     def _attach(self, held: HeldTables) -> None:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
         features = [FeatureSpec(one.table.name, one.table) for one in held.tables]
-        log = UndoLog(memory, _APPLIED + MOST_CLIENTS)
+        log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
         self._engine = CpuEngine(
             features,
             seed=held.seed,

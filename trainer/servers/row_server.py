@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainer.embedding.cpu.gradients import are_finite
-from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
@@ -34,7 +33,6 @@ class Session:
 
     greeting: Greeting
     is_over: bool = False
-    snapshot: EngineSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,9 @@ class RowServer:
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
         self._waiting: dict[int, dict[int, RowGradients]] = {}
+        self._saving = threading.Lock()
+        self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs) if rows.is_open else None
+        self._read: tuple[int, int, int] | None = None  # the range of the snapshot that may be asked for again
         self.staleness: Counter[int] = Counter()
         self.wait_secs = 0.0
         self._counts: Counter[str] = Counter()
@@ -83,10 +84,10 @@ class RowServer:
         """
         if greeting.watches:
             return Session(greeting)
-        for one in tuple(self._sessions):
-            if one.greeting.attempt < greeting.attempt:
-                one.is_over = True
-                _close(one.snapshot)  # before the lock: an update may hold it until this snapshot ends
+        if greeting.attempt > self._attempt:
+            for one in tuple(self._sessions):
+                one.is_over = one.is_over or one.greeting.attempt < greeting.attempt
+            self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
         with self._changed:
             if greeting.attempt < self._attempt:
                 raise AttemptOver(
@@ -109,8 +110,7 @@ class RowServer:
         return session
 
     def end(self, session: Session) -> None:
-        """End a session; its snapshot ends with it."""
-        _close(session.snapshot)  # before the lock: an update may hold it until a snapshot ends
+        """End a session; a snapshot stays, for the client to connect again."""
         with self._changed:
             self._end(session)
             self._changed.notify_all()
@@ -118,7 +118,6 @@ class RowServer:
     def _end(self, session: Session) -> None:
         session.is_over = True
         self._sessions.discard(session)
-        _close(session.snapshot)
 
     def opened(self, session: Session) -> Reply:
         """What the server holds, for a client that connects."""
@@ -144,7 +143,7 @@ class RowServer:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
                 self._check(session)
-                self._end_snapshots()  # without the lock: an update may hold it until a snapshot ends
+                self._end_snapshot()  # without the lock: an update may hold it until a snapshot ends
                 return Reply(Kind.DONE)
             case Kind.STATUS:
                 return Reply(Kind.DOCUMENT, [write_document(self.status().to_document())])
@@ -160,11 +159,13 @@ class RowServer:
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
-                self._end_snapshots()
-                session.snapshot = rows.engine.begin_snapshot(most_bytes=most_bytes)
-                return Reply(Kind.COUNTS, messages.write_counts(session.snapshot.counts))
+                self._end_snapshot()
+                self._snapshot = rows.engine.begin_kept_snapshot(
+                    most_bytes=most_bytes, patience_secs=self._patience_secs
+                )
+                return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:
-                self._end_snapshots()
+                self._end_snapshot()
                 self._waiting.clear()
                 rows.begin_load()
                 return Reply(Kind.DONE)
@@ -177,10 +178,10 @@ class RowServer:
                 return self.opened(session)
         raise DataError("a request must be one that a server answers", value=header.kind.name)
 
-    def _end_snapshots(self) -> None:
-        for one in tuple(self._sessions):
-            _close(one.snapshot)
-            one.snapshot = None
+    def _end_snapshot(self) -> None:
+        snapshot, self._snapshot, self._read = self._snapshot, None, None
+        if snapshot is not None:
+            snapshot.close()
 
     def _open(self, session: Session, body: Bytes) -> Reply:
         held = read_held_tables(read_document(body, frozenset({"seed", "tables"})))
@@ -191,7 +192,7 @@ class RowServer:
                 raise ConfigError("the tables of a client must be those of its attempt", value=held.digest[:16], allowed=rows.digest[:16],
                                   next_step="give all clients the same features, seed and servers")  # fmt: skip
             if rows.digest != held.digest:
-                self._end_snapshots()
+                self._end_snapshot()
             rows.open(held, session.greeting.attempt)
         return self.opened(session)
 
@@ -253,21 +254,26 @@ class RowServer:
             self._check(session)
 
     def _read_snapshot(self, session: Session, body: Bytes) -> Reply:
-        """Without the lock: an update may wait until a snapshot has gone on."""
-        self._check(session)
-        snapshot = session.snapshot
-        if snapshot is None:
-            raise ConfigError("a snapshot must be begun first")
-        part, first, stop = self._read_range(body)
-        if first == stop == 0:
-            found = snapshot.capture(part, 0, 0)
-            snapshot.skip(part)
-        else:
-            found = snapshot.capture(part, first, stop)
-        self._check(session)
-        if session.snapshot is not snapshot:
-            raise ConfigError("a snapshot must be read before it ends")
-        return Reply(Kind.PART, messages.write_part(found))
+        """Without the lock of rows: an update may wait until a snapshot has gone on.
+
+        A range is kept until the next one is asked for: a client whose connection fails asks again.
+        """
+        with self._saving:
+            self._check(session)
+            snapshot = self._snapshot
+            if snapshot is None or snapshot.is_done:
+                raise ConfigError("a snapshot must be begun first")
+            part, first, stop = self._read_range(body)
+            if self._read is not None and self._read != (part, first, stop):
+                snapshot.leave(self._read[0], self._read[2])
+            if first == stop == 0:
+                self._read = part, first, int(self._rows.sizes[part])
+            else:
+                self._read = part, first, stop
+            found = snapshot.read(part, first, stop)
+            if snapshot.is_done:
+                raise ConfigError("a snapshot must be read before it ends")
+            return Reply(Kind.PART, messages.write_part(found))
 
     def _read_range(self, body: Bytes) -> tuple[int, int, int]:
         rows = self._rows
@@ -302,8 +308,3 @@ class RowServer:
                 wait_secs=self.wait_secs,
                 **self._counts,
             )
-
-
-def _close(snapshot: EngineSnapshot | None) -> None:
-    if snapshot is not None:
-        snapshot.close()

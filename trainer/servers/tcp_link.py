@@ -110,23 +110,23 @@ class TcpLink:
         self.sent_bytes += HEADER_BYTES + header.body_bytes
 
     def _receive(self, request: Request) -> Answer:
-        """The next answer, in the room of its request."""
+        """The next answer, in the space of its request."""
         header = self._receive_header(
-            MOST_ANSWER_BYTES if request.room is None else sum(one.nbytes for one in request.room)
+            MOST_ANSWER_BYTES if request.space is None else sum(one.nbytes for one in request.space)
         )
         assert self._stream is not None
-        if header.kind == Kind.ERROR or request.room is None:
+        if header.kind == Kind.ERROR or request.space is None:
             body = bytearray(header.body_bytes)
             if receive_into(self._stream, memoryview(body)) < len(body):
                 raise _Ended("the server ended an answer")
             if header.kind == Kind.OPENED:
                 self._generation = _opened(body)[0]
             return Answer(header, body)
-        expected = sum(one.nbytes for one in request.room)
+        expected = sum(one.nbytes for one in request.space)
         if header.kind != Kind.ROWS or header.body_bytes != expected:
             raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
                             value=f"{header.kind.name}, {header.body_bytes:,} bytes", allowed=f"{expected:,} bytes")  # fmt: skip
-        if not receive_parts(self._stream, [one.data.cast("B") for one in request.room if len(one)]):
+        if not receive_parts(self._stream, [one.data.cast("B") for one in request.space if len(one)]):
             raise _Ended("the server ended an answer")
         return Answer(header)
 
@@ -142,8 +142,6 @@ class TcpLink:
     def _reconnect(self, failure: OSError | None) -> None:
         """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost."""
         options = self._options
-        if failure is not None and options.greeting.saves:
-            raise self._lost("a server must answer while its rows are saved", failure)
         until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
         while True:
             self.close()

@@ -38,10 +38,12 @@ from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
 from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
 from trainer.training.run_partition import check_tables
-from trainer.training.run_state import EpochScores, snapshot
+from trainer.training.run_state import EpochScores, Weights, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
+from trainer.training.served_weights import MakeEngine, ServedWeights
+from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
-from trainer.training.tpu_weights import check_slice, weights_on
+from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -85,6 +87,7 @@ class TrainReport:
         checkpoint: the last checkpoint, or "".
         unlabelled: skipped events of the range without a label.
         late: data that came after the checkpoint.
+        staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
     """
 
     epochs: int
@@ -98,6 +101,7 @@ class TrainReport:
     skipped_checkpoints: tuple[str, ...]
     unlabelled: int = 0
     late: LateData = NOTHING_LATE
+    staleness: StalenessCounts = NOT_MEASURED
 
     @property
     def final(self) -> AnyScores | None:
@@ -118,6 +122,7 @@ class TrainReport:
             "skipped_checkpoints": list(self.skipped_checkpoints),
             "unlabelled": self.unlabelled,
             "late": self.late.to_document(),
+            "staleness": self.staleness.to_document(),
         }
 
 
@@ -135,6 +140,7 @@ def train(
     record: Record | None = None,
     plan: PartitionPlan | None = None,
     settings: SparseCoreSettings | None = None,
+    make_engine: MakeEngine | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -149,6 +155,7 @@ def train(
         record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
         plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
         settings: of SparseCore on ``slice_``, in place of those with which it was connected.
+        make_engine: makes the engine of all tables on parameter servers; None: they are in this process.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -181,6 +188,7 @@ def train(
             record,
             plan,
             settings,
+            make_engine,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -204,13 +212,18 @@ class _Run:
         record: Record | None = None,
         plan: PartitionPlan | None = None,
         settings: SparseCoreSettings | None = None,
+        make_engine: MakeEngine | None = None,
     ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._events = 0
-        self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
+        self._weights: Weights | TpuWeights
+        if make_engine is not None:
+            self._weights = ServedWeights(prepared.layout, self._config, prepared.head, make_engine)
+        else:
+            self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
@@ -270,6 +283,7 @@ class _Run:
             skipped_checkpoints=prepared.skipped,
             unlabelled=sum(prepared.trainable.unlabelled.values()),
             late=prepared.late,
+            staleness=self._steps.staleness,
         )
 
     def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:

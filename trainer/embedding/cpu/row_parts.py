@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.layout import Bags, TableLayout
+from trainer.embedding.cpu.initial_rows import initialise_row
+from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.vectors import LANES, load, prefetch, store
 from transforms.kernels.compiled import compiled, inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-#: How many rows ahead one is asked for.
-_AHEAD = 8
+#: How many rows ahead one is asked for: those of so many values, but no fewer and no more than so many rows.
+_AHEAD_FLOATS, _LEAST_AHEAD, _MOST_AHEAD = 512, 8, 32
+_ZERO = np.float32(0.0)
 
 
 @inlined
@@ -34,6 +36,32 @@ def ask_for(values: Array, first: int, dim: int) -> None:
         prefetch(values, first + d)
 
 
+@inlined
+def _rows_ahead(dim: int) -> int:
+    return min(max(_AHEAD_FLOATS // dim, _LEAST_AHEAD), _MOST_AHEAD)
+
+
+@compiled
+def read_weights(bags: Bags, tables: TableLayout, values: TableValues, out: Array) -> None:
+    """As :func:`read_rows`, of weights, where rows that were never read get their initial values.
+
+    The last weight of such a row is zero, so that other rows need no look at their states.
+    """
+    ids, offsets, _ = bags
+    at = 0
+    for t in range(offsets.shape[0]):
+        dim, base, stop = tables.dims[t], tables.weight_base[t], offsets[t, 1]
+        ahead = _rows_ahead(dim)
+        for i in range(offsets[t, 0], stop):
+            if i + ahead < stop:
+                ask_for(values.weights, base + ids[i + ahead] * dim, dim)
+            first = base + ids[i] * dim
+            if values.weights[first + dim - 1] == _ZERO and values.row_state[tables.row_base[t] + ids[i]] == 0:
+                initialise_row(t, ids[i], tables, values)
+            copy_row(values.weights, first, out, at, dim)
+            at += dim
+
+
 @compiled
 def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> None:
     """The weights of the ids of a batch with one feature a table and one event, one after the other."""
@@ -41,9 +69,10 @@ def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> No
     at = 0
     for t in range(offsets.shape[0]):
         dim, base, stop = tables.dims[t], tables.weight_base[t], offsets[t, 1]
+        ahead = _rows_ahead(max(dim, 1))
         for i in range(offsets[t, 0], stop):
-            if i + _AHEAD < stop:
-                ask_for(weights, base + ids[i + _AHEAD] * dim, dim)
+            if i + ahead < stop:
+                ask_for(weights, base + ids[i + ahead] * dim, dim)
             copy_row(weights, base + ids[i] * dim, out, at, dim)
             at += dim
 

@@ -16,12 +16,26 @@ import numpy as np
 from trainer.embedding.cpu.aside import count_aside, put_aside
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
+from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.engine import ChangedRows
+from trainer.errors import DamagedMemory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Bytes of weights and slots that are captured at once, while training waits.
 RANGE_BYTES = 4 << 20
+
+
+#: The numbers of a kept snapshot: whether it is open, its memory, then the changed rows of each table and those that are captured.
+_IS_OPEN, _MOST_BYTES, _NUMBERS = range(3)
+_MOST_KEPT_BYTES = 1 << 40
+
+
+def _kept(memory: TableMemory | None, layout: TableLayout, *, is_fresh: bool) -> Array:
+    size = _NUMBERS + 2 * len(layout.dims)
+    if memory is None:
+        return np.zeros(size, np.int64)
+    return memory.array("snapshot", np.zeros(1, np.int64), np.array([size]), np.int64, is_fresh=is_fresh)
 
 
 def rows_of_range(row_floats: int, range_bytes: int) -> int:
@@ -30,19 +44,56 @@ def rows_of_range(row_floats: int, range_bytes: int) -> int:
 
 
 class _Aside(threading.Condition):
-    """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values."""
+    """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values.
 
-    def __init__(self, rows: int) -> None:
+    ``memory``: keeps them beyond the end of the process, in space for ``most_bytes`` of values; None: memory of this process, as it is needed.
+    """
+
+    def __init__(self, rows: int, memory: TableMemory | None, most_bytes: int, *, is_fresh: bool = True) -> None:
         super().__init__()
-        self.is_aside = np.zeros(rows, np.uint8)  # one byte per row of all tables; the system commits what is written
-        self.count = self.used = 0
-        self.rows = np.zeros(0, np.int64)
-        self.was_changed = np.zeros(0, np.uint8)
-        self.places = np.zeros(0, np.int64)
-        self.values = np.zeros(0, np.float32)
+        self._is_kept = memory is not None
+        entries, floats = (min(rows, most_bytes // 4), most_bytes // 4) if memory is not None else (0, 0)
+
+        def array(name: str, size: int, dtype: type, *, fresh: bool = is_fresh) -> Array:
+            if memory is None:
+                return np.zeros(size, dtype)  # the system commits what is written
+            return memory.array(f"aside_{name}", np.zeros(1, np.int64), np.array([size]), dtype, is_fresh=fresh)
+
+        self.is_aside = array("marks", rows, np.uint8, fresh=True)  # one byte per row of all tables
+        self.rows, self.places = array("rows", entries, np.int64), array("places", entries, np.int64)
+        self.was_changed = array("was_changed", entries, np.uint8)
+        self.values = array("values", floats, np.float32)
+        self._ends = array("ends", 2, np.int64)
+        self._check()
+        self.is_aside[self.rows[: self.count]] = 1
+
+    def _check(self) -> None:
+        """Raise :class:`DamagedMemory` for kept rows that this class has not written."""
+        count, used = self.count, self.used
+        is_damaged = not (0 <= count <= len(self.rows) and 0 <= used <= len(self.values))
+        if is_damaged or (self.rows[:count] < 0).any() or (self.rows[:count] >= len(self.is_aside)).any():
+            raise DamagedMemory("the snapshot of tables in shared memory must be one that this release wrote", value=(count, used),
+                                next_step="remove the folder of the memory, and restore the tables from a commit")  # fmt: skip
+
+    @property
+    def count(self) -> int:
+        """The rows."""
+        return int(self._ends[0])
+
+    @property
+    def used(self) -> int:
+        """The floats of their values."""
+        return int(self._ends[1])
+
+    def extend(self, count: int, used: int) -> None:
+        """Take rows that were written after the last one."""
+        self._ends[1] = used
+        self._ends[0] = count
 
     def reserve(self, rows: int, floats: int) -> None:
         """Make space for more rows."""
+        if self._is_kept:
+            return
         if self.count + rows > len(self.rows):
             size = 2 * (self.count + rows)
             self.rows, self.was_changed, self.places = (
@@ -60,6 +111,15 @@ class EngineSnapshot:
 
     ``counts``: the changed rows of each table, in the order of the layout. One thread calls :meth:`table`, table by table, or
     :meth:`capture`, while another one calls :meth:`put_aside` before each change.
+
+    Args:
+        table_of: the table of each feature of a batch.
+        layout: of the tables.
+        values: of the tables.
+        most_bytes: memory for rows that are put aside.
+        range_bytes: bytes of rows that are captured at once.
+        memory: keeps the snapshot beyond the end of the process, for :meth:`resume`; None: it ends with it.
+        patience_secs: a snapshot for which training has waited for so long is closed; None: it waits.
     """
 
     def __init__(
@@ -70,14 +130,45 @@ class EngineSnapshot:
         *,
         most_bytes: int,
         range_bytes: int = RANGE_BYTES,
+        memory: TableMemory | None = None,
+        patience_secs: float | None = None,
     ) -> None:
+        self._begin(table_of, layout, values, range_bytes, patience_secs, _kept(memory, layout, is_fresh=True))
+        self._set_counts([int(np.count_nonzero(self._states(t) == CHANGED)) for t in range(len(layout.dims))])
+        self._most_bytes = most_bytes
+        self._aside = _Aside(len(values.row_state), memory, most_bytes)
+        self._state[_MOST_BYTES], self._state[_IS_OPEN] = most_bytes, 1
+
+    @classmethod
+    def resume(
+        cls, table_of: Array, layout: TableLayout, values: TableValues, memory: TableMemory, *, patience_secs: float | None = None
+    ) -> EngineSnapshot | None:  # fmt: skip
+        """The snapshot in a memory that an earlier process has begun there; None if there is none.
+
+        Raises :class:`DamagedMemory` for one with other bytes than were written.
+        """
+        state = _kept(memory, layout, is_fresh=False)
+        if state[_IS_OPEN] != 1:
+            return None
+        found = cls.__new__(cls)
+        found._begin(table_of, layout, values, RANGE_BYTES, patience_secs, state)
+        found._most_bytes = min(max(int(state[_MOST_BYTES]), 0), _MOST_KEPT_BYTES)
+        found._set_counts(state[_NUMBERS : _NUMBERS + len(layout.dims)].tolist())
+        found._captured[:] = np.clip(found._captured, 0, layout.vocabulary)
+        found._aside = _Aside(len(values.row_state), memory, found._most_bytes, is_fresh=False)
+        return found
+
+    def _begin(
+        self, table_of: Array, layout: TableLayout, values: TableValues, range_bytes: int, patience_secs: float | None, state: Array
+    ) -> None:  # fmt: skip
         self._table_of, self._layout, self._values = table_of, layout, values
-        self._most_bytes, self._range_bytes = most_bytes, range_bytes
-        tables = range(len(layout.dims))
-        self.counts = tuple(int(np.count_nonzero(self._states(t) == CHANGED)) for t in tables)
-        self._captured = np.zeros(len(layout.dims), np.int64)  # the rows of each table below this one
-        self._aside = _Aside(len(values.row_state))
+        self._range_bytes, self._patience_secs, self._state = range_bytes, patience_secs, state
+        self._captured = state[_NUMBERS + len(layout.dims) :]  # the rows of each table below this one
         self._is_done = False
+
+    def _set_counts(self, counts: list[int]) -> None:
+        self.counts = tuple(counts)
+        self._state[_NUMBERS : _NUMBERS + len(counts)] = counts
 
     @property
     def aside_bytes(self) -> int:
@@ -101,15 +192,16 @@ class EngineSnapshot:
             needed = count_aside(
                 bags, self._table_of, self._layout, self._captured, aside.is_aside, self._values.row_state
             )
-            if 4 * (aside.used + needed) > self._most_bytes:
-                aside.wait_for(lambda: self._is_done)
+            is_full = 4 * (aside.used + needed) > self._most_bytes
+            if is_full and not aside.wait_for(lambda: self._is_done, self._patience_secs):
+                self.close()  # its reader is gone
         if self._is_done:
             return
         aside.reserve(len(bags.ids), len(bags.ids) * width)
-        aside.count, aside.used = put_aside(
+        aside.extend(*put_aside(
             bags, self._table_of, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
             aside.places, aside.values, aside.count, aside.used,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
@@ -131,6 +223,41 @@ class EngineSnapshot:
             found = self._capture(t, first, stop)
             self._set_captured(t, stop)
         return found
+
+    def read(self, t: int, first: int, stop: int) -> ChangedRows:
+        """As :meth:`capture`, but the rows may be read again until :meth:`leave` is called."""
+        with self._aside:
+            return self._capture(t, first, stop)
+
+    def leave(self, t: int, stop: int) -> None:
+        """Keep the rows of a table below ``stop`` no longer."""
+        with self._aside:
+            self._captured[t] = stop
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a row of a table."""
+        return int(self._layout.dims[t]) + int(self._layout.slot_dims[t])
+
+    def capture_rows(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of distinct rows that were changed at the snapshot's moment, in any order; each row once.
+
+        In place of :meth:`table` and :meth:`capture`, for rows that are read in another order than theirs; :meth:`close` ends the snapshot.
+        """
+        of, aside = self._layout, self._aside
+        dim, slot_dim, base = int(of.dims[t]), int(of.slot_dims[t]), int(of.row_base[t])
+        size = int(of.vocabulary[t])
+        with aside:
+            weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size)[rows]
+            slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size)[rows]
+            kept = np.flatnonzero(aside.is_aside[base + rows])
+            if len(kept):
+                held = aside.rows[: aside.count]
+                order = np.argsort(held)
+                starts = aside.places[order[np.searchsorted(held, base + rows[kept], sorter=order)]]
+                weights[kept] = aside.values[starts[:, None] + np.arange(dim)]
+                slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
+            aside.is_aside[base + rows] = 1
+        return weights, slots
 
     def skip(self, t: int) -> None:
         """Leave out a table that is not read."""
@@ -175,5 +302,6 @@ class EngineSnapshot:
         """End the snapshot: nothing is put aside any more. Training that waits goes on."""
         with self._aside:
             self._is_done = True
+            self._state[_IS_OPEN] = 0
             self._aside.values = np.zeros(0, np.float32)
             self._aside.notify_all()

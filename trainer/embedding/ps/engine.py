@@ -30,7 +30,7 @@ from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Connect
-from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
+from trainer.embedding.ps.stacked_plan import stack_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.state_checks import check_states, empty_state
@@ -51,8 +51,9 @@ class PsEngine:
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
         servers: connect to them; they are opened for these tables: rows that they have of the same tables stay.
-        plan: where the tables stand, a core for each server; None: :func:`~trainer.embedding.ps.stacked_plan.stacked_plan`.
+        plan: where tables stand, a core for each server; those that it does not have stand by :func:`~trainer.embedding.ps.stacked_plan.stacked_plan`.
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
+        held: batches between a lookup and its update.
         threads: threads of the loops; 0 for one a processor.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
@@ -61,7 +62,7 @@ class PsEngine:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
-        staleness: int | None = 0, threads: int = 0,
+        staleness: int | None = 0, held: int = 2, threads: int = 0,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -70,7 +71,7 @@ class PsEngine:
             refuse_unsupported(table)
         self._order = stack_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
-        self._parts = TableParts(self._stacked, len(servers), plan or stacked_plan(self._stacked, len(servers)))
+        self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
         layout = table_layout(of_features, self._stacked, seed)
         self._width = sum(feature.width for feature in self.features)
@@ -85,9 +86,7 @@ class PsEngine:
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         helds = [held_tables(own, seed) for own in shards]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server]), len(servers))
-        self._looked_up: deque[BatchRows] = deque(
-            maxlen=2
-        )  # between a lookup and its update there may be another lookup
+        self._looked_up: deque[BatchRows] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
 
     @property
@@ -136,7 +135,7 @@ class PsEngine:
         def fetch(server: int) -> None:
             remote = self._servers[server]
             floor = -1 if self._staleness is None else remote.updates - self._staleness
-            remote.begin_fetch(self._numbers(reads, server), rows.room(server), floor)
+            remote.begin_fetch(self._numbers(reads, server), rows.space(server), floor)
             remote.finish()
 
         self._of_each(fetch)

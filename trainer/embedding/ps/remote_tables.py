@@ -54,13 +54,13 @@ class RemoteTables:
         """The rows of a part on this server."""
         return self._tables[part].vocabulary_size
 
-    def begin_fetch(self, numbers: RowNumbers, room: Sequence[Array], floor: int) -> None:
-        """Ask for the weights of rows; they are in ``room`` after :meth:`finish`.
+    def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int) -> None:
+        """Ask for the weights of rows; they are in ``space`` after :meth:`finish`.
 
         ``floor``: the update that all clients must have made before.
         """
         flags = messages.flags_of(numbers.rows)
-        self._link.send(Request(Kind.FETCH, messages.write_numbers(numbers), room, floor=floor, flags=flags))
+        self._link.send(Request(Kind.FETCH, messages.write_numbers(numbers), space, floor=floor, flags=flags))
 
     def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> None:
         """Send the summed gradients of rows, in pieces."""

@@ -29,7 +29,7 @@ class BatchRows(Protocol):
     def requests(self) -> Requests:
         """What the batch needs."""
 
-    def room(self, server: int) -> list[Array]:
+    def space(self, server: int) -> list[Array]:
         """Where the rows of a server go, in the order of its answer."""
 
     def activations(self) -> Array:
@@ -81,7 +81,7 @@ class _WholeRows:
         placed = place_bags(requests, places, buffers.of_features.table, parts.table)
         return cls(requests, buffers, places, placed, buffers.memory.take(places.floats))
 
-    def room(self, server: int) -> list[Array]:
+    def space(self, server: int) -> list[Array]:
         return self.places.views(server, self.weights)
 
     def activations(self) -> Array:
@@ -110,7 +110,7 @@ class _GatheredRows:
         floats = (requests.reads.counts * dims).sum(axis=1).tolist()
         return cls(requests, buffers, [buffers.memory.take(count) for count in floats])
 
-    def room(self, server: int) -> list[Array]:
+    def space(self, server: int) -> list[Array]:
         return [self.answers[server]]
 
     def activations(self) -> Array:

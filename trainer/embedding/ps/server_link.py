@@ -23,13 +23,13 @@ class Request:
     Attributes:
         kind: what it asks for.
         body: its body in parts, which must not change before the answer has come.
-        room: where the body of the answer goes, which must be exactly as long; None: into new memory.
+        space: where the body of the answer goes, which must be exactly as long; None: into new memory.
         number, floor, flags: see :class:`~trainer.embedding.ps.frames.Header`.
     """
 
     kind: Kind
     body: Sequence[Bytes] = ()
-    room: Sequence[Array] | None = None
+    space: Sequence[Array] | None = None
     number: int = 0
     floor: int = 0
     flags: int = 0
@@ -51,8 +51,7 @@ class Answer:
 class ServerLink(Protocol):
     """Requests are answered in order. One thread uses a link at a time.
 
-    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made; one that
-    saves rows fails with its connection, since a range of a snapshot is read once.
+    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made.
     """
 
     def send(self, request: Request) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainer.embedding.spec import TableSpec
+from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
 
@@ -34,3 +35,14 @@ def stacked_plan(tables: Sequence[TableSpec], servers: int) -> PartitionPlan:
     for t in stack_order(tables):
         stacks.setdefault((tables[t].dim, tables[t].optimizer), []).append(tables[t].name)
     return PartitionPlan(servers, tuple(plans[t] for t in range(len(tables))), tuple(map(tuple, stacks.values())))
+
+
+def with_stacks(plan: PartitionPlan | None, tables: Sequence[TableSpec], servers: int) -> PartitionPlan:
+    """The plan, with :func:`stacked_plan` for tables that it does not have. Raises :class:`ConfigError` for a plan of other servers."""
+    if plan is None:
+        return stacked_plan(tables, servers)
+    if plan.cores != servers:
+        raise ConfigError("a plan must have a core for each server", value=plan.cores, allowed=str(servers))
+    planned = {one.name for one in plan.tables}
+    others = [table for table in tables if table.name not in planned]
+    return PartitionPlan(servers, (*plan.tables, *stacked_plan(others, servers).tables))

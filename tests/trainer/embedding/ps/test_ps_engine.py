@@ -125,7 +125,7 @@ def test_no_byte_of_whole_rows_is_copied(servers, monkeypatch):
     assert engine.copied_bytes == 0
     fetches, updates = ([one for link in links for one in link.requests if one.kind == kind] for kind in (Kind.FETCH, Kind.UPDATE))  # fmt: skip
     for fetch in fetches:
-        assert all(np.shares_memory(room, read[0]) for room in fetch.room if len(room))
+        assert all(np.shares_memory(space, read[0]) for space in fetch.space if len(space))
     for update in updates:
         pieces = [np.frombuffer(part, np.uint8) for part in update.body]
         shared = [part for part in pieces if np.shares_memory(part, summed[0])]

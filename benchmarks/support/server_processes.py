@@ -1,0 +1,123 @@
+"""Parameter servers in processes of their own, each with one thread for its rows, and the CPU seconds that each has used."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+
+from trainer.embedding.ps.frames import Bytes, Header
+from trainer.embedding.ps.server_link import Connect
+from trainer.flight.addresses import LOOPBACK, Address
+from trainer.servers.client_updates import Greeting
+from trainer.servers.held_rows import HeldRows
+from trainer.servers.row_server import Reply, RowServer, Session
+from trainer.servers.service import ServerService, listen
+from trainer.servers.tcp_link import LinkOptions, connect_to
+
+_THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class AnyServer(Protocol):
+    """What a service asks of its server; see :class:`~trainer.servers.row_server.RowServer`."""
+
+    def begin(self, greeting: Greeting) -> Session:
+        """Begin a session."""
+
+    def opened(self, session: Session) -> Reply:
+        """What the server holds."""
+
+    def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
+        """Answer a request."""
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+
+
+#: Makes the server of a process; a function of a module, which the process imports.
+MakeServer: TypeAlias = Callable[[Path | None], AnyServer]
+
+
+def row_server(folder: Path | None) -> RowServer:
+    """A parameter server as it is run, with its rows in ``folder`` or in the memory of its process."""
+    return RowServer(HeldRows(folder, threads=1))
+
+
+def _serve(pipe: Connection, make: MakeServer, folder: Path | None, port: int) -> None:
+    server: Any = make(folder)
+    with listen(Address(LOOPBACK.host, port)) as listening, ServerService(listening, server) as service:
+        pipe.send(service.address)
+        while pipe.recv():
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            pipe.send(used.ru_utime + used.ru_stime)
+
+
+class ServerProcess:
+    """One server; ``port``: 0 for any."""
+
+    def __init__(self, make: MakeServer = row_server, folder: Path | None = None, port: int = 0) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        os.environ |= dict.fromkeys(_THREAD_SETTINGS, "1")  # of the process that starts now
+        self._process = context.Process(target=_serve, args=(other, make, folder, port), daemon=True)
+        self._process.start()
+        other.close()
+        self.address: Address = self._pipe.recv()
+
+    @property
+    def cpu_secs(self) -> float:
+        """CPU seconds, user and system, of the process so far."""
+        self._pipe.send(True)
+        secs: float = self._pipe.recv()
+        return secs
+
+    def kill(self) -> None:
+        """End the process by SIGKILL."""
+        self._process.kill()
+        self._process.join()
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.send(False)
+        self._process.join(2.0)
+        self.kill()
+
+
+class ServerProcesses:
+    """Several servers, as a context."""
+
+    def __init__(self, count: int, make: MakeServer = row_server) -> None:
+        self.servers = [ServerProcess(make) for _ in range(count)]
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where they listen."""
+        return [one.address for one in self.servers]
+
+    @property
+    def cpu_secs(self) -> float:
+        """CPU seconds of all servers together."""
+        return sum(one.cpu_secs for one in self.servers)
+
+    def connects(self, greeting: Greeting | None = None) -> list[Connect]:
+        """Connections to them."""
+        return connects_to(self.addresses, greeting)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self.servers:
+            one.close()
+
+
+def connects_to(addresses: Sequence[Address], greeting: Greeting | None = None) -> list[Connect]:
+    """Connections to servers at these addresses."""
+    return [connect_to(address, LinkOptions(greeting or Greeting())) for address in addresses]

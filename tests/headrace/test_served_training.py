@@ -1,0 +1,110 @@
+"""``headrace train --servers``: the bits of training in one process, with its tables on parameter servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from trainer.launch.local_servers import LocalServers
+from trainer.training.saved_run import read_newest_run
+
+OPTIONS = {"deep": True, "linear": True, "passes": 1, "batch_rows": 64, "embedding_learning_rate": 0.01, "dense_learning_rate": 0.003,
+           "linear_learning_rate": 0.05, "network": "dlrm", "deterministic": False}  # fmt: skip
+
+
+@pytest.fixture
+def served(submitted, tmp_path):
+    """The command line, with options in ``options.json``."""
+    submitted.options = tmp_path / "options.json"
+    submitted.options.write_text(json.dumps(OPTIONS))
+    return submitted
+
+
+def read_newest(run: Path) -> dict[str, np.ndarray]:
+    """The arrays of a run's newest checkpoint."""
+    saved = read_newest_run(str(run), on_skip=lambda reason: None)
+    assert saved is not None
+    return dict(saved.arrays)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--servers", "0"), "--servers must be a number of processes, or addresses"),
+        (("--servers", "here"), "an address must be host:port"),
+        (("--servers", "127.0.0.1:1,127.0.0.1:1"), "the addresses of servers must be different"),
+        (("--servers", "2", "--hosts", "1"), "--servers must train in this process"),
+        (("--server-ca", "file"), "--server-ca must go with --servers"),
+    ],
+)
+def test_servers_that_cannot_be_are_refused(served, options, problem):
+    assert problem in served("train", "first", *options, status=2).err
+
+
+def test_a_plan_of_other_servers_is_refused(served, tmp_path):
+    plan = tmp_path / "plan.json"
+    served("plan", "make", "first", "--topology", "ps:2", "--config", served.options, "--output", plan)
+    err = served("train", "first", "--config", served.options, "--servers", 3, "--plan", plan, status=2).err
+    assert "a plan must have a core for each server" in err
+    assert "headrace plan make MODEL --topology ps:3" in err
+
+
+@pytest.mark.slow
+def test_training_on_servers_has_the_bits_of_one_process(served, tmp_path):
+    arguments = ("train", "first", "--config", served.options, "--json")
+    alone = served(*arguments, "--run-dir", tmp_path / "alone").json
+    before = set(Path("/dev/shm").glob("headrace-ps-*"))
+    on_servers = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2).json
+    assert set(Path("/dev/shm").glob("headrace-ps-*")) <= before
+    assert on_servers["exact"] is True
+    assert on_servers["events_this_time"] == alone["events_this_time"]
+    expected, found = read_newest(tmp_path / "alone"), read_newest(tmp_path / "served")
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert array.tobytes() == found[name].tobytes(), name
+    again = served(*arguments, "--run-dir", tmp_path / "served").json
+    assert again["events_this_time"] == 0
+
+
+@pytest.mark.slow
+def test_killed_servers_change_no_bit(served, tmp_path, monkeypatch):
+    """Processes that answer are killed again and again, and each keeper once; also while rows are saved."""
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 30}))
+    arguments = ("train", "first", "--config", served.options, "--json")
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    started: list[LocalServers] = []
+    enter = LocalServers.__enter__
+    monkeypatch.setattr(LocalServers, "__enter__", lambda self: started.append(enter(self)) or self)
+    kills, ends, random = [], threading.Event(), Random(1)
+
+    def kill() -> None:
+        keepers = 2
+        while not ends.wait(0.7):
+            for name, keeper in (started[-1].processes if started else {}).items():
+                children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+                if len(kills) > 4 and keepers:
+                    keepers -= 1
+                    children = [str(keeper)]
+                if children and random.random() < 0.5:
+                    os.kill(int(children[0]), signal.SIGKILL)
+                    kills.append(name)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        report = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2).json
+    finally:
+        ends.set()
+        killer.join()
+    assert len(kills) > 3
+    assert report["exact"] is True
+    expected, found = read_newest(tmp_path / "alone"), read_newest(tmp_path / "served")
+    for name, array in expected.items():
+        assert array.tobytes() == found[name].tobytes(), name

@@ -1,0 +1,136 @@
+"""Parameter servers of a run on this machine: started with it, started again when they end, and gone with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trainer.flight.addresses import LOOPBACK, Address
+from transforms.errors import StorageError
+
+_LOG = logging.getLogger(__name__)
+_SHARED_MEMORY = Path("/dev/shm")
+_LOOK_SECS, _START_SECS, _END_SECS = 0.1, 60.0, 5.0
+
+#: The command line of a server, from its options.
+ServerCommand = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass
+class _Server:
+    name: str
+    memory: Path
+    address: Address
+    process: subprocess.Popen[bytes] | None = None
+
+
+class LocalServers:
+    """``count`` servers on loopback, each in a process of its own, with their rows in shared memory.
+
+    A server that ends is started again at its address, with its rows. All of them end, and their memory is freed, at the end of the context.
+
+    Args:
+        command: the command line of a server.
+        logs: the folder of their outputs.
+        token_file: a file with their token; empty for none.
+    """
+
+    def __init__(self, count: int, command: ServerCommand, *, logs: Path, token_file: str = "") -> None:
+        self._command, self._logs, self._token_file = command, logs, token_file
+        # A folder of its own for each run: /dev/shm where there is one.
+        parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
+        self._servers = [_Server(f"s{k}", self._folder / f"s{k}", LOOPBACK) for k in range(count)]
+        self._ends = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name="servers", daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            for one in self._servers:
+                self._start(one)
+            for one in self._servers:
+                one.address = self._wait_for_address(one)
+        except BaseException:
+            self._end()
+            raise
+        self._watching.start()
+        return self
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The address of each server."""
+        return tuple(one.address for one in self._servers)
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process of each server that runs, by name."""
+        return {
+            one.name: one.process.pid for one in self._servers if one.process is not None and one.process.poll() is None
+        }
+
+    def _start(self, server: _Server) -> None:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._address_file(server).unlink(missing_ok=True)
+        options = ["--address", str(server.address), "--memory", str(server.memory), "--supervisor", str(os.getpid()),
+                   "--address-file", str(self._address_file(server))]  # fmt: skip
+        if self._token_file:
+            options += ["--token-file", self._token_file]
+        with open(self._logs / f"{server.name}.log", "ab") as log:
+            server.process = subprocess.Popen(
+                self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _address_file(self, server: _Server) -> Path:
+        return self._folder / f"{server.name}.address"
+
+    def _wait_for_address(self, server: _Server) -> Address:
+        until = time.monotonic() + _START_SECS
+        path = self._address_file(server)
+        while not path.exists():
+            assert server.process is not None
+            if server.process.poll() is not None or time.monotonic() >= until:
+                raise StorageError("a parameter server must start", where=str(self._logs / f"{server.name}.log"),
+                                   value=f"status {server.process.poll()}", next_step="see its log")  # fmt: skip
+            time.sleep(_LOOK_SECS / 5)
+        return Address.parse(path.read_text())
+
+    def _watch(self) -> None:
+        """Start servers again that have ended, keeper and all."""
+        while not self._ends.wait(_LOOK_SECS):
+            for one in self._servers:
+                if one.process is not None and one.process.poll() is not None and not self._ends.is_set():
+                    _LOG.warning(
+                        "server %s ended with status %s; it is started again", one.name, one.process.returncode
+                    )
+                    self._start(one)
+
+    def _end(self) -> None:
+        self._ends.set()
+        if self._watching.is_alive():
+            self._watching.join()
+        running = [one.process for one in self._servers if one.process is not None and one.process.poll() is None]
+        for process in running:
+            process.terminate()
+        until = time.monotonic() + _END_SECS
+        for process in running:
+            try:
+                process.wait(max(until - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
