@@ -225,8 +225,9 @@ class PsEngine:
         return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order)
 
     def end_snapshot(self) -> None:
-        """Close the snapshot, if there is one."""
-        self._of_each(lambda server: self._servers[server].end_snapshot())
+        """Close the snapshot, if there is one; any thread may call it."""
+        for remote in self._servers:  # in this thread: those of the servers may wait until it is closed
+            remote.end_snapshot()
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
