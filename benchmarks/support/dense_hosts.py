@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
-from trainer.embedding.exchange import all_gather, summed
+from benchmarks.support.whole_vectors import all_gather, summed
 from trainer.flight.addresses import Address
 from trainer.host.channels import ChannelName, Channels
 from trainer.host.dense_all_reduce import DenseAllReduce

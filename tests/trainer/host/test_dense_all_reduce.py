@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.support.whole_vectors import summed
 from tests.support.examples import scaled
 from tests.trainer.thread_channels import on_channels
-from trainer.embedding.exchange import summed
 from trainer.errors import AttemptOver
 from trainer.host import gradient_buckets
 from trainer.host.dense_all_reduce import DenseAllReduce
