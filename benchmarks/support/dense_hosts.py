@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
-from trainer.embedding.exchange import all_gather, summed
+from benchmarks.support.whole_vectors import all_gather, summed
 from trainer.flight.addresses import Address
 from trainer.host.channels import ChannelName, Channels
 from trainer.host.dense_all_reduce import DenseAllReduce
 from trainer.host.exchange_service import ExchangeService
-from trainer.host.gradient_buckets import BUCKET_BYTES, GradientBuckets
+from trainer.host.gradient_buckets import GradientBuckets
 from trainer.host.host_exchange import HostExchange
 
 if TYPE_CHECKING:
@@ -26,20 +27,33 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The ways of a step: whole vectors to all hosts after the backward pass; buckets after it; buckets while it runs.
-GATHERED, BUCKETED, OVERLAPPED = WAYS = ("gathered", "bucketed", "overlapped")
 _INPUTS = 64
 _PATIENCE_SECS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """A way of adding gradients: whole vectors to all hosts after the backward pass, or buckets of so many bytes, after it or while it runs.
+
+    ``bucket_bytes``: 0 for whole vectors.
+    """
+
+    bucket_bytes: int = 0
+    is_overlapped: bool = False
+
+    def __str__(self) -> str:
+        if not self.bucket_bytes:
+            return "whole vectors"
+        return f"{'overlapped' if self.is_overlapped else 'buckets'} of {self.bucket_bytes >> 10} KiB"
+
+
+@dataclass(frozen=True, slots=True)
 class DenseCase:
-    """A tower of ``layers`` layers of ``width`` over batches of ``rows`` events; so many ``bucket_bytes`` a bucket."""
+    """A tower of ``layers`` layers of ``width`` over batches of ``rows`` events."""
 
     width: int
     layers: int
     rows: int
-    bucket_bytes: int = BUCKET_BYTES
 
     @property
     def dense_bytes(self) -> int:
@@ -49,16 +63,17 @@ class DenseCase:
 
 @dataclass(frozen=True, slots=True)
 class TimedRounds:
-    """Steps of a case in every way, in turns, behind a link."""
+    """Steps of a case in some ways, in turns, behind a link."""
 
     case: DenseCase
     link: Link
+    ways: tuple[Way, ...]
     steps: int
     rounds: int
 
 
-#: By way, the seconds of a step in each round; and the seconds of a step without other hosts.
-Times = tuple[dict[str, list[float]], float]
+#: By way, the seconds of a step in each round; and the seconds of a step without other hosts in each.
+Times = tuple[dict[Way, list[float]], list[float]]
 
 
 class _Trainer:
@@ -67,9 +82,7 @@ class _Trainer:
     def __init__(self, case: DenseCase, channels: Channels) -> None:
         self._channels = channels
         self._model = _model(case)
-        buckets = GradientBuckets.of(self._model.sizes, channels.steps.hosts, case.bucket_bytes)
-        self._sums = DenseAllReduce(buckets, channels.shares, channels.sums)
-        self._staged = self._model.gradients_in_stages(buckets.groups, self._sums.put)
+        self._reduces: dict[int, tuple[DenseAllReduce, Any]] = {}
         rng = np.random.default_rng(channels.steps.rank)
         draw = rng.standard_normal
         labels = (rng.random(case.rows) < 0.3).astype(np.float32)
@@ -77,20 +90,30 @@ class _Trainer:
         inputs = draw((case.rows, _INPUTS), np.float32)
         self._rows, self._inputs = case.rows, (inputs, none, none, labels, np.ones(case.rows, np.float32))
 
-    def step(self, way: str) -> None:
+    def _reduce(self, bucket_bytes: int) -> tuple[DenseAllReduce, Any]:
+        """The sums in buckets of a size, and the gradients that are handed to them in stages."""
+        if bucket_bytes not in self._reduces:
+            channels = self._channels
+            buckets = GradientBuckets.of(self._model.sizes, channels.steps.hosts, bucket_bytes)
+            sums = DenseAllReduce(buckets, channels.shares, channels.sums)
+            self._reduces[bucket_bytes] = sums, self._model.gradients_in_stages(buckets.groups, sums.put)
+        return self._reduces[bucket_bytes]
+
+    def step(self, way: Way) -> None:
         """Train a step."""
-        if way == GATHERED:
+        if not way.bucket_bytes:
             *_, flat = self._model.gradients(*self._inputs)
             counts = [int(a[0][0]) for a in all_gather(self._channels.steps, [np.array([self._rows], np.int64)])]
             self._model.apply(summed(self._channels.steps, flat * np.float32(self._rows / sum(counts))))
             return
-        self._sums.begin(self._rows)
-        if way == OVERLAPPED:
-            self._staged(*self._inputs)
+        sums, staged = self._reduce(way.bucket_bytes)
+        sums.begin(self._rows)
+        if way.is_overlapped:
+            staged(*self._inputs)
         else:
             *_, flat = self._model.gradients(*self._inputs)
-            self._sums.put_all(flat)
-        self._model.apply(self._sums.finish().gradients)
+            sums.put_all(flat)
+        self._model.apply(sums.finish().gradients)
 
     def alone(self) -> None:
         """A step without other hosts."""
@@ -99,13 +122,15 @@ class _Trainer:
 
     def times(self, rounds: TimedRounds) -> Times:
         """See :data:`Times`; all hosts begin a round together."""
-        found: dict[str, list[float]] = {way: [] for way in WAYS}
+        found: dict[Way, list[float]] = {way: [] for way in rounds.ways}
+        alone = []
         for number in range(rounds.rounds + 1):  # the first traces
-            for way in WAYS:
-                secs = self._timed(lambda way=way: self.step(way), rounds.steps if number else 2)  # type: ignore[misc]
+            for way in rounds.ways:
+                secs = self._timed(partial(self.step, way), rounds.steps if number else 2)
                 if number:
                     found[way].append(secs)
-        return found, self._timed(self.alone, rounds.steps)
+            alone.append(self._timed(self.alone, rounds.steps if number else 2))
+        return found, alone[1:]
 
     def _timed(self, work: Any, steps: int) -> float:
         all_gather(self._channels.steps, [np.zeros(1, np.int64)])

@@ -39,7 +39,15 @@ from headrace.cli.options.launchers import (
 )
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
-from headrace.cli.options.servers import ServerCa, Servers, ServerTokenFile, check_servers, open_servers
+from headrace.cli.options.servers import (
+    OpenServers,
+    ServerCa,
+    Servers,
+    ServerTokenFile,
+    ServerUpdates,
+    check_servers,
+    open_servers,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
@@ -63,7 +71,6 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
-    from trainer.servers.run_servers import RunServers
     from trainer.training.loop import TrainEvent, TrainReport
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
@@ -211,6 +218,7 @@ def train(
     servers: Servers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
+    server_updates: ServerUpdates = "summed",
     tpu: Tpu = "",
     max_ids: MaxIds = None,
     max_unique_ids: MaxUniqueIds = None,
@@ -247,9 +255,9 @@ def train(
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
-    check_servers(given, job, tpus)
+    check_servers(given, tpus)
     _check_run_dir(run_dir, is_job=job is not None)
-    partition = plan_of_training(plan, job, tpus)
+    partition = plan_of_training(plan, None if servers else job, tpus)
     if run_dir or job_dir:
         files = str(job_folder(run_location(run_dir), home, job_dir))
         job = None if job is None else dataclasses.replace(job, folder=files)
@@ -280,7 +288,16 @@ def train(
         )
         changes = change_policy(accept_changed, train_changed_labels)
         if job is not None:
-            report = train_job(warehouse, resolve, settings, changes, job, remote, partition)
+            report = train_job(
+                warehouse,
+                resolve,
+                settings,
+                changes,
+                job,
+                remote,
+                partition,
+                None if on_servers is None else on_servers.spec,
+            )
         else:
             import_tensorflow_quietly()
             one_process = partial(_train, warehouse, solution, settings, changes, slice_, partition, sparse_core)
@@ -382,7 +399,7 @@ def _train(
     slice_: TpuSlice | None,
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
-    on_servers: RunServers | None,
+    on_servers: OpenServers | None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
@@ -404,7 +421,7 @@ def _train(
             slice_=slice_,
             plan=None if on_servers is not None else plan,
             settings=sparse_core,
-            make_engine=None if on_servers is None else on_servers.engine,
+            make_engine=None if on_servers is None else on_servers.servers.engine,
             record=recorder(warehouse, PROCESS),
         )
 

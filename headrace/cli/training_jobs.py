@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
+    from trainer.launch.job_spec import ServersSpec
     from trainer.launch.notices import NoticeSource
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import PlanOptions
@@ -94,19 +95,21 @@ def train_job(
     options: JobOptions,
     remote: RemoteWorkers | None = None,
     plan: PartitionPlan | None = None,
+    servers: ServersSpec | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
     Args:
         remote: the readers and hosts on other machines; None: processes of this one.
-        plan: by which hosts hold tables; None: rows are spread over them.
+        plan: by which hosts, or servers, hold tables; None: rows are spread over them.
+        servers: that hold the tables instead of the hosts.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
     another plan.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote, plan)
+    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -145,12 +148,15 @@ class _Job:
         options: JobOptions,
         remote: RemoteWorkers | None,
         plan: PartitionPlan | None,
+        servers: ServersSpec | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
-        self._hold, self._plan = "", plan if plan is not None and plan.cores > 1 else None
+        self._hold, self._servers = "", servers
+        self._server_plan = None if servers is None else plan
+        self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
@@ -192,6 +198,8 @@ class _Job:
             options=plan_options(options, self._config),
             token="" if remote is None else remote.token,
             partition=self._plan,
+            servers=self._servers,
+            server_plan=self._server_plan,
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:

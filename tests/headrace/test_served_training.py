@@ -34,13 +34,22 @@ def read_newest(run: Path) -> dict[str, np.ndarray]:
     return dict(saved.arrays)
 
 
+def assert_equal_runs(one: Path, other: Path) -> None:
+    """Every array of the newest checkpoints has the same bits."""
+    expected, found = read_newest(one), read_newest(other)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert array.tobytes() == found[name].tobytes(), name
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (("--servers", "0"), "--servers must be a number of processes, or addresses"),
         (("--servers", "here"), "an address must be host:port"),
         (("--servers", "127.0.0.1:1,127.0.0.1:1"), "the addresses of servers must be different"),
-        (("--servers", "2", "--hosts", "1"), "--servers must train in this process"),
+        (("--servers", "2", "--tpu", "local"), "--servers must train on this machine, without TPUs"),
+        (("--servers", "2", "--server-updates", "some"), "--server-updates must be summed or each"),
         (("--server-ca", "file"), "--server-ca must go with --servers"),
     ],
 )
@@ -65,10 +74,7 @@ def test_training_on_servers_has_the_bits_of_one_process(served, tmp_path):
     assert set(Path("/dev/shm").glob("headrace-ps-*")) <= before
     assert on_servers["exact"] is True
     assert on_servers["events_this_time"] == alone["events_this_time"]
-    expected, found = read_newest(tmp_path / "alone"), read_newest(tmp_path / "served")
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        assert array.tobytes() == found[name].tobytes(), name
+    assert_equal_runs(tmp_path / "alone", tmp_path / "served")
     again = served(*arguments, "--run-dir", tmp_path / "served").json
     assert again["events_this_time"] == 0
 
@@ -105,6 +111,49 @@ def test_killed_servers_change_no_bit(served, tmp_path, monkeypatch):
         killer.join()
     assert len(kills) > 3
     assert report["exact"] is True
-    expected, found = read_newest(tmp_path / "alone"), read_newest(tmp_path / "served")
-    for name, array in expected.items():
-        assert array.tobytes() == found[name].tobytes(), name
+    assert_equal_runs(tmp_path / "alone", tmp_path / "served")
+
+
+@pytest.mark.slow
+def test_a_job_on_servers_has_the_bits_of_one_without(served, tmp_path):
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 2}))
+    arguments = ("train", "first", "--config", served.options, "--hosts", 2, "--readers", 1, "--json")
+    served(*arguments, "--run-dir", tmp_path / "hosts")
+    report = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2).json
+    assert report["exact"] is True
+    assert_equal_runs(tmp_path / "hosts", tmp_path / "served")
+    again = served(
+        "train", "first", "--config", served.options, "--hosts", 2, "--run-dir", tmp_path / "served", "--json"
+    ).json
+    assert again["events_this_time"] == 0
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_from_servers_to_hosts_and_back(served, tmp_path):
+    """With more passes each time; the last one alone gives the same bits."""
+    arguments = (
+        "train",
+        "first",
+        "--config",
+        served.options,
+        "--hosts",
+        2,
+        "--readers",
+        1,
+        "--epoch-steps",
+        2,
+        "--json",
+    )
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 2}))
+    served(*arguments, "--run-dir", tmp_path / "hosts")
+    served(*arguments, "--run-dir", tmp_path / "moved", "--end", "2026-03-01T01:00", "--servers", 2)
+    served(*arguments, "--run-dir", tmp_path / "moved", "--servers", 3)
+    assert_equal_runs(tmp_path / "hosts", tmp_path / "moved")
+
+
+@pytest.mark.slow
+def test_updates_that_are_applied_as_they_arrive_train_all_events(served, tmp_path):
+    served.options.write_text(json.dumps({**OPTIONS, "staleness": 3}))
+    arguments = ("train", "first", "--config", served.options, "--hosts", 2, "--readers", 1, "--json")
+    report = served(*arguments, "--run-dir", tmp_path / "each", "--servers", 2, "--server-updates", "each").json
+    assert report["exact"] is True

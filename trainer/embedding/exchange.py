@@ -40,17 +40,3 @@ class OneHost:
     def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
         """What this host sends to itself."""
         return [parts[0]]
-
-
-def all_gather(exchange: Exchange, arrays: Sequence[Array]) -> list[Sequence[Array]]:
-    """The arrays of every host, by rank."""
-    return exchange.all_to_all([arrays] * exchange.hosts)
-
-
-def summed(exchange: Exchange, vector: Array) -> Array:
-    """The sum of every host's float32 ``vector``, added in the order of ranks: equal on all hosts, bit for bit."""
-    first, *rest = (arrays[0] for arrays in all_gather(exchange, [vector]))
-    total: Array = np.array(first, np.float32)
-    for other in rest:
-        total += other
-    return total

@@ -18,6 +18,7 @@ import numpy as np
 from trainer.errors import AttemptOver
 from trainer.host.channels import Channel
 from trainer.host.gradient_buckets import Bucket, GradientBuckets
+from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -120,9 +121,10 @@ class DenseAllReduce:
         for number, bucket in enumerate(self._layout.buckets):
             received = self._shares.receive()
             if number == 0:
-                self._weights = _weights_of([int(arrays[0][0]) for arrays in received])
+                self._weights = _weights_of([_rows_of(sender, arrays) for sender, arrays in enumerate(received)])
             start, stop = _added(bucket, rank)
-            self._add([arrays[-1] for arrays in received], self._total[start:stop])
+            parts = [_floats_of(sender, arrays[-1:], stop - start) for sender, arrays in enumerate(received)]
+            self._add(parts, self._total[start:stop])
             if not bucket.is_whole:
                 self._sums.send([[self._total[start:stop]]] * hosts)
 
@@ -142,12 +144,28 @@ class DenseAllReduce:
                 continue
             for sender, ((start, stop), arrays) in enumerate(zip(bucket.segments, self._sums.receive(), strict=True)):
                 if sender != rank:
-                    self._total[start:stop] = arrays[0]
+                    self._total[start:stop] = _floats_of(sender, arrays, stop - start)
 
 
 def _added(bucket: Bucket, rank: int) -> tuple[int, int]:
     """The floats of a bucket that a host adds."""
     return (bucket.start, bucket.stop) if bucket.is_whole else bucket.segments[rank]
+
+
+def _floats_of(sender: int, arrays: Sequence[Array], size: int) -> Array:
+    """The only one of some arrays. Raises :class:`DataError` unless it has so many floats."""
+    if len(arrays) != 1 or arrays[0].dtype != np.float32 or arrays[0].shape != (size,):
+        raise DataError("a message of gradients must have the floats of its bucket", where=f"host of rank {sender}",
+                        value=[f"{one.dtype} {one.shape}" for one in arrays[:4]], allowed=f"float32 ({size},)")  # fmt: skip
+    return arrays[0]
+
+
+def _rows_of(sender: int, arrays: Sequence[Array]) -> int:
+    """The number of a host's events, before its first gradients. Raises :class:`DataError` for anything else."""
+    if len(arrays) != 2 or arrays[0].dtype != np.int64 or arrays[0].shape != (1,) or arrays[0][0] < 0:
+        raise DataError("the first gradients of a step must have a number of events before them",
+                        where=f"host of rank {sender}", value=[f"{one.dtype} {one.shape}" for one in arrays[:4]])  # fmt: skip
+    return int(arrays[0][0])
 
 
 def _weights_of(rows: Sequence[int]) -> list[np.float32]:

@@ -26,8 +26,10 @@ from trainer.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.host.channels import ChannelName
 from trainer.host.current_channels import CurrentChannels
 from trainer.host.host_exchange import HostExchange
+from trainer.host.host_weights import HostWeights
 from trainer.host.job_data import JobData
 from trainer.host.mailbox import Mailbox
+from trainer.host.served_host_weights import ServedHostWeights
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.host.snapshots import PREDICTIONS, Snapshot, take_snapshot
 from trainer.host.unit_gate import UnitGate
@@ -39,6 +41,7 @@ from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
+from trainer.servers.run_servers import RunServers
 from trainer.training.job_plan import JobPlan
 from trainer.training.part_statistics import part_statistics
 from trainer.training.run_state import RunProgress, Weights, build_weights
@@ -93,6 +96,7 @@ class Host:
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
         statistics_share: the share of the batches from which the statistics of features are sampled.
         partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
+        servers: that hold the tables instead of the hosts.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -113,8 +117,9 @@ class Host:
         connect: Callable[[], TpuSlice] | None = None,
         statistics_share: float = 0.0,
         partition: PartitionPlan | None = None,
+        servers: RunServers | None = None,
     ) -> None:
-        self._partition = partition
+        self._partition, self._servers = partition, servers
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
@@ -276,6 +281,8 @@ class Host:
         channels = self._channels_of(order, rank, gate)
         try:
             model.current.connect(channels)
+            if isinstance(model.weights, ServedHostWeights):
+                model.weights.begin_attempt(order.attempt, gate.check)
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(
@@ -301,7 +308,7 @@ class Host:
         finally:
             for channel in channels:
                 channel.close()
-            if isinstance(model.weights, ShardedWeights):
+            if isinstance(model.weights, HostWeights):
                 model.weights.abandon_step()
         with self._changed:
             if gate.is_over:
@@ -332,12 +339,15 @@ class Host:
         weights: Weights | TpuWeights
         if self._connect is not None:
             weights = self._weights_on_slice(self._connect, hosts, data)
+        elif self._servers is not None:
+            weights = ServedHostWeights(data.layout, data.config, head, current.channels, self._servers)
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
             weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition)
         self._state_attempt = None
-        self._model = _Model(weights, weights.arrays(), current)
+        initial = weights.initial_arrays() if isinstance(weights, HostWeights) else weights.arrays()
+        self._model = _Model(weights, initial, current)
         return self._model
 
     def _weights_on_slice(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData) -> Weights | TpuWeights:
@@ -410,9 +420,9 @@ class Host:
 
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
-        saved = saved_run(
-            read_epoch(self._run_dir, order.commit.epochs, Share(rank, len(order.hosts), self._partition))
-        )
+        loads_all = self._servers is not None and rank == 0  # the tables of all hosts are on the servers
+        share = None if loads_all else Share(rank, len(order.hosts), self._partition)
+        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, share))
         _check_saved(saved, order, data.plan)
         model.weights.load(saved.arrays)
         state = self._fresh(rank, data)

@@ -6,15 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from trainer.control.controller_client import ControllerClient
 from trainer.control.membership import Membership
 from trainer.embedding.tpu.slices import TpuSlice
+from trainer.flight.addresses import Address
 from trainer.host.exchange_service import ExchangeService
 from trainer.host.host import Host
 from trainer.host.mailbox import Mailbox
+from trainer.launch.job_spec import ServersSpec
 from trainer.launch.notices import NoticeSource, watch_notices
 from trainer.launch.role_options import RoleOptions
+from trainer.planning.plan_document import read_plan
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.packed_units import Delivered
 from trainer.reading.unit_buffer import UnitBuffer
@@ -22,7 +26,10 @@ from trainer.reading.unit_fetching import RemoteFetcher
 from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.buffer_control import BufferSettings
 from trainer.scheduling.events import Role, RoleKind
-from transforms.errors import HeadraceError
+from trainer.servers.client_updates import Mode
+from trainer.servers.run_servers import RunServers
+from trainer.servers.tls import client_tls
+from transforms.errors import HeadraceError, StorageError
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,6 +75,7 @@ def run_host(
             connect=connect,
             statistics_share=spec.statistics_share,
             partition=spec.find_partition(client.document),
+            servers=None if spec.servers is None else servers_of(spec.servers, client.document),
         )
         membership = Membership(
             client,
@@ -87,6 +95,19 @@ def run_host(
             membership.check()
             membership.leave()
     return host.left is not None and host.left.is_over
+
+
+def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes]) -> RunServers:
+    """The servers of a job. Raises :class:`StorageError` for a token that cannot be read, and :class:`ConfigError`."""
+    plan = read_plan(find_document(spec.plan), f"plan {spec.plan[:12]}") if spec.plan else None
+    try:
+        token = Path(spec.token_file).read_text(encoding="ascii").strip() if spec.token_file else ""
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            "the file of the servers' token cannot be read", where=spec.token_file, value=str(error)
+        ) from None
+    addresses = tuple(Address.parse(one) for one in spec.addresses)
+    return RunServers(addresses, token, client_tls(spec.authority), plan, Mode(spec.updates))
 
 
 #: The wait between attempts to report a notice.

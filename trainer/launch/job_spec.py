@@ -22,6 +22,25 @@ FORMAT = "headrace.job/1"
 
 
 @dataclass(frozen=True, slots=True)
+class ServersSpec:
+    """The parameter servers of a job.
+
+    Attributes:
+        addresses: as host:port.
+        updates: how the updates of hosts come together: summed or each.
+        token_file: a file with their token; empty for none.
+        authority: a PEM file of the authority of their certificates; empty: connections are not encrypted.
+        plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
+    """
+
+    addresses: tuple[str, ...]
+    updates: str = "summed"
+    token_file: str = ""
+    authority: str = ""
+    plan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A job, as its launcher wrote it.
 
@@ -36,6 +55,7 @@ class JobSpec:
         buffer_bytes: the limit of a host's buffer.
         statistics_share: the share of the batches from which hosts sample statistics of features.
         partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
+        servers: that hold the tables; None: the hosts do.
     """
 
     format: str
@@ -48,6 +68,7 @@ class JobSpec:
     buffer_bytes: int = 256 << 20
     statistics_share: float = 0.0
     partition: str = ""
+    servers: ServersSpec | None = None
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

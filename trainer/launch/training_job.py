@@ -9,7 +9,7 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.stored_plans import find_plan
 from trainer.control.job_files import JobFiles, verify_document
 from trainer.errors import RunMismatch
-from trainer.launch.job_spec import FORMAT, JobSpec, job_identity
+from trainer.launch.job_spec import FORMAT, JobSpec, ServersSpec, job_identity
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
@@ -74,6 +74,8 @@ def make_job(
     options: PlanOptions = _PLAN_OPTIONS,
     token: str = "",
     partition: PartitionPlan | None = None,
+    servers: ServersSpec | None = None,
+    server_plan: PartitionPlan | None = None,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -86,6 +88,8 @@ def make_job(
         token: of the job, which its processes on other machines have; empty: one that is made here.
         partition: the plan by which hosts hold tables, one core each (:mod:`trainer.training.run_partition` checks it); None: rows are
             spread over them.
+        servers: that hold the tables instead of the hosts.
+        server_plan: the plan by which they do, one core each; None: rows are spread over them.
 
     Raises :class:`~transforms.errors.StorageError`, and :class:`RunMismatch` for the files of a job of another run.
     """
@@ -112,9 +116,14 @@ def make_job(
         keep_commits=prepared.config.keep_checkpoints,
         statistics_share=prepared.config.statistics_share,
         partition="" if partition is None else files.put_document(plan_bytes(partition)),
+        servers=_with_plan(servers, server_plan, files),
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)
+
+
+def _with_plan(servers: ServersSpec | None, plan: PartitionPlan | None, files: JobFiles) -> ServersSpec | None:
+    return servers if servers is None or plan is None else replace(servers, plan=files.put_document(plan_bytes(plan)))
 
 
 def extend_job(

@@ -1,4 +1,4 @@
-"""A whole model whose embedding tables are on parameter servers, and whose dense part is in this process."""
+"""Models whose embedding tables are on parameter servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -30,39 +30,33 @@ from trainer.training.run_state import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Makes the engine of these features on the servers of a run; the number is the seed.
-MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int], EmbeddingEngine]
+#: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
+MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], PsEngine]
 
 
-class ServedWeights(Weights):
-    """The model of one process. The tables of the towers and of the linear part are in one engine: a batch takes one fetch and one update.
+class ServedTables:
+    """The tables of a model on servers. Those of the towers and of the linear part are in one engine: a batch takes one fetch and one update.
 
-    ``held``: batches between a lookup and its update.
+    Attributes:
+        engine: of all tables.
     """
 
-    def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, *, held: int = 2
-    ) -> None:
-        dense = build_weights(layout, config, head, with_tables=False).dense
-        super().__init__(layout, None, dense, head, None)
-        features = joined_features(layout, config, head)
-        self.tables = make_engine(features, config.seed) if features else None
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
         self._config = config
         self._towers = sum(one.width for one in layout.features) if config.deep else 0
-        self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=held)
+        self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
+        self.engine = make_engine(joined_features(layout, config, head), config.seed, config.batches_held)
 
     def look_up(self, batch: Batch) -> LookedUp:
-        """See :meth:`Weights.look_up`."""
-        if self.tables is None:
-            return super().look_up(batch)
-        found = self.tables.lookup(self._ids(batch))
-        return LookedUp(np.ascontiguousarray(found[:, : self._towers]), np.ascontiguousarray(found[:, self._towers :]))
+        """The activations of a batch."""
+        found = self.engine.lookup(self._ids(batch))
+        towers, linear = found[:, : self._towers], found[:, self._towers :]
+        return LookedUp(np.ascontiguousarray(towers), np.ascontiguousarray(linear))
 
-    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
-        """See :meth:`Weights.update_tables`."""
-        if self.tables is not None:
-            both = np.concatenate([gradients.towers, gradients.linear], axis=1)
-            self.tables.apply_gradients(self._ids(batch), both)
+    def update(self, batch: Batch, gradients: TableGradients) -> None:
+        """The updates of the rows of a batch."""
+        both = np.concatenate([gradients.towers, gradients.linear], axis=1)
+        self.engine.apply_gradients(self._ids(batch), both)
 
     def _ids(self, batch: Batch) -> IdBatch:
         """The ids of a batch for all features: the same object for a lookup and its update."""
@@ -73,25 +67,50 @@ class ServedWeights(Weights):
         return self._joined[-1][1]
 
     def arrays(self) -> dict[str, Array]:
+        """The states of all tables, as a checkpoint stores them."""
+        return state_arrays((*place_of(name), state) for name, state in self.engine.state().items())
+
+    def begin(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """Begin to read the tables; see :meth:`Weights.begin_tables`."""
+        return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the tables of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
+        self.engine.load_state({
+            name_in_engine(kind, name): state
+            for kind in ("embedding", "linear")
+            for name, state in saved_states(arrays, kind).items()
+        })  # fmt: skip
+
+
+class ServedWeights(Weights):
+    """The model of one process, whose tables are on servers."""
+
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
+        super().__init__(layout, None, build_weights(layout, config, head, with_tables=False).dense, head, None)
+        self.tables = ServedTables(layout, config, head, make_engine)
+
+    def look_up(self, batch: Batch) -> LookedUp:
+        """See :meth:`Weights.look_up`."""
+        return self.tables.look_up(batch)
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """See :meth:`Weights.update_tables`."""
+        self.tables.update(batch, gradients)
+
+    def arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.arrays`."""
-        states = {} if self.tables is None else self.tables.state()
-        return {**self.dense_arrays(), **state_arrays((*place_of(name), state) for name, state in states.items())}
+        return {**self.dense_arrays(), **self.tables.arrays()}
 
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """See :meth:`Weights.begin_tables`."""
-        return () if self.tables is None else tuple(parted_tables(place_of, self.tables, most_bytes))
+        return self.tables.begin(most_bytes)
 
     def end_tables(self) -> None:
         """See :meth:`Weights.end_tables`."""
-        if self.tables is not None:
-            self.tables.end_snapshot()
+        self.tables.engine.end_snapshot()
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """See :meth:`Weights.load`."""
         self.dense.load_state(under(arrays, "dense/"))
-        if self.tables is not None:
-            self.tables.load_state({
-                name_in_engine(kind, name): state
-                for kind in ("embedding", "linear")
-                for name, state in saved_states(arrays, kind).items()
-            })  # fmt: skip
+        self.tables.load(arrays)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.tokens import read_token_file
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.flight.addresses import Address
+    from trainer.launch.job_spec import ServersSpec
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.run_servers import RunServers
 
@@ -41,7 +45,16 @@ ServerCa = Annotated[
 ]
 
 
-def check_servers(given: Mapping[str, Any], job: object, tpus: object) -> None:
+ServerUpdates = Annotated[
+    str,
+    typer.Option(
+        "--server-updates",
+        help="How the updates of several hosts come together: summed, once a step; or each as it arrives, at most `staleness` steps apart.",
+    ),
+]
+
+
+def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     """Raise :class:`InputError` for options that do not go with servers."""
     text = given["servers"]
     if not text:
@@ -52,10 +65,12 @@ def check_servers(given: Mapping[str, Any], job: object, tpus: object) -> None:
                     f"{name} must go with --servers", where=name, value=given[option], next_step="give --servers too"
                 )
         return
-    for option, other in (("--hosts", job), ("--tpu", tpus)):
-        if other is not None:
-            raise InputError("--servers must train in this process", where=f"--servers, {option}", value=text,
-                             next_step=f"leave {option} out")  # fmt: skip
+    if given["server_updates"] not in ("summed", "each"):
+        raise InputError("--server-updates must be summed or each", value=given["server_updates"])
+    if tpus is not None or given["launcher"] != LOCAL:
+        option = "--tpu" if tpus is not None else "--launcher"
+        raise InputError("--servers must train on this machine, without TPUs", where=f"--servers, {option}", value=text,
+                         next_step=f"leave {option} out")  # fmt: skip
     if text.isascii() and text.isdigit():
         if not 1 <= int(text) <= _MOST_LOCAL:
             raise InputError(
@@ -65,27 +80,53 @@ def check_servers(given: Mapping[str, Any], job: object, tpus: object) -> None:
     _addresses(text)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenServers:
+    """The servers of a run.
+
+    Attributes:
+        servers: for training in this process.
+        spec: for the hosts of a job.
+    """
+
+    servers: RunServers
+    spec: ServersSpec
+
+
 @contextmanager
-def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[RunServers | None]:
+def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[OpenServers | None]:
     """The servers of a run while it trains; None without ``--servers``. Those of this machine are started, and end with the context."""
     text = given["servers"]
     if not text:
         yield None
         return
     from trainer.launch.local_servers import LocalServers
-    from trainer.servers.run_servers import RunServers
-    from trainer.servers.tls import client_tls
 
     count = int(text) if text.isascii() and text.isdigit() else len(text.split(","))
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
-    token = read_token_file(given["server_token_file"]) if given["server_token_file"] else ""
     if not text.isdigit():
-        yield RunServers(_addresses(text), token, client_tls(given["server_ca"]), plan)
+        yield _opened(_addresses(text), given, plan)
         return
     with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield RunServers(servers.addresses, plan=plan)
+        yield _opened(servers.addresses, given, plan)
+
+
+def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None) -> OpenServers:
+    from trainer.launch.job_spec import ServersSpec
+    from trainer.servers.client_updates import Mode
+    from trainer.servers.run_servers import RunServers
+    from trainer.servers.tls import client_tls
+
+    token_file, authority = (
+        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
+    )
+    token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
+    return OpenServers(
+        RunServers(addresses, token, client_tls(authority), plan, Mode(updates)),
+        ServersSpec(tuple(map(str, addresses)), updates, token_file, authority),
+    )
 
 
 def server_command(options: Sequence[str]) -> list[str]:
@@ -93,7 +134,7 @@ def server_command(options: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "headrace", "ps", "serve", *options]
 
 
-def _addresses(text: str) -> tuple[Any, ...]:
+def _addresses(text: str) -> tuple[Address, ...]:
     from trainer.flight.addresses import Address
 
     found = tuple(Address.parse(one.strip()) for one in text.split(","))

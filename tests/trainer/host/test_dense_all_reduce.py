@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.support.whole_vectors import summed
 from tests.support.examples import scaled
 from tests.trainer.thread_channels import on_channels
-from trainer.embedding.exchange import summed
 from trainer.errors import AttemptOver
 from trainer.host import gradient_buckets
 from trainer.host.dense_all_reduce import DenseAllReduce
 from trainer.host.gradient_buckets import GradientBuckets
+from transforms.errors import DataError
 
 
 def vector_of(rank, step, size):
@@ -134,6 +135,38 @@ def test_a_step_that_is_given_up_leaves_no_thread_behind(buckets):
     reduce.abandon()
     assert all(one.done() for one in reduce._running)
     assert len(reduce._running) == (3 if buckets > 1 else 0)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        [],
+        [np.zeros(4, np.float32)],
+        [np.array([3]), np.zeros(1, np.float32)],  # would be broadcast
+        [np.array([3]), np.zeros(5, np.float32)],
+        [np.array([3]), np.zeros(4, np.int32)],
+        [np.array([3, 3]), np.zeros(4, np.float32)],
+        [np.array([-3]), np.zeros(4, np.float32)],
+        [np.zeros(1, np.float32), np.zeros(4, np.float32)],
+        [np.array([3]), np.zeros(4, np.float32), np.zeros(4, np.float32)],
+    ],
+)
+def test_messages_of_other_shapes_are_refused(arrays):
+    class Odd:
+        rank, hosts = 0, 2
+
+        def send(self, parts):
+            self.own = parts[0]
+
+        def receive(self):
+            return [self.own, arrays]
+
+    reduce = DenseAllReduce(GradientBuckets.of([4], 2), Odd(), Odd())
+    reduce.begin(1)
+    reduce.put_all(np.ones(4, np.float32))
+    with pytest.raises(DataError, match="gradients") as caught:
+        reduce.finish()
+    assert caught.value.where == "host of rank 1"
 
 
 def test_an_error_of_the_exchange_is_raised():

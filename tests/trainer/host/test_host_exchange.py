@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
+from benchmarks.support.whole_vectors import summed
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from tests.support.processes import PATIENCE_SECS
-from trainer.embedding.exchange import summed
 from trainer.errors import AttemptOver, ConfigError, HostLost
 from trainer.flight.addresses import Address
 from trainer.flight.error_documents import from_bytes

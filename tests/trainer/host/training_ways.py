@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.support.whole_vectors import all_gather, summed
 from tests.trainer.synthetic import Synthetic, config
-from trainer.embedding.exchange import all_gather, summed
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.reading.batches import make_batches
 from trainer.reading.stream import fragment_stream

@@ -26,7 +26,7 @@ from warehouse import submit_model
 pytest.importorskip("tensorflow")
 OPTIONS = {"batch_rows": 64, "passes": 2}
 #: Late updates, and dense weights of several buckets, which are sent while the backward pass runs.
-LATE = {"staleness": 3, "top_mlp": (520, 520, 8)}
+LATE = {"staleness": 3, "top_mlp": (800, 800, 8)}
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.support.whole_vectors import all_gather, summed
 from tests.support.examples import scaled
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.embedding.test_snapshot import ROWS, bags_of, state_of
 from tests.trainer.thread_exchange import on_hosts
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, TableSpec
-from trainer.embedding.exchange import OneHost, all_gather, summed
+from trainer.embedding.exchange import OneHost
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.errors import BadBatch, NonFiniteLoss
 

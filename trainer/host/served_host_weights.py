@@ -1,0 +1,119 @@
+"""One host's part of a model whose tables are on parameter servers: the host of rank 0 loads and saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.config import TrainConfig
+from trainer.embedding.engine import TableState
+from trainer.embedding.exchange import Exchange
+from trainer.embedding.state_checks import empty_state
+from trainer.host.channels import Channels
+from trainer.host.host_weights import HostWeights
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.reading.batches import Batch
+from trainer.servers.run_servers import RunServers
+from trainer.training.one_engine import place_of
+from trainer.training.run_state import LookedUp, TableGradients, state_arrays, table_arrays, under
+from trainer.training.served_weights import ServedTables
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+class ServedHostWeights(HostWeights):
+    """See :class:`HostWeights`. Call :meth:`begin_attempt` before each attempt, on all hosts.
+
+    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have.
+    """
+
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, channels: Channels, servers: RunServers
+    ) -> None:
+        super().__init__(layout, config, head, channels)
+        self._config, self._exchange, self._servers = config, channels.tables, servers
+        self._tables: ServedTables | None = None
+        self._is_saving = False
+
+    def begin_attempt(self, attempt: int, check: Callable[[], None]) -> None:
+        """Connect to the servers for an attempt: requests of earlier ones are refused from now on."""
+        rank, hosts = self._exchange.rank, self._exchange.hosts
+        connects = self._servers.connect(attempt, rank, hosts, check)
+        if self._tables is None:
+            make_engine = partial(self._servers.engine_over, connects)
+            self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
+        else:
+            self._tables.engine.connect(connects)
+
+    @property
+    def tables(self) -> ServedTables:
+        """The tables; after :meth:`begin_attempt`."""
+        assert self._tables is not None, "an attempt begins first"
+        return self._tables
+
+    @property
+    def _loads(self) -> bool:
+        return self._exchange.rank == 0
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`HostWeights.initial_arrays`: tables without changed rows."""
+        return self.dense_arrays()
+
+    def look_up(self, batch: Batch) -> LookedUp:
+        """See :meth:`Weights.look_up`."""
+        return self.tables.look_up(batch)
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """See :meth:`Weights.update_tables`."""
+        self.tables.update(batch, gradients)
+
+    def arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.arrays`."""
+        states = self.tables.arrays() if self._loads else state_arrays(self._empty())
+        return {**self.dense_arrays(), **states}
+
+    def _empty(self) -> list[tuple[str, str, TableState]]:
+        return [(*place_of(one.name), empty_state(one)) for one in self.tables.engine.tables]
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """See :meth:`Weights.begin_tables`. The servers have made the updates of all hosts before any row is read."""
+        self.tables.engine.finish()
+        meet(self._exchange)
+        if self._loads:
+            self._is_saving = True
+            return self.tables.begin(most_bytes)
+        return tuple(
+            PartedArrays(
+                table_arrays(kind, name, 0, state.weights.shape[1], state.slots.shape[1]),
+                iter([(state.rows, state.weights, state.slots)]),
+            )
+            for kind, name, state in self._empty()
+        )
+
+    def end_tables(self) -> None:
+        """See :meth:`Weights.end_tables`."""
+        if self._is_saving:
+            self._is_saving = False
+            self.tables.engine.end_snapshot()
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """See :meth:`Weights.load`. ``arrays``: on the host of rank 0 with all rows of all tables; without any tables they are empty."""
+        self.dense.load_state(under(arrays, "dense/"))
+        meet(self._exchange)  # all hosts have opened the tables
+        if self._loads:
+            has_tables = any(not name.startswith("dense/") for name in arrays)
+            self.tables.load(arrays if has_tables else state_arrays(self._empty()))
+        meet(self._exchange)
+        self.tables.engine.open()
+
+
+def meet(exchange: Exchange) -> None:
+    """Wait for all hosts."""
+    exchange.all_to_all([[_NOTHING]] * exchange.hosts)
