@@ -103,9 +103,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--staleness", type=int, nargs="+", default=[0, 1, 2, 4])
-    parser.add_argument("--links", type=_link, nargs="+", default=[Link(), Link(1e-3), Link(5e-3)])
+    parser.add_argument("--links", type=_link, nargs="+", default=[Link(), Link(1e-3, 10e9 / 8)])
     options = parser.parse_args()
     print(
         f"{machine()}; {_FEATURES} tables, batches of {_ROWS} events; medians of {options.rounds} rounds, from the least to the most"
