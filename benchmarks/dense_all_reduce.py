@@ -15,8 +15,9 @@ import statistics
 import sys
 
 from benchmarks.support.delayed_mailbox import Link
-from benchmarks.support.dense_hosts import DenseCase, DenseHosts, TimedRounds, Way
+from benchmarks.support.dense_hosts import DenseCase, TimedRounds, Way
 from benchmarks.support.harness import machine
+from benchmarks.support.host_processes import HostProcesses
 from trainer.host.gradient_buckets import BUCKET_BYTES
 
 #: About 1, 10 and 50 MB of weights.
@@ -29,7 +30,7 @@ def _link(text: str) -> Link:
     return Link(float(delay) / 1e3, float(rate) * 1e9 / 8)
 
 
-def _measure(hosts: DenseHosts, count: int, case: DenseCase, link: Link, options: argparse.Namespace) -> None:
+def _measure(hosts: HostProcesses, count: int, case: DenseCase, link: Link, options: argparse.Namespace) -> None:
     sizes = [kib << 10 for kib in options.bucket_kib]
     ways = (Way(), *(Way(size, is_overlapped) for size in sizes for is_overlapped in (False, True)))
     found = hosts.run(TimedRounds(case, link, ways, options.steps, options.rounds))
@@ -59,7 +60,7 @@ def main() -> int:
     options = parser.parse_args()
     print(f"{machine()}; batches of {_ROWS} events; medians of {options.rounds} rounds, from the least to the most")
     for count in options.hosts:
-        with DenseHosts(count) as hosts:
+        with HostProcesses(count) as hosts:
             for number in options.towers:
                 width, layers = _TOWERS[number]
                 case = DenseCase(width, layers, _ROWS)

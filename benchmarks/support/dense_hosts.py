@@ -1,26 +1,19 @@
-"""Host processes that train the dense part of a model together, over TCP, in several ways of adding their gradients."""
+"""Hosts that train the dense part of a model together, in several ways of adding their gradients."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
+from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.whole_vectors import all_gather, summed
-from trainer.flight.addresses import Address
-from trainer.host.channels import ChannelName, Channels
+from trainer.host.channels import Channels
 from trainer.host.dense_all_reduce import DenseAllReduce
-from trainer.host.exchange_service import ExchangeService
 from trainer.host.gradient_buckets import GradientBuckets
-from trainer.host.host_exchange import HostExchange
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -28,7 +21,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _INPUTS = 64
-_PATIENCE_SECS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +53,10 @@ class DenseCase:
         return 4 * self.width * (_INPUTS + (self.layers - 1) * self.width)
 
 
+#: By way, the seconds of a step in each round; and the seconds of a step without other hosts in each.
+Times = tuple[dict[Way, list[float]], list[float]]
+
+
 @dataclass(frozen=True, slots=True)
 class TimedRounds:
     """Steps of a case in some ways, in turns, behind a link."""
@@ -71,9 +67,9 @@ class TimedRounds:
     steps: int
     rounds: int
 
-
-#: By way, the seconds of a step in each round; and the seconds of a step without other hosts in each.
-Times = tuple[dict[Way, list[float]], list[float]]
+    def run(self, channels: Channels) -> Times:
+        """The times of one host."""
+        return _Trainer(self.case, channels).times(self)
 
 
 class _Trainer:
@@ -151,64 +147,3 @@ def _model(case: DenseCase) -> DenseModel:
     )
     layout = lay_out([TypedInput("ids", Ragged(DType.INT64, 100))], config)
     return build_weights(layout, config, with_tables=False).dense
-
-
-def _serve(rank: int, pipe: Connection) -> None:
-    """One host: does the rounds that come until None."""
-    mailbox = DelayedMailbox()
-    with ExchangeService(Address("127.0.0.1", 0), mailbox) as service:
-        pipe.send(service.address)
-        addresses, attempt = pipe.recv(), 0
-        while (rounds := pipe.recv()) is not None:
-            attempt += 1
-            mailbox.link = rounds.link
-            each = [
-                HostExchange(mailbox, attempt, rank, addresses, channel=name, check=lambda: None, patience_secs=_PATIENCE_SECS)
-                for name in ChannelName
-            ]  # fmt: skip
-            pipe.send(_Trainer(rounds.case, Channels(*each)).times(rounds))
-            pipe.recv()  # all hosts are done
-            for one in each:
-                one.close()
-
-
-class DenseHosts:
-    """``hosts`` processes with one thread for their matrices."""
-
-    def __init__(self, hosts: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(hosts)]
-        self._pipes = [own for own, _ in pipes]
-        self._processes = [
-            context.Process(target=_serve, args=(rank, other), daemon=True) for rank, (_, other) in enumerate(pipes)
-        ]
-        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}  # of the processes that start now
-        for process in self._processes:
-            process.start()
-        for _, other in pipes:
-            other.close()
-        addresses = [pipe.recv() for pipe in self._pipes]
-        for pipe in self._pipes:
-            pipe.send(addresses)
-
-    def run(self, rounds: TimedRounds) -> list[Times]:
-        """The times of each host. Raises :class:`EOFError` if a process ended."""
-        for pipe in self._pipes:
-            pipe.send(rounds)
-        found: list[Times] = [pipe.recv() for pipe in self._pipes]
-        for pipe in self._pipes:
-            pipe.send(None)
-        return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            if kind is None:
-                pipe.send(None)
-            else:
-                process.kill()
-            process.join()

@@ -7,7 +7,7 @@ the next attempt: the commit names them as *carried*. So neither the moment of a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -234,21 +234,23 @@ class Attempt:
         """The status of every host, by rank; rank 0 also receives the predictions of the steps since the call before."""
         exchange = self._tools.exchange
         none = np.zeros(0, np.float32)
-        labels, logits = (np.concatenate([none, *(one[k] for one in self._last)]) for k in range(2))
-        self._last.clear()
+        last, self._last = self._last, []
         if exchange.hosts == 1:
-            self._collect([(labels, logits)])
+            self._collect(last)
             return [status]
-        own = np.array([status], np.int64)
+        labels, logits = (np.concatenate([none, *(one[k] for one in last)]) for k in range(2))
+        own = np.array([status, *(len(one) for step in last for one in step)], np.int64)
         parts: list[list[Array]] = [
-            [own, labels, logits] if r == 0 else [own, none, none] for r in range(exchange.hosts)
+            [own, labels, logits] if r == 0 else [own[:1], none, none] for r in range(exchange.hosts)
         ]
         received = exchange.all_to_all(parts)
         if exchange.rank == 0:
-            self._collect([(arrays[1], arrays[2]) for arrays in received])
+            # By step: how many steps come at once depends on where the pipeline was drained.
+            for each in zip(*(_by_step(*arrays) for arrays in received), strict=True):
+                self._collect(each)
         return [int(arrays[0][0]) for arrays in received]
 
-    def _collect(self, parts: list[tuple[Array, Array]]) -> None:
+    def _collect(self, parts: Sequence[tuple[Array, Array]]) -> None:
         for labels, logits in parts:
             if len(labels):
                 head = self._plan.head
@@ -304,6 +306,13 @@ class Attempt:
                 progress.history.append(_scored(one.epoch, collector))
                 progress.epochs_done = one.epoch.number + 1
         state.collector, state.epoch_steps = head.collector(), 0
+
+
+def _by_step(lengths: Array, labels: Array, logits: Array) -> list[tuple[Array, Array]]:
+    """The labels and logits of each step; ``lengths``: of both by step, after a status."""
+    ends = np.cumsum(lengths[1:].reshape(-1, 2), axis=0)
+    parts = [np.split(array, ends[:, k])[:-1] for k, array in enumerate((labels, logits))]
+    return list(zip(*parts, strict=True))
 
 
 def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:

@@ -69,7 +69,7 @@ def shuffled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stale(tmp_path_factory):
-    return plan_of(tmp_path_factory.mktemp("run"), passes=2, staleness=1)
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2, staleness=3)
 
 
 def plan_of(run_dir, *, unit_rows=23, shuffle_events=0, **options):

@@ -1,0 +1,91 @@
+"""Host processes that work together over TCP, on the channels of a job, behind a link with a delay and a rate."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
+from trainer.flight.addresses import Address
+from trainer.host.channels import ChannelName, Channels
+from trainer.host.exchange_service import ExchangeService
+from trainer.host.host_exchange import HostExchange
+
+_PATIENCE_SECS = 300.0
+
+Result = TypeVar("Result", covariant=True)
+
+
+class Work(Protocol[Result]):
+    """What all hosts do together; it is sent to their processes."""
+
+    @property
+    def link(self) -> Link:
+        """The link into each host."""
+
+    def run(self, channels: Channels) -> Result:
+        """Do it on one host."""
+
+
+def _serve(rank: int, pipe: Connection) -> None:
+    """One host: does the work that comes until None."""
+    mailbox = DelayedMailbox()
+    with ExchangeService(Address("127.0.0.1", 0), mailbox) as service:
+        pipe.send(service.address)
+        addresses, attempt = pipe.recv(), 0
+        while (work := pipe.recv()) is not None:
+            attempt += 1
+            mailbox.link = work.link
+            each = [
+                HostExchange(mailbox, attempt, rank, addresses, channel=name, check=lambda: None, patience_secs=_PATIENCE_SECS)
+                for name in ChannelName
+            ]  # fmt: skip
+            pipe.send(work.run(Channels(*each)))
+            pipe.recv()  # all hosts are done
+            for one in each:
+                one.close()
+
+
+class HostProcesses:
+    """``hosts`` processes with one thread for their matrices."""
+
+    def __init__(self, hosts: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        pipes = [context.Pipe() for _ in range(hosts)]
+        self._pipes = [own for own, _ in pipes]
+        self._processes = [
+            context.Process(target=_serve, args=(rank, other), daemon=True) for rank, (_, other) in enumerate(pipes)
+        ]
+        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}  # of the processes that start now
+        for process in self._processes:
+            process.start()
+        for _, other in pipes:
+            other.close()
+        addresses = [pipe.recv() for pipe in self._pipes]
+        for pipe in self._pipes:
+            pipe.send(addresses)
+
+    def run(self, work: Work[Result]) -> list[Result]:
+        """What ``work`` gives on each host. Raises :class:`EOFError` if a process ended."""
+        for pipe in self._pipes:
+            pipe.send(work)
+        found: list[Result] = [pipe.recv() for pipe in self._pipes]
+        for pipe in self._pipes:
+            pipe.send(None)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            if kind is None:
+                pipe.send(None)
+            else:
+                process.kill()
+            process.join()
