@@ -33,6 +33,8 @@ _POSITIVE_RATES = (
 
 #: The logit of a rate of about 1e-13, below that of any log.
 _MOST_BIAS = 30
+#: More steps ahead hide no longer delay, and hold as many batches in memory.
+MOST_STALENESS = 64
 
 #: Kind, mean and deviation of one dense number.
 DenseScale = tuple[str, float, float]
@@ -90,7 +92,8 @@ class TrainConfig:
         passes: how often the whole range is trained, at most 255.
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
-        staleness: steps whose updates a lookup may miss: 0, or 1 to look rows up while the step before trains the dense part.
+        staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
+            step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
         engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
         statistics_share: the share of batches from which the statistics of features are sampled, in [0, 1]; 0: none.
@@ -169,7 +172,7 @@ class TrainConfig:
         _check_count("events_per_epoch", self.events_per_epoch, least=0, most=2**62)
         _check_count("cross_layers", self.cross_layers, most=64)
         _check_count("cross_rank", self.cross_rank, least=0)
-        _check_count("staleness", self.staleness, least=0, most=1)
+        _check_count("staleness", self.staleness, least=0, most=MOST_STALENESS)
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
             _check_count(f"dims[{name!r}]", width)
@@ -203,6 +206,14 @@ class TrainConfig:
         if self.engine == "tpu" and self.embedding_optimizer == "row_wise_adagrad":
             allowed = ", ".join(one for one in EMBEDDING_OPTIMIZERS if one != "row_wise_adagrad")
             _refuse("embedding_optimizer", self.embedding_optimizer, f"one of {allowed} with the tpu engine")
+
+        if self.engine == "tpu" and self.staleness > 1:
+            _refuse("staleness", self.staleness, "0 or 1 with the tpu engine")
+
+    @property
+    def batches_held(self) -> int:
+        """The batches for which an engine keeps what a lookup and its update need: those between the two."""
+        return max(self.staleness, 1) + 1
 
     def _check_functions(self) -> None:
         if not isinstance(self.network, str) or not (self.network in NETWORKS or _PATH.fullmatch(self.network)):

@@ -509,6 +509,7 @@ def _screen(
         exact=None if ledger is None else ledger.exact,
         unlabelled=report.unlabelled,
         late=report.late,
+        staleness=report.staleness,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trainer.scheduling.job import JobSettings, PhaseSettings
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
+    from trainer.training.staleness import StalenessCounts
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -153,6 +154,7 @@ class _Job:
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
+        self._staleness: dict[int, StalenessCounts] = {}
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
@@ -202,6 +204,7 @@ class _Job:
         def show(status: JobStatus) -> None:
             self._show_hold(status)
             self._record_commits(status)
+            self._staleness |= _staleness(status)
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -275,7 +278,10 @@ class _Job:
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
-        found = _report(self._first, self._prepared, secs)
+        from trainer.training.staleness import StalenessCounts
+
+        staleness = sum(self._staleness.values(), StalenessCounts())
+        found = replace(_report(self._first, self._prepared, secs), staleness=staleness)
         return replace(found, finished=False) if self._options.follow else found  # there may be more data later
 
 
@@ -439,6 +445,7 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     from headrace.terminal.units import many
     from trainer.scheduling.events import RoleKind
     from trainer.scheduling.transitions import JobState
+    from trainer.training.staleness import StalenessCounts
 
     buffers = [one.buffer.fullness for one in status.members if one.buffer is not None]
     state = (
@@ -451,9 +458,20 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     parts += [f"epoch {status.epoch + 1}", many(hosts, "host"), many(readers, "reader")]
     if buffers:
         parts.append(f"buffer {min(buffers):.0%} full")
+    late = sum(_staleness(status).values(), StalenessCounts())
+    if late.most:
+        parts.append(f"lookups miss {late.mean:.1f} updates")
     if status.staleness_secs is not None:
         parts.append(f"{status.staleness_secs:,.0f} s stale")
     return ", ".join(parts)
+
+
+def _staleness(status: JobStatus) -> dict[int, StalenessCounts]:
+    """The updates that lookups of an attempt missed, by attempt, as the host of rank 0 reported last; all hosts have the same."""
+    from trainer.training.staleness import StalenessCounts
+
+    reports = [one.progress for one in status.members if one.rank == 0 and one.progress is not None]
+    return {one.attempt: StalenessCounts.of_numbers(one.numbers) for one in reports}
 
 
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:

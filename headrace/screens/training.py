@@ -11,11 +11,12 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import count_text, many, secs_text
+from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.model.metrics import AnyScores
+    from trainer.training.staleness import StalenessCounts
 
 #: Headings that are spelled out in sentences.
 _SPELLED = {"NE": "normalized entropy"}
@@ -95,6 +96,7 @@ class TrainedScreen:
         counted: events with a counter in the checkpoint.
         fewest_times: the least counter, likewise ``most_times``.
         unlabelled: events of the training range without a label; they were skipped.
+        staleness: the updates that lookups missed, as measured.
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
@@ -118,6 +120,7 @@ class TrainedScreen:
     exact: bool | None
     unlabelled: int
     late: LateData
+    staleness: StalenessCounts
     label: str
     task: str
     test_unlabelled: int
@@ -130,7 +133,8 @@ class TrainedScreen:
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
         test = None if self.test is None else _score_fields(self.test)
-        return {**fields_of(self), "late": _late_fields(self.late), "test": test}
+        staleness = self.staleness.to_document()
+        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "test": test}
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
@@ -153,6 +157,8 @@ class TrainedScreen:
         if not self.finished:
             pairs.append(("left", "the same command trains the rest"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
+        if self.staleness.most:
+            pairs.append(("staleness", _missed(self.staleness)))
         if self.test:
             if self.test.events:
                 pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]
@@ -232,6 +238,15 @@ def _test_lines(scores: AnyScores) -> list[str]:
     if not tasks:
         return [f"{_events(scores.events)}: {_sentence(scores)}"]
     return [f"{name}, {_events(one.events)}: {_sentence(one)}" for name, one in tasks.items()]
+
+
+def _missed(staleness: StalenessCounts) -> str:
+    """The updates that lookups missed, in a sentence."""
+    share = staleness.lookups[-1] / staleness.total
+    return (
+        f"{many(staleness.total, 'lookup')} missed {staleness.mean:.2f} updates on average, at most {staleness.most} "
+        f"({percent_text(share)} of them)"
+    )
 
 
 def _events(count: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.support.processes import PATIENCE_SECS
 from trainer.embedding import FeatureSpec
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
@@ -29,7 +30,7 @@ class ThreadServer:
         self.service = ServerService(self.listening, self.rows, token=token, limits=limits, tls=tls)
         self.address = self.service.address
 
-    def connect(self, greeting: Greeting | None = None, *, patience_secs: float = 5.0, tls=None) -> Connect:
+    def connect(self, greeting: Greeting | None = None, *, patience_secs: float = PATIENCE_SECS, tls=None) -> Connect:
         return connect_to(self.address, LinkOptions(greeting or Greeting(), patience_secs=patience_secs, tls=tls))
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ MOST_ANSWER_BYTES = 16 << 20
 _MOST_EVENTS = 64
 _MOST_INCARNATION = 2**53
 _MOST_TEXT = 4_000
-_MOST_NUMBERS = 64
+_MOST_NUMBERS = 128
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
 #: The events that a role may send about itself.
 ROLE_EVENTS = frozenset(

@@ -8,6 +8,16 @@ import time
 from collections.abc import Sequence
 
 _MOST_PARTS = 512
+_MOST_TLS_BYTES = 1 << 20
+
+
+def _limit(stream: socket.socket, until_secs: float | None) -> None:
+    """Let the next call of a stream end in time. Raises TimeoutError when the time is up."""
+    if until_secs is not None:
+        left_secs = until_secs - time.monotonic()
+        if left_secs <= 0:
+            raise TimeoutError("timed out")
+        stream.settimeout(left_secs)
 
 
 def rest_of(parts: list[memoryview], sent: int) -> list[memoryview]:
@@ -19,15 +29,22 @@ def rest_of(parts: list[memoryview], sent: int) -> list[memoryview]:
     return []
 
 
-def send_parts(stream: socket.socket, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Send all parts, one after the other. Raises OSError; TimeoutError if the other end takes nothing within the socket's timeout."""
+def send_parts(
+    stream: socket.socket, parts: Sequence[bytes | bytearray | memoryview], until_secs: float | None = None
+) -> None:
+    """Send all parts, one after the other.
+
+    ``until_secs``: when all must be sent, by the monotonic clock; None: the socket's timeout holds for each of its writes. Raises OSError,
+    TimeoutError among them.
+    """
     left = [memoryview(part).cast("B") for part in parts if len(part)]
-    if isinstance(stream, ssl.SSLSocket):
-        for part in left:
-            stream.sendall(part)
-        return
     while left:
-        left = rest_of(left, stream.sendmsg(left[:_MOST_PARTS]))
+        _limit(stream, until_secs)
+        if isinstance(stream, ssl.SSLSocket):
+            sent = stream.send(left[0][:_MOST_TLS_BYTES])
+        else:
+            sent = stream.sendmsg(left[:_MOST_PARTS])
+        left = rest_of(left, sent)
 
 
 def receive_into(stream: socket.socket, content: memoryview, until_secs: float | None = None) -> int:
@@ -37,8 +54,7 @@ def receive_into(stream: socket.socket, content: memoryview, until_secs: float |
     """
     at, flags = 0, 0 if isinstance(stream, ssl.SSLSocket) else socket.MSG_WAITALL
     while at < len(content):
-        if until_secs is not None:
-            stream.settimeout(max(until_secs - time.monotonic(), 1e-3))
+        _limit(stream, until_secs)
         # Without a timeout, one call waits for all of it.
         count = stream.recv_into(content[at:], 0, flags)
         if not count:

@@ -32,6 +32,7 @@ from trainer.runs.epochs import Epoch
 from trainer.scheduling.orders import StartEpoch
 from trainer.scheduling.work_units import units_of
 from trainer.training.run_state import EpochScores, RunProgress, Weights
+from trainer.training.staleness import StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import TpuWeights
 
@@ -112,6 +113,11 @@ class Attempt:
         self._units = deque([*self._carried, *own])
         self._steps = steps_of(tools.weights, tools.data.config.staleness)
         self._last: list[tuple[Array, Array]] = []
+
+    @property
+    def staleness(self) -> StalenessCounts:
+        """The updates that lookups of the attempt have missed."""
+        return self._steps.staleness
 
     def _ends_early(self) -> bool:
         """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""

@@ -1,4 +1,4 @@
-"""Receives what other hosts send to this one, over TCP: one connection for each sender and attempt.
+"""Receives what other hosts send to this one, over TCP: one connection for each sender, channel and attempt.
 
 Bytes go from the socket to the arrays of a message without a copy. Memory is taken for a greeting of a few bytes, then for messages of a
 sender with the token, each within the limit of the mailbox.
@@ -94,7 +94,7 @@ class ExchangeService:
             connection.close()
 
     def _receive(self, connection: socket.socket) -> None:
-        """The stream of one host in one attempt."""
+        """The stream of one host on one channel of an attempt."""
         sender = self._greeted(connection, time.monotonic() + _GREETING_SECS)
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

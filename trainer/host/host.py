@@ -19,11 +19,12 @@ from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.stored_commit import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.batch_sampler import BatchSampler
-from trainer.embedding.exchange import Exchange, OneHost
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch
 from trainer.flight.addresses import Address
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.host.channels import ChannelName
+from trainer.host.current_channels import CurrentChannels
 from trainer.host.host_exchange import HostExchange
 from trainer.host.job_data import JobData
 from trainer.host.mailbox import Mailbox
@@ -75,19 +76,7 @@ class _Model:
 
     weights: Weights | TpuWeights
     initial: dict[str, Array]
-    exchange: _CurrentExchange
-
-
-class _CurrentExchange:
-    """The exchange of the attempt that is trained now."""
-
-    def __init__(self, rank: int, hosts: int) -> None:
-        self.rank, self.hosts = rank, hosts
-        self.now: Exchange = OneHost()
-
-    def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
-        """See :class:`Exchange`."""
-        return self.now.all_to_all(parts)
+    current: CurrentChannels
 
 
 class Host:
@@ -284,16 +273,16 @@ class Host:
         rank = order.hosts.index(self.name)
         data = self._find_data(order.data)
         model = self._model_of(rank, len(order.hosts), data)
-        exchange = self._exchange_of(order, rank, gate)
+        channels = self._channels_of(order, rank, gate)
         try:
-            model.exchange.now = exchange
+            model.current.connect(channels)
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(
                 data,
                 model.weights,
                 self._buffer,
-                exchange,
+                model.current.channels.steps,
                 gate,
                 sampler,
                 self._count(order, state, data.plan, gate),
@@ -310,8 +299,10 @@ class Host:
                 order, rank, stop_unit, state, model.weights, data.plan.labels, statistics, self._partition
             )
         finally:
-            if isinstance(exchange, HostExchange):
-                exchange.close()
+            for channel in channels:
+                channel.close()
+            if isinstance(model.weights, ShardedWeights):
+                model.weights.abandon_step()
         with self._changed:
             if gate.is_over:
                 snapshot.end()
@@ -334,19 +325,19 @@ class Host:
     def _model_of(self, rank: int, hosts: int, data: JobData) -> _Model:
         """The weights for a place among the hosts; built again if it changes."""
         model = self._model
-        if model is not None and (model.exchange.rank, model.exchange.hosts) == (rank, hosts):
+        if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
-        exchange, head = _CurrentExchange(rank, hosts), data.plan.head
+        current, head = CurrentChannels(rank, hosts), data.plan.head
         weights: Weights | TpuWeights
         if self._connect is not None:
             weights = self._weights_on_slice(self._connect, hosts, data)
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
-            weights = ShardedWeights(data.layout, data.config, head, exchange, self._partition)
+            weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition)
         self._state_attempt = None
-        self._model = _Model(weights, weights.arrays(), exchange)
+        self._model = _Model(weights, weights.arrays(), current)
         return self._model
 
     def _weights_on_slice(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData) -> Weights | TpuWeights:
@@ -363,11 +354,17 @@ class Host:
         check_slice(self._slice, data.layout, config, head)
         return weights_on(self._slice, data.layout, config, head)
 
-    def _exchange_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> Exchange:
+    def _channels_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> list[HostExchange]:
+        """The channels to the other hosts, by name; none without other hosts."""
         if len(order.hosts) == 1:
-            return OneHost()
+            return []
         addresses = [Address.parse(address) for address in self._addresses(order.hosts, gate)]
-        return HostExchange(self._mailbox, order.attempt, rank, addresses, token=self._token, check=gate.check)
+        return [
+            HostExchange(
+                self._mailbox, order.attempt, rank, addresses, channel=name, token=self._token, check=gate.check
+            )
+            for name in ChannelName
+        ]
 
     def _addresses(self, hosts: Sequence[str], gate: UnitGate) -> list[str]:
         """The addresses of the hosts by rank, once they are known."""
@@ -438,8 +435,10 @@ class Host:
         def on_step(events: int) -> None:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
+            assert self._attempt is not None, "steps are those of an attempt"
+            numbers = self._attempt.staleness.to_numbers()
             self._progress = Progress(
-                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs
+                order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers
             )
 
         return on_step

@@ -1,16 +1,18 @@
-"""The exchange between the hosts of a job, over TCP: one stream from each host to each other, one message a call."""
+"""A channel between the hosts of a job, over TCP: one stream from each host to each other, one message a call."""
 
 from __future__ import annotations
 
+import queue
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from trainer.errors import HostLost
+from trainer.errors import AttemptOver, HostLost
 from trainer.flight.addresses import Address
 from trainer.flight.byte_streams import rest_of
 from trainer.flight.error_documents import MOST_ERROR_BYTES, BadAnswer, from_bytes
@@ -28,11 +30,12 @@ _NEXT_STEP = "the job trains the epoch again from its last commit"
 
 
 class HostExchange:
-    """The exchange of one attempt.
+    """One channel of an attempt: a :class:`~trainer.host.channels.Channel`.
 
     Args:
         mailbox: where this host's messages arrive.
         addresses: of each host's :class:`~trainer.host.exchange_service.ExchangeService`, by rank.
+        channel: its number.
         check: called while it waits; raises to end the attempt.
         patience_secs: a host may be silent for so long.
     """
@@ -44,28 +47,54 @@ class HostExchange:
         rank: int,
         addresses: Sequence[Address],
         *,
+        channel: int = 0,
         token: str = "",
         check: Callable[[], None],
         patience_secs: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rank, self.hosts = rank, len(addresses)
-        self._mailbox, self._attempt, self._check = mailbox, attempt, check
+        self._mailbox, self._attempt, self._channel, self._still = mailbox, attempt, channel, check
         self._token, self._patience_secs, self._clock = token, patience_secs, clock
         self._number = 0
-        self._addresses = {r: address for r, address in enumerate(addresses) if r != rank}
+        # Each host sends to the next one first: no host receives from all at once.
+        others = [(rank + k) % self.hosts for k in range(1, self.hosts)]
+        self._addresses = {r: addresses[r] for r in others}
         self._streams: dict[int, socket.socket] = {}
+        self._own: queue.SimpleQueue[Sequence[Array]] = queue.SimpleQueue()
+        self._is_closed = False
+        self._sending, self._receiving = threading.Lock(), threading.Lock()
         mailbox.begin(attempt)
 
     def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
         """See :class:`~trainer.embedding.exchange.Exchange`. Raises :class:`HostLost`, and what ``check`` raises."""
-        for r in self._addresses:
-            if r not in self._streams:
-                self._open(r)
-            self._send(r, write_message(self._number, parts[r], self._mailbox.most_bytes))
-        received: list[Sequence[Array]] = [parts[r] if r == self.rank else self._take(r) for r in range(self.hosts)]
-        self._number += 1
-        return received
+        self.send(parts)
+        return self.receive()
+
+    def send(self, parts: Sequence[Sequence[Array]]) -> None:
+        """See :class:`~trainer.host.channels.Channel`. Raises as :meth:`all_to_all`."""
+        with self._sending:
+            self._own.put(parts[self.rank])
+            for r in self._addresses:
+                if r not in self._streams:
+                    self._open(r)
+                self._send(r, write_message(self._number, parts[r], self._mailbox.most_bytes))
+            self._number += 1
+
+    def receive(self) -> list[Sequence[Array]]:
+        """See :class:`~trainer.host.channels.Channel`. Raises as :meth:`all_to_all`."""
+        with self._receiving:
+            found = {r: self._take(r) for r in self._addresses}
+            found[self.rank] = self._take_own()
+            return [found[r] for r in range(self.hosts)]
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise AttemptOver("a channel must be open until the attempt ends", where=str(self._sender(self.rank)))
+        self._still()
+
+    def _sender(self, rank: int) -> Sender:
+        return Sender(self._attempt, rank, self._channel)
 
     def _open(self, r: int) -> None:
         address = self._addresses[r]
@@ -76,9 +105,9 @@ class HostExchange:
             stream.settimeout(_LOOK_SECS)
         except OSError as error:
             self._check()
-            raise HostLost("a host must answer", where=str(Sender(self._attempt, r)), value=str(error),
+            raise HostLost("a host must answer", where=str(self._sender(r)), value=str(error),
                            next_step=_NEXT_STEP) from None  # fmt: skip
-        self._send(r, [write_greeting(Sender(self._attempt, self.rank), self._token)])
+        self._send(r, [write_greeting(self._sender(self.rank), self._token)])
 
     def _send(self, r: int, parts: list[Bytes]) -> None:
         """Send bytes, and check while the other host does not take them."""
@@ -99,15 +128,15 @@ class HostExchange:
     def _lost(self, r: int, failure: str) -> HostLost:
         self._check()  # an attempt that was given up is not a lost host
         reason = _reason(self._streams[r], str(self._addresses[r])) or failure
-        return HostLost("a host must take what is sent to it", where=str(Sender(self._attempt, r)), value=reason,
+        return HostLost("a host must take what is sent to it", where=str(self._sender(r)), value=reason,
                         next_step=_NEXT_STEP)  # fmt: skip
 
     def _silent(self, r: int) -> HostLost:
-        return HostLost("a host must answer", where=str(Sender(self._attempt, r)),
+        return HostLost("a host must answer", where=str(self._sender(r)),
                         value=f"silent for {self._patience_secs:g} s", next_step=_NEXT_STEP)  # fmt: skip
 
     def _take(self, r: int) -> Sequence[Array]:
-        sender, until = Sender(self._attempt, r), self._clock() + self._patience_secs
+        sender, until = self._sender(r), self._clock() + self._patience_secs
         while True:
             self._check()
             has_ended = self._has_ended(r)  # before the look, since its last message may have come
@@ -119,16 +148,29 @@ class HostExchange:
             if self._clock() >= until:
                 raise self._silent(r)
 
+    def _take_own(self) -> Sequence[Array]:
+        """What this host sent to itself, once another thread has sent it."""
+        while True:
+            try:
+                return self._own.get(timeout=_LOOK_SECS)
+            except queue.Empty:
+                self._check()
+
     def _has_ended(self, r: int) -> bool:
         """Whether the other host has ended this host's stream: it sends nothing but the error before its end."""
+        stream = self._streams.get(r)
+        if stream is None:
+            return False
         looks = select.poll()
-        looks.register(self._streams[r], select.POLLIN)
+        looks.register(stream, select.POLLIN)
         return bool(looks.poll(0))
 
     def close(self) -> None:
-        """End the streams to the other hosts."""
-        for stream in self._streams.values():
-            stream.close()
+        """End the streams to the other hosts; calls in other threads raise :class:`AttemptOver`."""
+        self._is_closed = True
+        with self._sending, self._receiving:
+            for stream in self._streams.values():
+                stream.close()
 
 
 def _reason(stream: socket.socket, where: str) -> str:

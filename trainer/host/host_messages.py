@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Bytes: TypeAlias = bytes | memoryview
 
 #: What a stream begins with, with the number of the format.
-MAGIC = b"HRHOST\x00\x01"
+MAGIC = b"HRHOST\x00\x02"
 #: Before a greeting, a description or an error.
 LENGTH = struct.Struct("<I")
 #: The longest greeting, description and error.
@@ -29,20 +29,21 @@ MOST_DOCUMENT_BYTES = 1 << 14
 #: The longest arrays of one message.
 MOST_MESSAGE_BYTES = 1 << 30
 _TYPES = {name: np.dtype(name) for name in ("float32", "int64", "int32", "uint8")}
-_MOST_ARRAYS, _MOST_HOSTS, _MOST_NUMBER = 64, 4096, 2**62
+_MOST_ARRAYS, _MOST_HOSTS, _MOST_CHANNELS, _MOST_NUMBER = 64, 4096, 16, 2**62
 _ALIGNED = 8
 _PADDING = bytes(_ALIGNED)
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A stream of messages: of the host of ``rank`` in an attempt."""
+    """A stream of messages: of the host of ``rank`` in an attempt, on one of its channels."""
 
     attempt: int
     rank: int
+    channel: int = 0
 
     def __str__(self) -> str:
-        return f"rank {self.rank}, attempt {self.attempt}"
+        return f"rank {self.rank}, attempt {self.attempt}, channel {self.channel}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +88,9 @@ class MessageLayout:
 
 def write_greeting(sender: Sender, token: str) -> Bytes:
     """The bytes that a stream begins with."""
-    return MAGIC + _with_length({"attempt": sender.attempt, "rank": sender.rank, "token": token})
+    return MAGIC + _with_length(
+        {"attempt": sender.attempt, "rank": sender.rank, "channel": sender.channel, "token": token}
+    )
 
 
 def read_greeting(content: bytes) -> tuple[Sender, str]:
@@ -95,15 +98,23 @@ def read_greeting(content: bytes) -> tuple[Sender, str]:
     document = _read_json(content)
     token, numbers = document.pop("token", None), document.values()
     are_numbers = all(type(one) is int and 0 <= one <= _MOST_NUMBER for one in numbers)
-    if document.keys() != {"attempt", "rank"} or not are_numbers or not isinstance(token, str):
+    if document.keys() != {"attempt", "rank", "channel"} or not are_numbers or not isinstance(token, str):
         raise DataError(
-            "a stream of a host must name its sender", value=str(document)[:200], allowed="attempt, rank, token"
+            "a stream of a host must name its sender",
+            value=str(document)[:200],
+            allowed="attempt, rank, channel, token",
         )
     if document["rank"] >= _MOST_HOSTS:
         raise DataError(
             "the rank of a host must be that of a job", value=document["rank"], allowed=f"below {_MOST_HOSTS}"
         )
-    return Sender(document["attempt"], document["rank"]), token
+    if document["channel"] >= _MOST_CHANNELS:
+        raise DataError(
+            "the channel of a stream must be that of a job",
+            value=document["channel"],
+            allowed=f"below {_MOST_CHANNELS}",
+        )
+    return Sender(document["attempt"], document["rank"], document["channel"]), token
 
 
 def write_message(number: int, arrays: Sequence[Array], most_bytes: int) -> list[Bytes]:

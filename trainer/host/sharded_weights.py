@@ -10,10 +10,12 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
-from trainer.embedding.exchange import Exchange, all_gather, summed
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import tables_of
+from trainer.host.channels import Channels
+from trainer.host.dense_all_reduce import DenseAllReduce
+from trainer.host.gradient_buckets import BUCKET_BYTES, GradientBuckets
 from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
@@ -47,20 +49,26 @@ class ShardedWeights(Weights):
         layout: InputLayout,
         config: TrainConfig,
         head: AnyHead,
-        exchange: Exchange,
+        channels: Channels,
         plan: PartitionPlan | None = None,
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         # The dense part alone, with its tables elsewhere.
         dense = build_weights(layout, config, head, with_tables=False).dense
         dense.check_replicable()
+        exchange, held = channels.tables, config.batches_held
         engine = linear = None
         if layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
-            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange, parts=parts)
+            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange, parts=parts, held=held)
         if layout.features and config.linear:
-            linear = ShardedTables(linear_features(layout, config, head), seed=config.seed, exchange=exchange)
+            features = linear_features(layout, config, head)
+            linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held)
         super().__init__(layout, engine, dense, head, linear)
-        self._exchange = exchange
+        buckets = GradientBuckets.of(dense.sizes, exchange.hosts, bucket_bytes)
+        self._sums = DenseAllReduce(buckets, channels.shares, channels.sums)
+        self._staged = dense.gradients_in_stages(buckets.groups, self._sums.put) if len(buckets.groups) > 1 else None
         self._tables = [(kind, one) for kind, one in (("embedding", engine), ("linear", linear)) if one is not None]
 
     def arrays(self) -> dict[str, Array]:
@@ -79,24 +87,32 @@ class ShardedWeights(Weights):
             tables.load_parts(shard_states(arrays, kind, tables))
 
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
-        """This host's gradients; no weight changes yet."""
+        """This host's gradients, of which the dense ones are sent to the other hosts meanwhile; no weight changes yet."""
         weights = batch.weights
         if not batch.rows:
             # The loss of one event without features, times 0: the random state goes on as on the other hosts.
             weights = weights.copy()
             weights[0] = 1.0
-        logits, towers, linear, dense = self.dense.gradients(
-            looked_up.towers, looked_up.linear, batch.dense, batch.labels, weights
-        )
-        return DenseStep(logits[: batch.rows], TableGradients(towers, linear), dense)
+        inputs = looked_up.towers, looked_up.linear, batch.dense, batch.labels, weights
+        self._sums.begin(batch.rows)
+        logits, towers, linear = self._handed_on(*inputs) if self._staged is None else self._staged(*inputs)
+        return DenseStep(logits[: batch.rows], TableGradients(towers, linear))
+
+    def _handed_on(self, *inputs: Array) -> tuple[Array, Array, Array]:
+        """The gradients of a model with one group of variables."""
+        logits, towers, linear, dense = self.dense.gradients(*inputs)
+        self._sums.put_all(dense)
+        return logits, towers, linear
 
     def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
         """One update of the dense weights by the gradients of all hosts; a host's events count as much as another's."""
-        assert step.dense is not None
-        counts = [int(arrays[0][0]) for arrays in all_gather(self._exchange, [np.array([batch.rows], np.int64)])]
-        share = np.float32(batch.rows / max(sum(counts), 1))
-        self.dense.apply(summed(self._exchange, step.dense * share))
-        return TableGradients(step.gradients.towers * share, step.gradients.linear * share)
+        total = self._sums.finish()
+        self.dense.apply(total.gradients)
+        return TableGradients(step.gradients.towers * total.share, step.gradients.linear * total.share)
+
+    def abandon_step(self) -> None:
+        """Give up a step that was begun, if there is one; the channels must be closed."""
+        self._sums.abandon()
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

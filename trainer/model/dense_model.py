@@ -6,7 +6,7 @@ number. Embedding tables are outside of this module: activations are its inputs,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -19,6 +19,7 @@ from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dlrm import Dlrm
+from trainer.model.gradient_stages import HandOn, hand_on_in_stages
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
@@ -138,9 +139,37 @@ class DenseModel:
         flat = np.concatenate([np.zeros(0, np.float32), *(one.numpy().ravel() for one in found[2:])])
         return (logits.numpy() if before is None else before), found[0].numpy(), found[1].numpy(), flat
 
+    def gradients_in_stages(self, groups: Sequence[Sequence[int]], hand_on: HandOn) -> Callable[..., tuple[Array, ...]]:
+        """A function as :meth:`gradients` without its last result: ``hand_on`` takes the gradients of each group while it runs.
+
+        ``groups``: places of variables in :attr:`trainable`, in the order in which the backward pass gives their gradients.
+        """
+
+        def trace(*tensors: Any) -> tuple[Any, Any, Any]:
+            logits, found = self._gradients(*tensors)
+            hand_on_in_stages(found[2:], groups, [logits, *found[:2]], hand_on)
+            return logits, found[0], found[1]
+
+        run = Traced(trace, self._shapes())
+
+        def differentiate(
+            activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+        ) -> tuple[Array, ...]:
+            labels = self._head.targets(labels)
+            before = self.predict(activations, linear, dense) if self._random or self._moving else None
+            logits, by_activations, by_linear = run(activations, linear, dense, labels, weights)
+            return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
+
+        return differentiate
+
+    @property
+    def sizes(self) -> list[int]:
+        """The floats of each of :attr:`trainable`."""
+        return [int(np.prod(variable.shape)) for variable in self._trainable]
+
     def apply(self, gradients: Array) -> None:
         """One update of the dense weights, by gradients as :meth:`gradients` returns them."""
-        sizes = [int(np.prod(variable.shape)) for variable in self._trainable]
+        sizes = self.sizes
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]

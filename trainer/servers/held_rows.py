@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.cpu.engine import CpuEngine, one_event
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
-from trainer.embedding.cpu.undo_log import UndoLog
+from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
@@ -47,8 +48,12 @@ class HeldRows:
         self._engine: CpuEngine | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
+            before = _sizes_in(folder)
             self._attach(_read_tables(folder / _TABLES_FILE))
-            if self._log.found.value == "partly loaded" or self.generation == 0:
+            are_whole = _sizes_in(folder) == before
+            if not are_whole:
+                self._clear()
+            elif self._log.found is Found.EMPTY or self.generation == 0:
                 self._begin_generation()
 
     @property
@@ -106,13 +111,17 @@ class HeldRows:
         return found
 
     def open(self, held: HeldTables, attempt: int) -> None:
-        """Hold these tables: their rows stay if they are held already, else all rows have their initial values.
+        """Hold these tables: their rows stay if they are held already, else, and during a load, all rows have their initial values.
 
         Raises :class:`ConfigError` for tables that do not fit.
         """
+        if self._loading is not None:
+            self._clear()
+            self._stop_load()
         if self.digest != held.digest:
             self._engine = self._held = None
             if self._folder is not None:
+                (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the rest is of no tables
                 for path in self._folder.iterdir():
                     path.unlink()
             self._attach(held)
@@ -125,7 +134,7 @@ class HeldRows:
     def _attach(self, held: HeldTables) -> None:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
         features = [FeatureSpec(one.table.name, one.table) for one in held.tables]
-        log = UndoLog(memory, _APPLIED + MOST_CLIENTS)
+        log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
         self._engine = CpuEngine(
             features,
             seed=held.seed,
@@ -139,36 +148,47 @@ class HeldRows:
 
     def _begin_generation(self) -> None:
         """Say that the rows are others than before, and no update has been made to them."""
-        with self._log.transaction() as words:
+        changing = nullcontext(self._log.words) if self._log.is_filling else self._log.transaction()
+        with changing as words:
             words[_GENERATION] = 1 + secrets.randbelow((1 << 62) - 1)
             words[_APPLIED:] = 0
 
+    def _clear(self) -> None:
+        """Give all rows their initial values, as another generation."""
+        with self._log.filling():
+            self.engine.clear()
+            self._begin_generation()
+
     def fetch(self, numbers: RowNumbers) -> Array:
-        """The weights of rows, float32, one after the other. Raises :class:`BadBatch` for a row outside its part."""
+        """The weights of rows, float32, one after the other. Raises :class:`BadBatch` for a row outside its part, and as :meth:`check`."""
+        self.check()
         return self.engine.read_rows(numbers.rows, numbers.counts)
+
+    def check(self, numbers: RowNumbers | None = None) -> None:
+        """Raise :class:`ConfigError` during a load, and :class:`BadBatch` for a row outside its part."""
+        if self._loading is not None:
+            raise ConfigError("rows must be used after their load has ended")
+        if numbers is not None:
+            check_batch(one_event(numbers.rows, numbers.counts), self.engine.features)
 
     def update(self, updates: Sequence[tuple[int, RowGradients]], number: int) -> None:
         """Apply the updates of some clients, by their places, as one; the numbers of these clients change together with the rows.
 
-        Raises :class:`BadBatch`; nothing is changed then.
+        Raises :class:`BadBatch` and as :meth:`check`; nothing is changed then.
         """
+        self.check()
         asked = [(one.numbers.rows, one.numbers.counts) for _, one in updates]
         with self._log.transaction() as words:
             self.engine.update_rows(asked, [one.values for _, one in updates], updates[0][1].rates)
             for client, _ in updates:
                 words[_APPLIED + client] = number
 
-    @contextmanager
-    def _filling(self) -> Iterator[None]:
-        with self._log.filling():
-            self.engine.clear()
-            yield
-
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values first."""
-        self.stop_load()
-        self._loading = ExitStack()
-        self._loading.enter_context(self._filling())
+        if self._loading is None:
+            self._loading = ExitStack()
+            self._loading.enter_context(self._log.filling())
+        self.engine.clear()
 
     def load(self, part: int, found: ChangedRows) -> None:
         """Replace rows of a part; inside a load. Raises :class:`BadBatch` for rows outside the part."""
@@ -180,15 +200,20 @@ class HeldRows:
         self.engine.write_values(found.rows, counts, values, are_changed=True)
 
     def end_load(self) -> None:
-        """End the load."""
-        self.stop_load()
+        """End the load. Raises :class:`ConfigError` without one."""
+        if self._loading is None:
+            raise ConfigError("a load must be begun first")
         self._begin_generation()
+        self._stop_load()
 
-    def stop_load(self) -> None:
-        """Close a load that was begun, if there is one; the next one begins with initial values again."""
-        if self._loading is not None:
-            self._loading.close()
-            self._loading = None
+    def _stop_load(self) -> None:
+        assert self._loading is not None
+        self._loading.close()
+        self._loading = None
+
+
+def _sizes_in(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
 def _write_tables(path: Path, held: HeldTables) -> None:

@@ -49,6 +49,7 @@ class RowServer:
     Args:
         rows: what it holds.
         patience_secs: how long a request waits for the updates of other clients.
+        most_answer_bytes: of the rows that a request asks for.
 
     Attributes:
         staleness: how many fetches have missed so many updates of other clients.
@@ -56,9 +57,15 @@ class RowServer:
     """
 
     def __init__(
-        self, rows: HeldRows, *, patience_secs: float = 300.0, clock: Callable[[], float] = time.monotonic
+        self,
+        rows: HeldRows,
+        *,
+        patience_secs: float = 300.0,
+        most_answer_bytes: int = 1 << 30,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
+        self._most_answer_bytes = most_answer_bytes
         self._changed = threading.Condition()
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
@@ -77,6 +84,10 @@ class RowServer:
         """
         if greeting.watches:
             return Session(greeting)
+        if greeting.attempt > self._attempt:
+            for one in tuple(self._sessions):
+                one.is_over = one.is_over or one.greeting.attempt < greeting.attempt
+            self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
         with self._changed:
             if greeting.attempt < self._attempt:
                 raise AttemptOver(
@@ -85,7 +96,6 @@ class RowServer:
             if greeting.attempt > self._attempt:
                 self._attempt = greeting.attempt
                 self._waiting.clear()
-                self._end_snapshot()
             for one in list(self._sessions):
                 own = one.greeting
                 is_replaced = (own.client, own.saves) == (greeting.client, greeting.saves)
@@ -132,6 +142,7 @@ class RowServer:
             case Kind.OPEN:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
+                self._check(session)
                 self._end_snapshot()  # without the lock: an update may hold it until a snapshot ends
                 return Reply(Kind.DONE)
             case Kind.STATUS:
@@ -144,7 +155,7 @@ class RowServer:
         rows = self._rows
         match header.kind:
             case Kind.READ_STATE:
-                part, first, stop = messages.read_range(body, rows.sizes)
+                part, first, stop = self._read_range(body)
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
@@ -190,6 +201,7 @@ class RowServer:
         with self._changed:
             self._check(session)
             numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
+            self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
             if own.clients > 1:
                 began = self._clock()
                 self._wait(
@@ -224,6 +236,7 @@ class RowServer:
     def _apply_together(self, session: Session, number: int, update: RowGradients) -> None:
         """Wait for the updates of all clients with this number; the last one applies them."""
         own = session.greeting
+        self._rows.check(update.numbers)
         held = self._waiting.setdefault(number, {})
         held[own.client] = update
         if len(held) == own.clients:
@@ -246,17 +259,32 @@ class RowServer:
         A range is kept until the next one is asked for: a client whose connection fails asks again.
         """
         with self._saving:
+            self._check(session)
             snapshot = self._snapshot
-            if snapshot is None or snapshot.is_done or session.is_over:
+            if snapshot is None or snapshot.is_done:
                 raise ConfigError("a snapshot must be begun first")
-            part, first, stop = messages.read_range(body, self._rows.sizes)
+            part, first, stop = self._read_range(body)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
             if first == stop == 0:
                 self._read = part, first, int(self._rows.sizes[part])
             else:
                 self._read = part, first, stop
-            return Reply(Kind.PART, messages.write_part(snapshot.read(part, first, stop)))
+            found = snapshot.read(part, first, stop)
+            if snapshot.is_done:
+                raise ConfigError("a snapshot must be read before it ends")
+            return Reply(Kind.PART, messages.write_part(found))
+
+    def _read_range(self, body: Bytes) -> tuple[int, int, int]:
+        rows = self._rows
+        part, first, stop = messages.read_range(body, rows.sizes)
+        self._check_answer((stop - first) * int(rows.dims[part] + rows.slot_dims[part]))
+        return part, first, stop
+
+    def _check_answer(self, floats: int) -> None:
+        if 4 * floats > self._most_answer_bytes:
+            raise DataError("the rows of an answer must be few", value=f"{4 * floats:,} bytes", allowed=f"at most {self._most_answer_bytes:,} bytes",
+                            next_step="use a smaller batch_rows, or more servers")  # fmt: skip
 
     def _check(self, session: Session) -> None:
         if session.greeting.watches:

@@ -34,10 +34,10 @@ class RunServers:
     patience_secs: float = 60.0
 
     def engine(
-        self, features: Sequence[FeatureSpec], seed: int, *, ahead: int = 1, clock: Callable[[], float] = time.time
+        self, features: Sequence[FeatureSpec], seed: int, *, held: int = 2, clock: Callable[[], float] = time.time
     ) -> PsEngine:
         """The engine of the one process of a run; a run that begins later takes the servers over from it."""
         greeting = Greeting(token=self.token, attempt=int(clock() * 1000))
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls)
         connects = [connect_to(address, options) for address in self.addresses]
-        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, ahead=ahead)
+        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held)

@@ -36,7 +36,7 @@ from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 2048
-_GREETING_SECS, _JOIN_SECS, _RETRY_SECS = 10.0, 5.0, 0.1
+_GREETING_SECS, _JOIN_SECS, _RETRY_SECS, _REFUSAL_SECS = 10.0, 5.0, 0.1, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,11 @@ class ServerService:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if self._tls is not None:
-                stream = self._tls.wrap_socket(connection, server_side=True)
+                stream = self._encrypted(connection)
+                stream.do_handshake()
             session = self._greeted(stream)
+            self._reply(stream, self._server.opened(session), 0, self._limits.patience_secs)
             stream.settimeout(None)
-            self._reply(stream, self._server.opened(session), 0)
             while self._answer(stream, session):
                 pass
         except HeadraceError as error:
@@ -147,8 +148,17 @@ class ServerService:
             if session is not None:
                 self._server.end(session)
             with self._lock:
-                self._connections.discard(connection)
+                self._connections.discard(stream)
             stream.close()
+
+    def _encrypted(self, connection: socket.socket) -> ssl.SSLSocket:
+        """The connection with TLS, in its place among those that :meth:`close` ends, before the handshake."""
+        assert self._tls is not None
+        stream = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._connections.discard(connection)
+            self._connections.add(stream)
+        return stream
 
     def _greeted(self, stream: socket.socket) -> Session:
         until = time.monotonic() + _GREETING_SECS
@@ -159,7 +169,7 @@ class ServerService:
         if receive_into(stream, memoryview(body), until) < len(body):
             raise DataError("a greeting must be whole")
         greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
-        if not hmac.compare_digest(greeting.token.encode(), self._token):
+        if not hmac.compare_digest(greeting.token.encode(errors="surrogatepass"), self._token):
             raise InputError(
                 "the token must be that of the servers",
                 where=f"client {greeting.client}",
@@ -186,29 +196,28 @@ class ServerService:
             )
         with self._budget.take(header.body_bytes, self._limits.patience_secs):
             body = bytearray(header.body_bytes)
-            stream.settimeout(self._limits.patience_secs)
-            if receive_into(stream, memoryview(body)) < len(body):
+            if receive_into(stream, memoryview(body), time.monotonic() + self._limits.patience_secs) < len(body):
                 raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")
             try:
                 reply = self._server.handle(session, header, body)
             except HeadraceError as error:
                 _LOG.warning("a request was refused: %s", error)
                 reply = Reply(Kind.ERROR, [to_bytes(error)])
-            self._reply(stream, reply, header.number)
+            self._reply(stream, reply, header.number, self._limits.patience_secs)
             stream.settimeout(None)
         return True
 
-    def _reply(self, stream: socket.socket, reply: Reply, number: int) -> None:
+    def _reply(self, stream: socket.socket, reply: Reply, number: int, patience_secs: float) -> None:
         header = Header(reply.kind, sum(len(part) for part in reply.body), number)
-        send_parts(stream, [header.to_bytes(), *reply.body])
+        send_parts(stream, [header.to_bytes(), *reply.body], time.monotonic() + patience_secs)
 
     def _refuse(self, stream: socket.socket, error: Exception) -> None:
         """Send an error before the end of a stream."""
         try:
-            stream.settimeout(1.0)
-            self._reply(stream, Reply(Kind.ERROR, [to_bytes(error)]), 0)
+            self._reply(stream, Reply(Kind.ERROR, [to_bytes(error)]), 0, _REFUSAL_SECS)
             stream.shutdown(socket.SHUT_WR)
-            discarded, until = bytearray(1 << 16), time.monotonic() + 1.0
+            discarded, until = bytearray(1 << 16), time.monotonic() + _REFUSAL_SECS
+            stream.settimeout(_REFUSAL_SECS)
             while stream.recv_into(discarded) and time.monotonic() < until:
                 continue  # else the system would discard the error with what was not read
         except OSError as failed:

@@ -21,7 +21,7 @@ from trainer.embedding.ps.frames import (
     write_document,
 )
 from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, Request
-from trainer.errors import ServerLost
+from trainer.errors import ConfigError, ServerLost
 from trainer.flight.addresses import Address
 from trainer.flight.byte_streams import receive_into, receive_parts, send_parts
 from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
@@ -123,9 +123,9 @@ class TcpLink:
                 self._generation = _opened(body)[0]
             return Answer(header, body)
         expected = sum(one.nbytes for one in request.space)
-        if header.body_bytes != expected:
+        if header.kind != Kind.ROWS or header.body_bytes != expected:
             raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
-                            value=f"{header.body_bytes:,} bytes", allowed=f"{expected:,} bytes")  # fmt: skip
+                            value=f"{header.kind.name}, {header.body_bytes:,} bytes", allowed=f"{expected:,} bytes")  # fmt: skip
         if not receive_parts(self._stream, [one.data.cast("B") for one in request.space if len(one)]):
             raise _Ended("the server ended an answer")
         return Answer(header)
@@ -161,10 +161,12 @@ class TcpLink:
         """Greet the server; returns the number of this client's last update that it has made."""
         options = self._options
         self._stream = socket.create_connection((self._address.host, self._address.port), options.patience_secs)
+        if self._stream.getsockname() == self._stream.getpeername():
+            raise _Ended("nothing listens at the address")  # a port of the system's range may be connected to itself
         self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if options.tls is not None:
-            self._stream = options.tls.wrap_socket(self._stream, server_hostname=self._address.host)
+            self._encrypt(options.tls)
         self._transmit(Request(Kind.HELLO, [write_document(options.greeting.to_document())]))
         header = self._receive_header(MOST_ERROR_BYTES)
         body = bytearray(header.body_bytes)
@@ -176,6 +178,15 @@ class TcpLink:
         if self._generation and generation != self._generation:
             raise self._lost("a server must have the rows that it had", None)
         return applied
+
+    def _encrypt(self, tls: ssl.SSLContext) -> None:
+        """Raises :class:`ConfigError` for a server that the authority has not signed."""
+        assert self._stream is not None
+        try:
+            self._stream = tls.wrap_socket(self._stream, server_hostname=self._address.host)
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError("the certificate of a server must be signed for its host by the authority", where=str(self._address),
+                              value=error.verify_message, next_step="give the authority's certificate, or another address") from None  # fmt: skip
 
     def _resend(self, applied: int) -> None:
         waiting, self._outstanding = self._outstanding, deque()

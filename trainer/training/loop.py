@@ -41,6 +41,7 @@ from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, Weights, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
 from trainer.training.served_weights import MakeEngine, ServedWeights
+from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
@@ -86,6 +87,7 @@ class TrainReport:
         checkpoint: the last checkpoint, or "".
         unlabelled: skipped events of the range without a label.
         late: data that came after the checkpoint.
+        staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
     """
 
     epochs: int
@@ -99,6 +101,7 @@ class TrainReport:
     skipped_checkpoints: tuple[str, ...]
     unlabelled: int = 0
     late: LateData = NOTHING_LATE
+    staleness: StalenessCounts = NOT_MEASURED
 
     @property
     def final(self) -> AnyScores | None:
@@ -119,6 +122,7 @@ class TrainReport:
             "skipped_checkpoints": list(self.skipped_checkpoints),
             "unlabelled": self.unlabelled,
             "late": self.late.to_document(),
+            "staleness": self.staleness.to_document(),
         }
 
 
@@ -279,6 +283,7 @@ class _Run:
             skipped_checkpoints=prepared.skipped,
             unlabelled=sum(prepared.trainable.unlabelled.values()),
             late=prepared.late,
+            staleness=self._steps.staleness,
         )
 
     def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:

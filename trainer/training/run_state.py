@@ -113,12 +113,10 @@ class DenseStep:
     Attributes:
         logits: before the step, float32 [batch.rows] or [batch.rows, classes].
         gradients: those of the tables, by this host's loss.
-        dense: those of the dense weights, float32, flat, where :meth:`Weights.apply_dense` applies them; else None.
     """
 
     logits: Array
     gradients: TableGradients
-    dense: Array | None = None
 
 
 class ModelWeights(Protocol):
@@ -331,18 +329,19 @@ def build_weights(
     engine: EmbeddingEngine | None = None
     linear: EmbeddingEngine | None = None
     if with_tables and layout.features and config.deep:
-        engine = _engine_of(layout.features, config.seed, plan)
+        engine = _engine_of(layout.features, config, plan)
     if with_tables and layout.features and config.linear:
         by_rows = None if plan is None else PartitionPlan(plan.cores, ())
-        linear = _engine_of(linear_features(layout, config, head), config.seed, by_rows)
+        linear = _engine_of(linear_features(layout, config, head), config, by_rows)
     return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
 
 
-def _engine_of(features: Sequence[FeatureSpec], seed: int, plan: PartitionPlan | None) -> EmbeddingEngine:
+def _engine_of(features: Sequence[FeatureSpec], config: TrainConfig, plan: PartitionPlan | None) -> EmbeddingEngine:
     """The engine of this process; a plan without tables spreads all rows over its cores."""
+    seed, held = config.seed, config.batches_held
     if plan is None:
-        return CpuEngine(features, seed=seed)
-    return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None)
+        return CpuEngine(features, seed=seed, held=held)
+    return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None, held=held)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:

@@ -37,11 +37,11 @@ MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int], EmbeddingEngine]
 class ServedWeights(Weights):
     """The model of one process. The tables of the towers and of the linear part are in one engine: a batch takes one fetch and one update.
 
-    ``ahead``: lookups that are made before their updates.
+    ``held``: batches between a lookup and its update.
     """
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, *, ahead: int = 1
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, *, held: int = 2
     ) -> None:
         dense = build_weights(layout, config, head, with_tables=False).dense
         super().__init__(layout, None, dense, head, None)
@@ -49,7 +49,7 @@ class ServedWeights(Weights):
         self.tables = make_engine(features, config.seed) if features else None
         self._config = config
         self._towers = sum(one.width for one in layout.features) if config.deep else 0
-        self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=ahead + 1)
+        self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=held)
 
     def look_up(self, batch: Batch) -> LookedUp:
         """See :meth:`Weights.look_up`."""

@@ -2,14 +2,18 @@
 
 With a staleness of 0 a step looks its rows up, trains the dense part and updates the rows, one after the other. With 1 the rows of
 step n + 1 are looked up, and those of step n - 1 updated before that, while the dense part of step n runs: a lookup misses the
-update of exactly one step. That is the order of effects of TensorFlow's embedding pipelining pass. It does not depend on timing, so
-equal batches give equal bits.
+update of exactly one step. That is the order of effects of TensorFlow's embedding pipelining pass. With t the rows of step n + t are
+looked up while that of step n runs, and a lookup misses the updates of exactly the t steps before; fewer after a drain. That is hybrid
+training with a bounded staleness (Persia: Lian et al., KDD 2022, arXiv:2111.05897). The order does not depend on timing, so equal
+batches give equal bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -19,6 +23,7 @@ import numpy as np
 from trainer.errors import NonFiniteLoss
 from trainer.reading.batches import Batch
 from trainer.training.run_state import LookedUp, TableGradients, Weights
+from trainer.training.staleness import StalenessCounts
 from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,7 +46,11 @@ class Steps(Protocol):
 
     @property
     def latest(self) -> Batch:
-        """The batch of the newest dense step, done or failed."""
+        """The batch whose step failed, else that of the newest dense step."""
+
+    @property
+    def staleness(self) -> StalenessCounts:
+        """The updates that were missing at each lookup, as counted when it began."""
 
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """Take a batch; return those whose dense steps are done and were not returned before.
@@ -67,64 +76,105 @@ def steps_of(weights: Weights | TpuWeights, staleness: int) -> Steps:
 
 
 class StepPipeline:
-    """The :class:`Steps` of weights in memory. ``staleness``: 0 or 1."""
+    """The :class:`Steps` of weights in memory.
+
+    Tables are read and updated in a thread of their own, in an order that ``staleness`` fixes: the update of step n - staleness - 1, then
+    the lookup of step n. The dense part of step n - staleness runs meanwhile.
+
+    ``staleness``: the updates that a lookup misses. At most twice as many batches and their activations or gradients are in memory, and two
+    more.
+    """
 
     def __init__(self, weights: Weights, staleness: int) -> None:
-        self._weights = weights
+        self._weights, self._staleness = weights, staleness
         self._tables = ThreadPoolExecutor(1, "tables") if staleness else None
-        self._pending: tuple[Batch, LookedUp] | None = None
+        self._ahead: deque[tuple[Batch, Future[LookedUp]]] = deque()
         self._due: tuple[Batch, TableGradients] | None = None
         self._latest: Batch | None = None
+        self._failed: Batch | None = None
+        self._failure: BaseException | None = None
+        self._looked_up = self._updated = 0
+        self._missed = [0] * (staleness + 1)
 
     @property
     def is_ahead(self) -> bool:
         """See :class:`Steps`."""
-        return self._pending is not None or self._due is not None
+        return bool(self._ahead) or self._due is not None
 
     @property
     def latest(self) -> Batch:
         """See :class:`Steps`."""
-        assert self._latest is not None
-        return self._latest
+        latest = self._failed or self._latest
+        assert latest is not None
+        return latest
+
+    @property
+    def staleness(self) -> StalenessCounts:
+        """See :class:`Steps`."""
+        return StalenessCounts.of(dict(enumerate(self._missed)))
 
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         if self._tables is None:
             self._latest = batch
-            return [_finite(batch, self._weights.train(batch))]
-        return self._advance(batch)
+            logits = self._weights.train(batch)
+            self._missed[0] += 1
+            return [_finite(batch, logits)]
+        self._raise_failure()
+        self._ahead.append((batch, self._tables.submit(self._update_and_look_up, self._take_due(), batch)))
+        return self._train_dense() if len(self._ahead) > self._staleness else []
 
     def drain(self) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         if self._tables is None:
             return []
-        trained = self._advance(None)
-        self._update_tables()
+        trained: list[TrainedBatch] = []
+        while self._ahead:
+            self._tables.submit(self._update, self._take_due())
+            trained += self._train_dense()
+        self._tables.submit(self._update, self._take_due()).result()
         return trained
 
-    def _advance(self, batch: Batch | None) -> Sequence[TrainedBatch]:
-        assert self._tables is not None
-        looking_up = self._tables.submit(self._work_on_tables, batch)
-        pending, dense = self._pending, None
+    def _train_dense(self) -> Sequence[TrainedBatch]:
+        """The dense part of the oldest step; its update is due after it."""
+        batch, looking_up = self._ahead.popleft()
+        looked_up = looking_up.result()
+        self._latest = batch
+        step = self._weights.differentiate(batch, looked_up)
+        self._due = batch, self._weights.apply_dense(batch, step)
+        return [_finite(batch, step.logits)]
+
+    def _take_due(self) -> tuple[Batch, TableGradients] | None:
+        due, self._due = self._due, None
+        return due
+
+    def _update_and_look_up(self, due: tuple[Batch, TableGradients] | None, batch: Batch) -> LookedUp:
+        self._update(due)
+        with self._failing(batch):
+            missed = self._looked_up - self._updated
+            self._missed[missed] += 1
+            self._looked_up += 1
+            return self._weights.look_up(batch)
+
+    def _update(self, due: tuple[Batch, TableGradients] | None) -> None:
+        self._raise_failure()
+        if due is not None:
+            with self._failing(due[0]):
+                self._weights.update_tables(*due)
+                self._updated += 1
+
+    @contextmanager
+    def _failing(self, batch: Batch) -> Iterator[None]:
+        """Work on the tables for a batch; after an error there is no more of it."""
         try:
-            if pending is not None:
-                self._latest = pending[0]
-                dense = self._weights.differentiate(*pending)
-        finally:
-            looked_up = looking_up.result()
-        if pending is not None and dense is not None:
-            self._due = pending[0], self._weights.apply_dense(pending[0], dense)
-        self._pending = None if batch is None or looked_up is None else (batch, looked_up)
-        return [] if pending is None or dense is None else [_finite(pending[0], dense.logits)]
+            yield
+        except BaseException as error:
+            self._failed, self._failure = batch, error
+            raise
 
-    def _work_on_tables(self, batch: Batch | None) -> LookedUp | None:
-        self._update_tables()
-        return None if batch is None else self._weights.look_up(batch)
-
-    def _update_tables(self) -> None:
-        if self._due is not None:
-            due, self._due = self._due, None
-            self._weights.update_tables(*due)
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> StepPipeline:
         return self
@@ -133,7 +183,7 @@ class StepPipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._tables is not None:
-            self._tables.shutdown()
+            self._tables.shutdown(cancel_futures=error is not None)
 
 
 class SliceSteps:
@@ -143,6 +193,7 @@ class SliceSteps:
         self._weights = weights
         self._pending: list[Batch] = []
         self._latest: Batch | None = None
+        self._missed = StalenessCounts()
 
     @property
     def is_ahead(self) -> bool:
@@ -154,6 +205,11 @@ class SliceSteps:
         """See :class:`Steps`."""
         assert self._latest is not None
         return self._latest
+
+    @property
+    def staleness(self) -> StalenessCounts:
+        """See :class:`Steps`; what the pipelining of the engine misses."""
+        return self._missed
 
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
@@ -167,6 +223,10 @@ class SliceSteps:
         for batch, logits in zip(batches, self._weights.train(batches) if batches else (), strict=True):
             self._latest = batch
             found.append(_finite(batch, logits))
+        if found:
+            # The first lookup of a call misses nothing.
+            ahead = (len(found) - 1) * self._weights.engine.staleness
+            self._missed += StalenessCounts.of({0: len(found) - ahead, 1: ahead})
         return found
 
     def __enter__(self) -> SliceSteps:

@@ -17,6 +17,8 @@ SUITES = (
     "test_engine.py",
     "test_row_widths.py",
     "test_snapshot.py",
+    "test_undo_log.py",
+    "hashed",
     "partitioned",
 )
 

@@ -102,6 +102,62 @@ def test_a_later_attempt_begins_anew(three):
         assert results == [(3 * vector).tolist()] * 3
 
 
+def test_channels_do_not_wait_for_each_other(three):
+    """A call on one channel ends while another host has sent nothing on a second one."""
+    second = [three.exchange(rank, channel=1) for rank in range(3)]
+    waiting = [threading.Thread(target=one.all_to_all, args=([[np.full(2, 7.0, np.float32)]] * 3,)) for one in second]
+    for thread in waiting[:2]:
+        thread.start()
+    found = together(three, lambda exchange: exchange.all_to_all([[np.array([exchange.rank], np.int64)]] * 3))
+    assert [[int(arrays[0][0]) for arrays in one] for one in found] == [[0, 1, 2]] * 3
+    assert all(thread.is_alive() for thread in waiting[:2])
+    waiting[2].start()
+    for thread in waiting:
+        thread.join(PATIENCE_SECS)
+    for one in second:
+        one.close()
+
+
+def test_a_host_sends_ahead_of_what_it_receives(three):
+    """Sending and receiving run in two threads; messages come in the order of the calls."""
+    calls = 40
+
+    def work(exchange):
+        rng = np.random.default_rng(exchange.rank)
+
+        def send():
+            for number in range(calls):
+                exchange.send([[np.full(int(rng.integers(1, 70_000)), number, np.float32)] for _ in range(3)])
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        found = [[float(arrays[0][0]) for arrays in exchange.receive()] for _ in range(calls)]
+        sending.join(PATIENCE_SECS)
+        return found
+
+    assert together(three, work) == [[[float(number)] * 3 for number in range(calls)]] * 3
+
+
+@pytest.mark.parametrize("call", ["send", "receive"])
+def test_closing_a_channel_ends_the_call_of_another_thread(three, call):
+    exchange, raised = three.exchange(0), []
+
+    def wait():
+        try:
+            while True:
+                exchange.receive() if call == "receive" else exchange.send([[np.zeros(1 << 24, np.uint8)]] * 3)
+        except AttemptOver as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    exchange.close()
+    thread.join(PATIENCE_SECS)
+    assert not thread.is_alive()
+    assert "channel must be open" in str(raised[0])
+
+
 def test_a_lost_host_ends_the_exchange_of_the_others(three):
     def work(exchange):
         if exchange.rank == 2:
@@ -205,10 +261,12 @@ SOUND = described(0, ["float32", 2]) + bytes(8)
         (MAGIC + with_length(b"[]"), "by an object"),
         (MAGIC + with_length(b"[" * 9000), "JSON"),
         (MAGIC + with_length(b'{"attempt": 1, "rank": 1}'), "name its sender"),
-        (MAGIC + with_length(b'{"attempt": -1, "rank": 0, "token": "secret"}'), "name its sender"),
-        (MAGIC + with_length(b'{"attempt": true, "rank": 0, "token": "secret"}'), "name its sender"),
-        (MAGIC + with_length(b'{"attempt": 1, "rank": 99999, "token": "secret"}'), "rank of a host"),
-        (MAGIC + with_length(b'{"attempt": 1, "rank": 1, "token": "\xc3\xa9"}'), "token must be that of the job"),
+        (MAGIC + with_length(b'{"attempt": -1, "rank": 0, "channel": 0, "token": "secret"}'), "name its sender"),
+        (MAGIC + with_length(b'{"attempt": true, "rank": 0, "channel": 0, "token": "secret"}'), "name its sender"),
+        (MAGIC + with_length(b'{"attempt": 1, "rank": 99999, "channel": 0, "token": "secret"}'), "rank of a host"),
+        (MAGIC + with_length(b'{"attempt": 1, "rank": 1, "channel": 16, "token": "secret"}'), "channel of a stream"),
+        (MAGIC + with_length(b'{"attempt": 1, "rank": 1, "token": "secret"}'), "name its sender"),
+        (MAGIC + with_length(b'{"attempt": 1, "rank": 1, "channel": 0, "token": "\xc3\xa9"}'), "token must be that of the job"),
         (bytes(write_greeting(Sender(1, 1), "")), "token must be that of the job"),
         (bytes(write_greeting(Sender(1, 1), "secret1")), "token must be that of the job"),
         (GREETING[:-3], "must be whole"),

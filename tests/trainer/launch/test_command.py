@@ -33,8 +33,8 @@ OPTIONS = {"batch_rows": 64, "dim": 4, "bottom_mlp": [8], "top_mlp": [8], "deep"
 class Command:
     """A running ``headrace train`` of a job."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        (folder / "options.json").write_text(json.dumps(OPTIONS))
+    def __init__(self, folder: Path, *options: str, **settings: int) -> None:
+        (folder / "options.json").write_text(json.dumps({**OPTIONS, **settings}))
         self.run_dir = folder / "run"
         arguments = ["train", "ctr", "--home", str(folder / "home"), "--run-dir", str(self.run_dir), "--json",
                      "--config", str(folder / "options.json"), "--hosts", "1", "--poll-secs", "0.3", *options]  # fmt: skip
@@ -84,13 +84,14 @@ def folder(tmp_path):
 
 def test_the_report_is_that_of_one_process(folder):
     """With commits by events, too, which change no epoch of the report."""
-    report = Command(folder, "--readers", "2", "--epoch-events", "300").end()
+    report = Command(folder, "--readers", "2", "--epoch-events", "300", staleness=2).end()
     assert report["exact"] is True
+    assert set(report["staleness"]) == {"0", "1", "2"}
     assert newest(folder / "run").epochs_done >= 5
     assert report["events_this_time"] == 2100
     assert [one["epoch"] for one in report["epochs"]] == [0, 1]
-    again = Command(folder).end()
-    assert (again["events_this_time"], again["exact"]) == (0, True)
+    again = Command(folder, staleness=2).end()
+    assert (again["events_this_time"], again["exact"], again["staleness"]) == (0, True, {})
 
 
 def test_new_partitions_are_trained_as_they_land(folder):

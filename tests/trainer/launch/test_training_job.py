@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,13 @@ from trainer.launch.job_spec import JobSpec
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.scheduling.transitions import JobState
 from trainer.training.saved_run import saved_run
+from trainer.training.staleness import StalenessCounts
 from warehouse import submit_model
 
 pytest.importorskip("tensorflow")
 OPTIONS = {"batch_rows": 64, "passes": 2}
+#: Late updates, and dense weights of several buckets, which are sent while the backward pass runs.
+LATE = {"staleness": 3, "top_mlp": (520, 520, 8)}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +44,9 @@ def same(one: Path | str, other: Path | str, epochs: int | None = None) -> None:
         assert a.document[name] == b.document[name], name
 
 
-def is_exact(warehouse, run_dir: Path | str) -> bool:
+def is_exact(warehouse, run_dir: Path | str, **options: Any) -> bool:
     """Whether every event was trained as often as it should be."""
-    prepared = prepare(warehouse, run_dir, **OPTIONS)
+    prepared = prepare(warehouse, run_dir, **{**OPTIONS, **options})
     return prepared.summary().exact and not prepared.planned_events
 
 
@@ -136,13 +140,20 @@ def test_the_next_epoch_trains_while_parts_are_written(warehouse, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("hosts", "seed"), [pytest.param(1, 1, marks=pytest.mark.soak), (2, 2), pytest.param(2, 3, marks=pytest.mark.soak)]
+    ("hosts", "seed", "options"),
+    [
+        pytest.param(1, 1, {}, marks=pytest.mark.soak),
+        (2, 2, {}),
+        pytest.param(2, 3, {}, marks=pytest.mark.soak),
+        (2, 4, LATE),
+    ],
 )
-def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed):
+def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed, options):
     """Processes of all roles are killed at random moments, while epochs also end by time."""
+    options = {**OPTIONS, **options}
     chaos = random.Random(seed)
     of = settings(hosts, epoch_secs=0.4, most_restarts=100, most_reader_failures=100)
-    job = launch(warehouse, tmp_path / "killed", of, unit_rows=500, **OPTIONS)
+    job = launch(warehouse, tmp_path / "killed", of, unit_rows=500, **options)
     supervisor = supervise(tmp_path / "killed", job)
     over = threading.Event()
     killed = []
@@ -164,9 +175,13 @@ def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed):
     thread.join()
     assert status.state is JobState.DONE
     assert len(killed) >= 3
-    run_job(warehouse, tmp_path / "calm", settings(hosts), unit_rows=500, **OPTIONS)
+    reports = []
+    run_job(warehouse, tmp_path / "calm", settings(hosts), on_status=reports.append, unit_rows=500, **options)
     same(tmp_path / "killed", tmp_path / "calm")
-    assert is_exact(warehouse, tmp_path / "killed")
+    assert is_exact(warehouse, tmp_path / "killed", **options)
+    progress = [one.progress for status in reports for one in status.members if one.rank == 0 and one.progress]
+    most = max(StalenessCounts.of_numbers(one.numbers).most for one in progress)
+    assert most == options.get("staleness", 0), "hosts report the updates that lookups missed"
 
 
 @pytest.mark.slow

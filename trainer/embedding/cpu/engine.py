@@ -20,8 +20,17 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.initial_rows import INITIALISED, fill_row, initialise_missing
-from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, learning_rates, table_layout, table_values
+from trainer.embedding.cpu.initial_rows import INITIALISED, assign_rows, fill_row, initialise_missing
+from trainer.embedding.cpu.layout import (
+    Bags,
+    TableLayout,
+    TableOrigin,
+    TableValues,
+    feature_layout,
+    learning_rates,
+    table_layout,
+    table_values,
+)
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows, read_weights, write_rows
@@ -68,6 +77,7 @@ class CpuEngine:
         threads: threads of the loops; 0 for one a processor.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
+        held: batches between a lookup and its update, for which it keeps what both need.
         memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
         undo_log: of the same memory: an update that a killed process has begun is undone when an engine begins with its memory.
 
@@ -83,6 +93,7 @@ class CpuEngine:
         threads: int = 0,
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
+        held: int = 2,
         memory: TableMemory | None = None,
         undo_log: UndoLog | None = None,
     ) -> None:
@@ -102,10 +113,11 @@ class CpuEngine:
         self._width = sum(feature.width for feature in self._features)
         self._team = Team(threads or available_threads())
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
-        self._outputs, self._answers = OutputPool(), OutputPool(spare=0.25, kept=answers)
+        self._held = held
+        self._outputs, self._answers = OutputPool(kept=held + 1), OutputPool(spare=0.25, kept=answers)
         self._may_stream = not (self._dims % LANES).any()
         self._memory, self.undo_log = memory or PrivateMemory(), undo_log
-        self._allocate(is_fresh=undo_log is not None and undo_log.is_partly_loaded)
+        self._allocate(is_fresh=undo_log is not None and undo_log.is_empty)
 
     def _allocate(self, *, is_fresh: bool) -> None:
         """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
@@ -115,7 +127,7 @@ class CpuEngine:
             raise does_not_fit(self._tables, machine_bytes()) from error
         if self.undo_log is not None:
             self.undo_log.attach(self._values)
-        self._prepared: deque[_Prepared] = deque(maxlen=2)
+        self._prepared: deque[_Prepared] = deque(maxlen=self._held)
         self._snapshot: EngineSnapshot | None = None
         self._counter = BatchCounter(self._features, self._of_features.table)
 
@@ -218,7 +230,7 @@ class CpuEngine:
 
         For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
         """
-        bags = self._bags(_one_event(rows, counts))
+        bags = self._bags(one_event(rows, counts))
         out = self._answers.take(int((counts * self._layout.dims).sum()))
         read_weights(bags, self._layout, self._values, out)
         return out
@@ -238,14 +250,14 @@ class CpuEngine:
         Raises :class:`BadBatch`; nothing is changed then.
         """
         rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
-        bags = self._read_bags(_one_event(rows, counts))
+        bags = self._read_bags(one_event(rows, counts))
         rates = learning_rates(self._tables) if rates is None else rates
         with self._changing(bags):
             return self._updates.apply_rows(bags, flat, rates, self._values)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
-        bags = self._read_bags(_one_event(rows, counts))
+        bags = self._read_bags(one_event(rows, counts))
         weights, slots = (np.empty(int((counts * one.dims).sum()), np.float32) for one in self._rows_of_values)
         read_rows(bags, self._rows_of_values[0], self._values.weights, weights)
         read_rows(bags, self._rows_of_values[1], self._values.slots, slots)
@@ -262,13 +274,39 @@ class CpuEngine:
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
-        one = _one_event(rows, counts)
+        one = one_event(rows, counts)
         bags = self._bags(one) if self.undo_log is None else self._read_bags(one)  # undone rows have values again
         with self._changing(bags):
             write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
             write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)
             state = gradient_kernels.CHANGED if are_changed else INITIALISED
             self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = state
+
+    @property
+    def layout(self) -> TableLayout:
+        """Where the tables' values are, for kernels."""
+        return self._layout
+
+    @property
+    def values(self) -> TableValues:
+        """The values of the tables, for kernels that read them; a loaded state has others."""
+        return self._values
+
+    def assign_rows(self, rows: Array, counts: Array, numbers: Array) -> None:
+        """Give distinct ``rows``, of which each table has ``counts``, the initial values of the rows ``numbers`` (int64).
+
+        They belong to the state of the tables when they are updated. For an engine with one feature a table.
+        Raises :class:`BadBatch` for a row outside its table; nothing is changed then.
+        """
+        bags = self._bags(one_event(rows, counts))
+        with self._changing(bags):
+            assign_rows(rows, numbers, counts, self._layout, self._values)
+
+    def release_rows(self, rows: Array, counts: Array) -> None:
+        """Make ``rows``, of which each table has ``counts``, rows that were never read. Raises :class:`BadBatch` as above."""
+        bags = self._bags(one_event(rows, counts))
+        with self._changing(bags):
+            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = 0
 
     def are_changed(self, rows: Array, counts: Array) -> Array:
         """Which of ``rows``, of which each table has ``counts``, training has changed."""
@@ -318,7 +356,7 @@ class CpuEngine:
             snapshot.close()
 
     def _bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked: worked out once for a lookup and its update, between which another batch may be looked up."""
+        """The batch, checked: worked out once for a lookup and its update, between which other batches may be looked up."""
         for held in self._prepared:
             if held.batch is batch:
                 return held.bags
@@ -423,7 +461,7 @@ def refuse_unsupported(table: TableSpec) -> None:
                           next_step="this engine updates the rows of a batch only")  # fmt: skip
 
 
-def _one_event(rows: Array, counts: Array) -> IdBatch:
+def one_event(rows: Array, counts: Array) -> IdBatch:
     """Rows of each table as the bag of one event."""
     ends = np.cumsum(counts)
     if len(ends) and int(ends[-1]) != len(rows):

@@ -24,7 +24,7 @@ _UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
 @pasted
-def _mix(x: np.uint64) -> np.uint64:
+def mix(x: np.uint64) -> np.uint64:
     """SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014)."""
     x = (x ^ (x >> _S30)) * _MIX_1
     x = (x ^ (x >> _S27)) * _MIX_2
@@ -34,7 +34,7 @@ def _mix(x: np.uint64) -> np.uint64:
 @pasted
 def _unit(x: np.uint64) -> float:
     """53 random bits as a float64 in [0, 1)."""
-    return float(np.float64(_mix(x) >> _S11) * _UNIT)
+    return float(np.float64(mix(x) >> _S11) * _UNIT)
 
 
 @compiled
@@ -45,7 +45,7 @@ def _normal(x: np.uint64, truncated: bool) -> float:
         z = float(radius * np.cos(2.0 * np.pi * _unit(x + _STEP + _STEP)))
         if not truncated or abs(z) <= 2.0:
             return z
-        x = _mix(x ^ _STEP)
+        x = mix(x ^ _STEP)
 
 
 @inlined
@@ -53,7 +53,7 @@ def fill_columns(
     out: Array, at: int, first: int, stop: int, key: np.uint64, row: int, kind: int, a: float, b: float
 ) -> None:  # fmt: skip
     """As :func:`fill_row` for the columns ``first`` to ``stop``; column 0 would be at ``at``, which may be negative."""
-    state = _mix(key + np.uint64(row) * _ROW)
+    state = mix(key + np.uint64(row) * _ROW)
     for d in range(first, stop):
         x = state + np.uint64(d) * _STEP
         if kind == CONSTANT:
@@ -61,7 +61,7 @@ def fill_columns(
         elif kind == UNIFORM:
             out[at + d] = np.float32(a + (b - a) * _unit(x))
         else:
-            out[at + d] = np.float32(a + b * _normal(_mix(x), kind == TRUNCATED_NORMAL))
+            out[at + d] = np.float32(a + b * _normal(mix(x), kind == TRUNCATED_NORMAL))
 
 
 @compiled
@@ -103,3 +103,51 @@ def initialise_missing(bags: Bags, table_of: Array, tables: TableLayout, values:
         for i in range(offsets[f, 0], offsets[f, offsets.shape[1] - 1]):
             if values.row_state[row_base + ids[i]] == 0:
                 initialise_row(t, ids[i], tables, values)
+
+
+@compiled
+def assign_rows(rows: Array, numbers: Array, counts: Array, tables: TableLayout, values: TableValues) -> None:
+    """Give ``rows``, table after table, the initial weights and slots that the rows ``numbers`` have."""
+    weights, slots, row_state = values
+    k = 0
+    for t in range(len(counts)):
+        dim, slot_dim, first, at = tables.dims[t], tables.slot_dims[t], tables.first_column[t], tables.first_slot[t]
+        for _ in range(counts[t]):
+            row, start = rows[k], tables.slot_base[t] + rows[k] * slot_dim
+            for d in range(slot_dim):
+                slots[start + d] = tables.slot_start[at + d]
+            start = tables.weight_base[t] + row * dim - first  # where column 0 of the whole table would be
+            _fill_whole(t, numbers[k], tables, weights, start)
+            row_state[tables.row_base[t] + row] = INITIALISED
+            k += 1
+
+
+@inlined
+def _fill_whole(t: int, row: int, tables: TableLayout, out: Array, at: int) -> None:
+    """The initial weights of a row; column 0 of the whole table would be at ``at``."""
+    first = tables.first_column[t]
+    whole = row * tables.row_stride[t] + tables.row_first[t]
+    fill_columns(
+        out,
+        at,
+        first,
+        first + tables.dims[t],
+        tables.keys[t],
+        whole,
+        tables.kinds[t],
+        tables.init_a[t],
+        tables.init_b[t],
+    )
+
+
+@uncounted
+def initial_weights(t: int, row: int, tables: TableLayout, out: Array, at: int) -> None:
+    """Write the initial weights of a row to ``out`` from ``at`` on."""
+    _fill_whole(t, row, tables, out, at - tables.first_column[t])
+
+
+@uncounted
+def initial_slots(t: int, tables: TableLayout, out: Array, at: int) -> None:
+    """Write the first slot values of a row to ``out`` from ``at`` on."""
+    for d in range(tables.slot_dims[t]):
+        out[at + d] = tables.slot_start[tables.first_slot[t] + d]

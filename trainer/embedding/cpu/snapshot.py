@@ -234,6 +234,31 @@ class EngineSnapshot:
         with self._aside:
             self._captured[t] = stop
 
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a row of a table."""
+        return int(self._layout.dims[t]) + int(self._layout.slot_dims[t])
+
+    def capture_rows(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of distinct rows that were changed at the snapshot's moment, in any order; each row once.
+
+        In place of :meth:`table` and :meth:`capture`, for rows that are read in another order than theirs; :meth:`close` ends the snapshot.
+        """
+        of, aside = self._layout, self._aside
+        dim, slot_dim, base = int(of.dims[t]), int(of.slot_dims[t]), int(of.row_base[t])
+        size = int(of.vocabulary[t])
+        with aside:
+            weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size)[rows]
+            slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size)[rows]
+            kept = np.flatnonzero(aside.is_aside[base + rows])
+            if len(kept):
+                held = aside.rows[: aside.count]
+                order = np.argsort(held)
+                starts = aside.places[order[np.searchsorted(held, base + rows[kept], sorter=order)]]
+                weights[kept] = aside.values[starts[:, None] + np.arange(dim)]
+                slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
+            aside.is_aside[base + rows] = 1
+        return weights, slots
+
     def skip(self, t: int) -> None:
         """Leave out a table that is not read."""
         with self._aside:

@@ -20,7 +20,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 HEAD, ITEM_HEAD = 4, 2
 #: The arrays that every log has first.
 WEIGHTS, SLOTS, ROW_STATE = range(3)
-_ARRAY, _ITEMS, _SIZE, _ROOM = range(HEAD)
+#: The positions of the numbers of a block's head.
+_ARRAY, ITEMS, _SIZE, ROOM = range(HEAD)
 _HIGH = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 #: How many rows ahead one is asked for.
@@ -30,7 +31,7 @@ _AHEAD = 8
 @inlined
 def begin_block(log: Array, at: int, array: int, size: int, room: int) -> int:
     """Write the head of a block without items; returns where its items begin."""
-    log[at + _ARRAY], log[at + _ITEMS], log[at + _SIZE], log[at + _ROOM] = array, 0, size, room
+    log[at + _ARRAY], log[at + ITEMS], log[at + _SIZE], log[at + ROOM] = array, 0, size, room
     return at + HEAD
 
 
@@ -60,7 +61,7 @@ def _keep_floats(
         put_start(log, at, start)
         copy_row(source, start, floats, at + ITEM_HEAD, dim)
         at += ITEM_HEAD + dim
-    log[head + _ITEMS] = stop - first
+    log[head + ITEMS] = stop - first
     return at
 
 
@@ -88,7 +89,7 @@ def keep_rows(
             put_start(log, at, row)
             log[at + ITEM_HEAD] = row_state[row]
             at += ITEM_HEAD + 1
-        log[head + _ITEMS] = stop - first
+        log[head + ITEMS] = stop - first
     return at
 
 
@@ -103,7 +104,7 @@ def keep_items(array: int, starts: Array, size: int, source: Array, log: Array, 
         for n in range(size):
             log[at + n] = source[starts[k] + n]
         at += size
-    log[head + _ITEMS] = len(starts)
+    log[head + ITEMS] = len(starts)
     return at
 
 
@@ -112,21 +113,21 @@ def next_block(log: Array, at: int, used: int, lengths: Array) -> int:
     """Where the block at ``at`` ends; -1 for one that is not whole, or of none of the arrays of these ``lengths``."""
     if at + HEAD > used:
         return -1
-    array, items = np.int64(log[at + _ARRAY]), np.int64(log[at + _ITEMS])
-    size, room = np.int64(log[at + _SIZE]), np.int64(log[at + _ROOM])
+    array, items = int(log[at + _ARRAY]), int(log[at + ITEMS])
+    size, room = int(log[at + _SIZE]), int(log[at + ROOM])
     if array >= len(lengths) or items > room or size < 1 or room > (used - at - HEAD) // (ITEM_HEAD + size):
         return -1
     for k in range(items):
         start = _start(log, at + HEAD + k * (ITEM_HEAD + size))
         if start < 0 or start > lengths[array] - size:
             return -1
-    return int(at + HEAD + room * (ITEM_HEAD + size))
+    return at + HEAD + room * (ITEM_HEAD + size)
 
 
 @compiled
 def restore_block(log: Array, at: int, target: Array) -> None:
     """Write the values of a (checked) block back, its last item first: the first value kept of an item is what stays."""
-    items, size = np.int64(log[at + _ITEMS]), np.int64(log[at + _SIZE])
+    items, size = int(log[at + ITEMS]), int(log[at + _SIZE])
     for k in range(items - 1, -1, -1):
         item = at + HEAD + k * (ITEM_HEAD + size)
         start = _start(log, item)

@@ -11,7 +11,8 @@ The log survives the end of the process, not that of the machine: nothing is flu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -25,9 +26,10 @@ from trainer.errors import ConfigError, DamagedMemory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The words of the header: the state, which of two logs is in use, the sizes of both, and the numbers used of that one.
-_STATE, _WHICH, _SIZES, _USED, _HEADER = 0, 1, 2, 4, 8
-_CLOSED, _OPEN, _FILLING = range(3)
+#: The words of the header: the state, which of two logs is in use, the sizes of both, the numbers used of that one, and whose it is.
+_STATE, _WHICH, _SIZES, _USED, _IDENTITY, _HEADER = 0, 1, 2, 4, 5, 8
+#: The states: no whole tables, as in new memory; whole tables; a transaction.
+_EMPTY, _CLOSED, _OPEN = range(3)
 #: The least and most numbers of a log, 4 bytes each.
 _LEAST, _MOST = 1 << 12, 1 << 40
 #: The position of the first array beside the weights, slots and states of rows.
@@ -35,11 +37,17 @@ BESIDE = 3
 
 
 class Found(Enum):
-    """A memory that is attached: as a transaction left it, undone to the beginning of one, or with fresh tables for want of whole ones."""
+    """What a memory has that is attached.
+
+    Attributes:
+        WHOLE: the tables that the last transaction left.
+        UNDONE: those of the beginning of a transaction that was cut off.
+        EMPTY: none, or other tables, or tables whose load was cut off; they begin with initial values.
+    """
 
     WHOLE = "whole"
     UNDONE = "undone"
-    PARTLY_LOADED = "partly loaded"
+    EMPTY = "empty"
 
 
 class UndoLog:
@@ -48,24 +56,31 @@ class UndoLog:
     Args:
         memory: has the log.
         words: how many numbers the caller has.
+        identity: says which tables the memory has; those of another identity are not used.
 
     Attributes:
         words: int64, the caller's numbers: changed inside a transaction, and undone with it.
         beside: arrays of the caller, of 1, 4 or 8 bytes an item, that are undone with the tables; set before the tables are attached.
-        found: what the memory was when tables were attached.
+        found: what the memory had when tables were attached.
+        after_undo: is called when a transaction was undone.
     """
 
-    def __init__(self, memory: TableMemory, words: int = 0) -> None:
+    def __init__(self, memory: TableMemory, words: int = 0, identity: str = "") -> None:
         self._memory = memory
         self._header = self._array("undo_header", _HEADER + 2 * words, np.int64, is_fresh=False)
         self.words, self._before = (self._header[_HEADER + k * words : _HEADER + (k + 1) * words] for k in range(2))
         self.beside: Sequence[Array] = ()
-        self.found = Found.WHOLE
+        self.found = Found.EMPTY
+        self.after_undo: Callable[[], None] = _do_nothing
         self._arrays: list[Array] = []
         self._lengths, self._item_numbers = np.zeros(0, np.int64), [1]
         self._is_filling = False
+        digest = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:7], "little")
+        if int(self._header[_IDENTITY]) != digest:
+            self._header[:] = 0
+            self._header[_IDENTITY] = digest
         state, which, used = (int(self._header[k]) for k in (_STATE, _WHICH, _USED))
-        if state not in (_CLOSED, _OPEN, _FILLING) or which not in (0, 1):
+        if state not in (_EMPTY, _CLOSED, _OPEN) or which not in (0, 1):
             raise _damaged("header", (state, which))
         size = int(self._header[_SIZES + which])
         if not 0 <= used <= size <= _MOST:
@@ -95,9 +110,14 @@ class UndoLog:
         return self._is_filling
 
     @property
-    def is_partly_loaded(self) -> bool:
-        """Whether the last process was killed while it replaced all tables."""
-        return bool(self._header[_STATE] == _FILLING) and not self._is_filling
+    def is_empty(self) -> bool:
+        """Whether the memory has no whole tables: those that are attached must be fresh."""
+        return bool(self._header[_STATE] == _EMPTY)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the open transaction has kept anything."""
+        return bool(self._header[_USED])
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +127,7 @@ class UndoLog:
     def attach(self, values: TableValues) -> None:
         """Take these tables, and :attr:`beside`, from now on; undo the transaction that was open when its process ended.
 
-        After :attr:`is_partly_loaded` they must be fresh. Raises :class:`DamagedMemory` for a log that this class has not written;
+        Raises :class:`DamagedMemory` for a log that this class has not written;
         nothing is changed then.
         """
         arrays = [*values, *self.beside]
@@ -116,7 +136,7 @@ class UndoLog:
         self._item_numbers = [max(one.itemsize // 4, 1) for one in arrays]
         if self._is_filling:
             return
-        self.found = Found.PARTLY_LOADED if self.is_partly_loaded else Found.UNDONE if self.is_open else Found.WHOLE
+        self.found = Found.EMPTY if self.is_empty else Found.UNDONE if self.is_open else Found.WHOLE
         if self.is_open:
             self.undo()
         self._header[_STATE] = _CLOSED
@@ -139,7 +159,7 @@ class UndoLog:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """While all tables are replaced, which is not undone: a process that is killed meanwhile leaves :attr:`Found.PARTLY_LOADED`.
+        """While all tables are replaced, which is not undone: a process that is killed meanwhile leaves :attr:`Found.EMPTY`.
 
         Raises :class:`ConfigError` inside a transaction.
         """
@@ -148,7 +168,7 @@ class UndoLog:
         if self._is_filling:
             yield
             return
-        self._header[_STATE] = _FILLING
+        self._header[_STATE] = _EMPTY
         self._is_filling = True
         try:
             yield
@@ -196,6 +216,11 @@ class UndoLog:
             kernels.restore_block(self.log, at, self._arrays[int(self.log[at])])
         self.words[:] = self._before
         self._header[_STATE] = _CLOSED
+        self.after_undo()
+
+
+def _do_nothing() -> None:
+    """Of a caller that has nothing to do after an undo."""
 
 
 def _damaged(part: str, value: object) -> DamagedMemory:

@@ -71,13 +71,14 @@ class HybridEngine:
         threads: threads of the loops; 0 for one a processor.
         cold: holds all rows, its tables are those of the features; None: a cpu engine.
         move_lookups: what a move costs, see :class:`~trainer.planning.hot_rows.HotRows`.
+        held: batches between a lookup and its update, for which it keeps what both need.
 
     Raises :class:`ConfigError` for what the cpu engine refuses, for other tables of ``cold``, and for the name of no table.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, hot_rows: Mapping[str, int], threads: int = 0, cold: ColdTier | None = None,
-        move_lookups: float = MOVE_LOOKUPS,
+        move_lookups: float = MOVE_LOOKUPS, held: int = 2,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -102,13 +103,12 @@ class HybridEngine:
             self.features, of_features, layout, parts=parts, core=0, dense_ids=None, team=self._team
         )
         self._gathered = GatheredRows(of_features, layout, self._width, self._team)
-        self._memory = OutputPool(spare=0.25, kept=6)
+        self._memory, self._held = OutputPool(spare=0.25, kept=4 + held), held
         self._counts, self._moves = PlacementCounts(), 0
         self._begin()
 
     def _begin(self) -> None:
-        # Between a lookup and its update there may be another lookup.
-        self._asked: deque[_Asked] = deque(maxlen=2)
+        self._asked: deque[_Asked] = deque(maxlen=self._held)
         self._counter = BatchCounter(self.features, self._of_features.table)
 
     @property

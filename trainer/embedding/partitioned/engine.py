@@ -57,6 +57,7 @@ class PartitionedEngine:
         settings: limits of SparseCore's buffers, which a batch must keep; None: buffers grow.
         dense_ids: by feature, the ids of a bag that are deduplicated before the exchange; all of them if it is absent. See
             :func:`~trainer.embedding.partitioned.valency_split.dense_ids_of`.
+        held: batches between a lookup and its update, for which it keeps what both need.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses, for unknown names of features and stacks, and for a plan of other
     cores or tables, or with slices of columns of a table with a row-wise optimizer.
@@ -65,6 +66,7 @@ class PartitionedEngine:
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, plan: PartitionPlan | None = None,
         settings: SparseCoreSettings | None = None, dense_ids: Mapping[str, int] | None = None,
+        held: int = 2,
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
@@ -83,10 +85,11 @@ class PartitionedEngine:
                 threads=1,
                 buffers=self._buffers,
                 dense_ids=dense_ids,
+                held=held,
             )
             for exchange in self._threads.exchanges
         )
-        self._divided: deque[_Divided] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
+        self._divided: deque[_Divided] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, feature_layout(self.features, self.tables).table)
 
     @property

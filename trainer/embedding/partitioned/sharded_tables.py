@@ -64,11 +64,12 @@ class ShardedTables:
         threads: of this core; 0 for one a processor.
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
+        held: batches between a lookup and its update, for which it keeps what both need.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
-        threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None,
+        threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -95,8 +96,8 @@ class ShardedTables:
         shards = [part.shard(exchange.rank) for part in self._parts.parts]
         self._own = CpuEngine([FeatureSpec(table.name, table) for table, _ in shards], seed=seed, threads=threads,
                               origins=[origin for _, origin in shards], answers=2 * exchange.hosts)  # fmt: skip
-        self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 2))
-        self._fetched: deque[_Fetched] = deque(maxlen=2)  # between a lookup and its update there may be another lookup
+        self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 1) + held)
+        self._fetched: deque[_Fetched] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._of_features.table)
 
     @property
@@ -163,7 +164,7 @@ class ShardedTables:
         return found
 
     def has_fetched(self, batch: IdBatch) -> bool:
-        """Whether the rows of a batch are here, from one of the last two lookups."""
+        """Whether the rows of a batch are here, from one of the last lookups."""
         return any(one.requests.batch is batch for one in self._fetched)
 
     def _fetched_of(self, batch: IdBatch) -> _Fetched:

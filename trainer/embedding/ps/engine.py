@@ -53,7 +53,7 @@ class PsEngine:
         servers: connect to them; they are opened for these tables: rows that they have of the same tables stay.
         plan: where tables stand, a core for each server; those that it does not have stand by :func:`~trainer.embedding.ps.stacked_plan.stacked_plan`.
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
-        ahead: lookups that are made before their updates.
+        held: batches between a lookup and its update.
         threads: threads of the loops; 0 for one a processor.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
@@ -62,7 +62,7 @@ class PsEngine:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
-        staleness: int | None = 0, ahead: int = 1, threads: int = 0,
+        staleness: int | None = 0, held: int = 2, threads: int = 0,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -86,7 +86,7 @@ class PsEngine:
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         helds = [held_tables(own, seed) for own in shards]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server]), len(servers))
-        self._looked_up: deque[BatchRows] = deque(maxlen=ahead + 1)
+        self._looked_up: deque[BatchRows] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
 
     @property

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.cpu.table_bytes import row_bytes
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from trainer.embedding.spec import Constant, Initializer, Normal, TableSpec, Uniform
 from transforms.errors import DataError, InputError
@@ -26,6 +28,8 @@ _RATE = "learning_rate"
 _ANY_RATE = 1.0
 _MOST_PARTS = 1 << 16
 _MOST_ROWS, _MOST_DIM = 1 << 62, 1 << 16
+#: Positions of all values stay far below 2^63. A table begins a cache line.
+_MOST_BYTES, _LINE_BYTES = 1 << 60, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,11 @@ def read_held_tables(document: object) -> HeldTables:
             "tables of a server must be a list", value=type(tables).__name__, allowed=f"1 to {_MOST_PARTS} tables"
         )
     held = tuple(_read_table(one) for one in tables)
-    names = [one.table.name for one in held]
-    if len(set(names)) != len(names):
-        raise DataError(
-            "the tables of a server must have different names",
-            value=[name for name in names if names.count(name) > 1][:4],
-        )
+    repeated = [name for name, count in Counter(one.table.name for one in held).items() if count > 1]
+    if repeated:
+        raise DataError("the tables of a server must have different names", value=repeated[:4])
+    if sum(one.table.vocabulary_size * (row_bytes(one.table) + _LINE_BYTES) for one in held) > _MOST_BYTES:
+        raise DataError("the tables of a server must have fewer rows", allowed=f"{_MOST_BYTES} bytes together")
     return HeldTables(found["seed"], held)
 
 
@@ -115,7 +118,7 @@ def _read_table(document: object) -> HeldTable:
     found = _members(document, {"name", "rows", "dim", "optimizer", "initializer", "origin"}, "a table of a server")
     where = f"table {str(found['name'])[:80]}"
     rows, dim = found["rows"], found["dim"]
-    if not isinstance(found["name"], str) or type(rows) is not int or type(dim) is not int:
+    if not _is_name(found["name"]) or type(rows) is not int or type(dim) is not int:
         raise DataError("a table of a server must have a name, rows and columns", where=where)
     if not (1 <= rows <= _MOST_ROWS and 1 <= dim <= _MOST_DIM):
         raise DataError("a table of a server must have rows and columns", where=where, value=(rows, dim),
@@ -127,29 +130,40 @@ def _read_table(document: object) -> HeldTable:
     )
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != "" and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
 def _read_origin(document: object, where: str) -> TableOrigin:
     found = _members(document, {"table", "row_stride", "row_first", "first_column"}, f"{where}, origin")
     numbers = [found[name] for name in ("row_stride", "row_first", "first_column")]
-    if not isinstance(found["table"], str) or not all(type(one) is int and 0 <= one < 1 << 62 for one in numbers):
+    if not _is_name(found["table"]) or not all(type(one) is int and 0 <= one < 1 << 62 for one in numbers):
         raise DataError("the origin of a table must be a name and numbers", where=where, value=str(found)[:200])
     return TableOrigin(found["table"], *numbers)
 
 
 def _read_typed(document: object, types: dict[str, Any], where: str) -> Any:
-    if not isinstance(document, dict) or document.get("type") not in types:
+    if not isinstance(document, dict) or str(document.get("type")) not in types:
         raise DataError(
             "an object must be of a known type", where=where, value=str(document)[:80], allowed=", ".join(types)
         )
-    kind = types[document["type"]]
-    fields = {one.name for one in dataclasses.fields(kind)}
+    kind = types[str(document["type"])]
+    fields = {one.name: one.type for one in dataclasses.fields(kind)}
     found = _members(document, {"type", *fields}, where)
-    for name in fields:
-        if not isinstance(found[name], int | float | type(None)):
-            raise DataError(f"{name} must be a number, true, false or null", where=where, value=str(found[name])[:80])
+    for name, annotation in fields.items():
+        if not _is_of(found[name], annotation):
+            raise DataError(f"{name} must be {annotation}", where=where, value=str(found[name])[:80])
     try:
         return kind(**{name: found[name] for name in fields})
     except (InputError, TypeError, ValueError, OverflowError) as error:
         raise DataError("an object must have allowed values", where=where, value=str(error)[:200]) from None
+
+
+def _is_of(value: object, annotation: Any) -> bool:
+    """Whether a value of JSON may be that of a field: "bool", or a number with or without "None"."""
+    if isinstance(value, bool) or annotation == "bool":
+        return isinstance(value, bool) and annotation == "bool"
+    return isinstance(value, int | float) or (value is None and "None" in annotation)
 
 
 def _members(document: object, members: set[str], where: str) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""Hosts train the same dense weights bit for bit, however their gradients are sent and however late updates are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.host.training_ways import (
+    ROWS,
+    WAYS,
+    batches_of,
+    bucketed,
+    config_of,
+    gathered,
+    in_pipeline,
+    in_turn,
+    one_after_the_other,
+)
+from tests.trainer.thread_channels import on_channels
+from trainer.host.sharded_weights import empty_batch
+
+pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def prepared_of(tmp_path_factory):
+    """By name of a network: its options, and what a run has prepared, with its batches."""
+
+    def prepare(name, **options):
+        chosen = config_of(tmp_path_factory.mktemp("run"), name, **options)
+        return chosen, *batches_of(chosen)
+
+    return prepare
+
+
+def trained(scene, hosts, make, train, delays=0.0):
+    """The arrays of all hosts after ``train`` has trained their weights on batches in turn, and their logits."""
+    options, prepared, batches = scene
+    steps = -(-len(batches) // hosts)
+    none = empty_batch(prepared.layout, ROWS, prepared.head)
+    padded = [*batches, *[none] * (steps * hosts - len(batches))]
+
+    def work(channels):
+        weights = make(prepared, options, channels)
+        own = padded[channels.steps.rank :: hosts]
+        return train(weights, own), weights.arrays()
+
+    return on_channels(hosts, work, delays=delays)
+
+
+def assert_equal(one, other):
+    assert len(one) == len(other)
+    for (first, arrays), (second, expected) in zip(one, other, strict=True):
+        assert [a.tobytes() for a in first] == [b.tobytes() for b in second]
+        assert arrays.keys() == expected.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize(("name", "hosts"), [("dlrm", 1), ("dlrm", 2), ("dlrm", 3), ("dropout", 2), ("dcn", 3)])
+def test_buckets_and_overlap_change_no_bit(prepared_of, name, hosts):
+    scene = prepared_of(name)
+    expected = trained(scene, hosts, gathered, in_turn)
+    dense = [{name: array for name, array in arrays.items() if name.startswith("dense/")} for _, arrays in expected]
+    for other in dense[1:]:
+        assert all(array.tobytes() == dense[0][name].tobytes() for name, array in other.items())
+    assert_equal(trained(scene, hosts, bucketed(1 << 20), in_turn), expected)
+    for bucket_bytes in (64, 600):
+        assert_equal(trained(scene, hosts, bucketed(bucket_bytes), in_turn, delays=0.001), expected)
+
+
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
+    scene = prepared_of("dlrm", staleness=staleness)
+    expected = trained(scene, 2, gathered, one_after_the_other(staleness))
+    for delays in (0.0, 0.002):
+        assert_equal(trained(scene, 2, bucketed(600), in_pipeline(staleness), delays=delays), expected)
+
+
+@pytest.mark.slow
+def test_host_processes_train_the_same_bits_in_every_way():
+    """Three processes over real sockets: buckets and overlap, with late updates, give the bits of whole vectors sent in turn."""
+    hosts, root = 3, Path(__file__).parents[3]
+    command = [sys.executable, "-m", "tests.trainer.host.host_process"]
+    running = [
+        subprocess.Popen([*command, str(rank), str(hosts)], cwd=root, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for rank in range(hosts)
+    ]  # fmt: skip
+    try:
+        addresses = json.dumps([one.stdout.readline().strip() for one in running])
+        say(running, addresses)
+        found = {}
+        for name in WAYS:
+            lines = [json.loads(one.stdout.readline()) for one in running]
+            assert [line[0] for line in lines] == [name] * hosts
+            found[name] = [line[1] for line in lines]
+            assert len({line[2] for line in lines}) == 1, "dense weights are equal on all hosts"
+            say(running, "done")
+        assert found["one bucket"] == found["overlapped"] == found["gathered"]
+        assert [one.wait(60) for one in running] == [0] * hosts
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def say(processes, line):
+    for one in processes:
+        one.stdin.write(line + "\n")
+        one.stdin.flush()

@@ -1,0 +1,106 @@
+"""Pure laws of greetings and of the numbers of updates."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.mutations import mutated
+from tests.support.examples import scaled
+from trainer.servers.client_updates import GREETING_MEMBERS, Greeting, Mode, is_new, missing_updates
+from transforms.errors import DataError, InputError
+
+
+@st.composite
+def greetings(draw):
+    clients = draw(st.integers(1, 1024))
+    return Greeting(
+        draw(st.text(max_size=20)),
+        draw(st.integers(0, clients - 1)),
+        clients,
+        draw(st.integers(0, 1 << 62)),
+        draw(st.sampled_from(Mode)),
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )
+
+
+@given(greetings())
+def test_a_greeting_is_read_as_it_was_written(greeting):
+    document = json.loads(json.dumps(greeting.to_document()))
+    assert document.keys() == GREETING_MEMBERS
+    assert Greeting.read(document) == greeting
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token": 7},
+        {"client": 2},
+        {"client": -1},
+        {"client": True},
+        {"clients": 0},
+        {"clients": 1025},
+        {"clients": 1.0},
+        {"attempt": -1},
+        {"attempt": 1 << 63},
+        {"mode": "sum"},
+        {"mode": []},
+        {"mode": None},
+        {"saves": 1},
+        {"watches": None},
+    ],
+)
+def test_a_greeting_is_refused(changes):
+    document = Greeting(clients=2).to_document()
+    assert Greeting.read(dict(document)) == Greeting(clients=2)
+    with pytest.raises(DataError):
+        Greeting.read(document | changes)
+
+
+def test_a_mutated_greeting_is_one_error_or_a_greeting():
+    whole = Greeting("secret", 1, 3, 7).to_document()
+    for seed in range(scaled(3000)):
+        document = mutated(whole, Random(seed))
+        if not isinstance(document, dict) or document.keys() != GREETING_MEMBERS:
+            continue  # what read_document refuses
+        try:
+            found = Greeting.read(document)
+        except DataError:
+            continue
+        assert 0 <= found.client < found.clients
+
+
+@given(st.integers(0, 1 << 40), st.lists(st.integers(0, 3), max_size=20))
+def test_updates_are_made_once_in_order_however_often_they_are_sent(applied, repeats):
+    """Sent in order, each any number of times, also after later ones."""
+    made, sent = [], applied
+    for back in repeats:
+        sent += 1
+        for number in range(max(sent - back, 1), sent + 1):
+            if is_new(applied, number, 0):
+                applied = number
+                made.append(number)
+    assert made == sorted(set(made))
+    assert len(made) == len(repeats)
+
+
+@given(st.integers(0, 100), st.integers(2, 100))
+def test_an_update_ahead_of_its_turn_is_refused(applied, ahead):
+    assert not is_new(applied, applied, 0)
+    assert is_new(applied, applied + 1, 0)
+    with pytest.raises(InputError, match="in order"):
+        is_new(applied, applied + ahead, 0)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=5), st.data())
+def test_staleness_is_how_far_the_slowest_other_client_is_behind(applied, data):
+    client = data.draw(st.integers(0, len(applied) - 1))
+    missed = missing_updates(applied, client)
+    assert missed == max([0, *(applied[client] - other for k, other in enumerate(applied) if k != client)])
+    if len(applied) == 1:
+        assert missed == 0

@@ -1,0 +1,112 @@
+"""The options of a table of an unbounded vocabulary, and the counts of what it has done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.embedding.optimizers import slot_width
+from trainer.embedding.spec import TableSpec
+from trainer.errors import ConfigError
+
+#: The bytes of a row beside its weights and slots: its record, its share of the hash table, and its state.
+ROW_OVERHEAD_BYTES = 26
+#: The most places of a table, and the most steps of an age.
+MOST_PLACES, MOST_STEPS = (1 << 31) - 16, (1 << 32) - 2
+#: The most updates that admission can ask for, and the steps after which a candidate's count may be forgotten.
+MOST_COUNT, MOST_CANDIDATE_STEPS = 255, (1 << 24) - 1
+#: The bytes of a candidate for admission, and the candidates in one cache line.
+CANDIDATE_BYTES, WAYS = 8, 8
+
+
+@dataclass(frozen=True, slots=True)
+class HashedTable:
+    """A table whose ids are any int64 in [0, spec.vocabulary_size), of which ``capacity`` have rows.
+
+    Attributes:
+        spec: the table; its vocabulary size limits ids only, and may be 2**63 - 1.
+        capacity: the most rows; 0: as many as ``budget_bytes`` has space for.
+        budget_bytes: the memory of the table, see :func:`bytes_per_row`.
+        admit_after: an id gets a row at its n-th update; 1: at its first.
+        expire_after_steps: a row that is not updated in so many steps loses its place; 0: never. Every update of the store is a step.
+        candidates: how many ids may be counted that have no row yet; 0: a quarter of the capacity. Only with ``admit_after`` > 1.
+        candidate_steps: a candidate's count is forgotten after so many steps without an update.
+
+    Raises :class:`ConfigError` for options that are out of range.
+    """
+
+    spec: TableSpec
+    capacity: int = 0
+    budget_bytes: int = 0
+    admit_after: int = 1
+    expire_after_steps: int = 0
+    candidates: int = 0
+    candidate_steps: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        where = f"table {self.spec.name}"
+        if (self.capacity > 0) == (self.budget_bytes > 0) or self.capacity < 0 or self.budget_bytes < 0:
+            raise ConfigError("a hashed table must have either a capacity in rows or a budget in bytes", where=where,
+                              value=(self.capacity, self.budget_bytes))  # fmt: skip
+        if not 1 <= self.places <= MOST_PLACES:
+            raise ConfigError("a hashed table must have space for some rows", where=where, value=self.places,
+                              allowed=f"[1, {MOST_PLACES:,}] rows of {bytes_per_row(self)} bytes")  # fmt: skip
+        for name, value, least, most in (
+            ("admit_after", self.admit_after, 1, MOST_COUNT),
+            ("expire_after_steps", self.expire_after_steps, 0, MOST_STEPS),
+            ("candidates", self.candidates, 0, MOST_PLACES),
+            ("candidate_steps", self.candidate_steps, 1, MOST_CANDIDATE_STEPS),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"{name} must be in range", where=where, value=value, allowed=f"[{least}, {most:,}]")
+
+    @property
+    def places(self) -> int:
+        """The most rows."""
+        return self.capacity or self.budget_bytes // bytes_per_row(self)
+
+    @property
+    def candidate_lines(self) -> int:
+        """The cache lines of candidates, of 8 each."""
+        if self.admit_after == 1:
+            return 0
+        return max((self.candidates or self.places // 4) // WAYS, 1)
+
+
+def bytes_per_row(table: HashedTable) -> int:
+    """The bytes of a row with everything that the table keeps of it; candidates by default are two bytes a row more."""
+    spec = table.spec
+    candidates = CANDIDATE_BYTES // 4 if table.admit_after > 1 else 0
+    return 4 * (spec.dim + slot_width(spec.optimizer, spec.dim)) + ROW_OVERHEAD_BYTES + candidates
+
+
+@dataclass(frozen=True, slots=True)
+class HashedCounts:
+    """What a table has done since its memory began, or a state was loaded.
+
+    Attributes:
+        stored: rows at this moment.
+        capacity: the most rows.
+        admitted: ids that got a row.
+        evicted: rows that lost their place to others.
+        expired: rows that lost their place by age.
+        unadmitted: updates of ids that have no row because admission waits for more of them.
+        unplaced: updates of ids that found no place, as their batch had more ids than the table has places.
+    """
+
+    stored: int
+    capacity: int
+    admitted: int
+    evicted: int
+    expired: int
+    unadmitted: int
+    unplaced: int
+
+    def summary(self, table: str) -> str:
+        """One line for people."""
+        line = (
+            f"table {table}: {self.stored:,} of {self.capacity:,} rows, {self.admitted:,} ids admitted, {self.evicted:,} evicted, "
+            f"{self.expired:,} expired; {self.unadmitted:,} updates of ids that are not admitted yet"
+        )
+        if self.unplaced:
+            line += f"; {self.unplaced:,} updates found no place: a batch has more ids than the table has rows"
+        return line

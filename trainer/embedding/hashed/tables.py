@@ -1,0 +1,373 @@
+"""Tables of unbounded vocabularies, as a store of rows: what :class:`~trainer.embedding.cpu.engine.CpuEngine` is for row numbers.
+
+The weights, slots and states of the *places* are those of a cpu engine, and an index beside them says which place has which id; both
+are in one memory. A row's initial values are those that a cpu engine gives the row of that number: a function of seed, table, id and
+column. So with a place for every id the bits are those of a cpu engine.
+
+A call that changes rows is a *step*. Its ids are looked up first, then places are given and taken (:mod:`trainer.embedding.hashed.plan`),
+then rows are updated. Rows stand in the order of their last step, and in that of their ids within a step: an order that depends neither
+on places nor on the order of ids in a batch, and that a saved state can restore.
+
+All that a call changes happens, or none of it, wherever its process is killed: rows and index are kept in one undo log
+(:mod:`trainer.embedding.cpu.undo_log`) before they change, and the next process to attach to the memory writes them back, in the time
+that the interrupted call's rows take. The caller's ``undo_log.words``, such as sequence numbers, are undone with them if they are changed in
+the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index made anew from its
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batch_checks import find_problem
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.gradients import CHANGED
+from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
+from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.row_parts import join_parts
+from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
+from trainer.embedding.cpu.undo_log import UndoLog
+from trainer.embedding.engine import RowValues, TableState
+from trainer.embedding.feature_counts import FeatureCounts
+from trainer.embedding.hashed import index_layout as columns
+from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.index import PlaceIndex, Tombstones
+from trainer.embedding.hashed.options import HashedCounts, HashedTable
+from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
+from trainer.embedding.hashed.snapshot import HashedSnapshot
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.embedding.state_checks import check_states
+from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableHistory:
+    """What decides about later places, beside the rows of a :class:`TableState`.
+
+    Attributes:
+        step: the steps of the store.
+        ages: int64, the steps since the last use of each row of the state.
+        candidates: uint64, the counts of ids that wait for admission.
+    """
+
+    step: int
+    ages: Array
+    candidates: Array
+
+
+class HashedTables:
+    """Rows of ``tables`` by id: read, updated, saved and restored. Calls come from one thread, but for the reading of a snapshot.
+
+    It is a :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. Equal calls in equal order give equal bits on any number of threads.
+
+    Args:
+        tables: the tables and their options.
+        seed: what initial weights are drawn from.
+        threads: threads of the loops; 0 for one a processor.
+        memory: has the tables; None: memory of this process. The store begins with what the memory has of the same tables.
+        words: how many numbers the caller has in ``undo_log.words``.
+        origins: of each table, the part of a whole table that it is; None for whole tables.
+        answers: arrays of :meth:`read_rows` that are in use at once.
+
+    Attributes:
+        undo_log: undoes the transaction that a killed process has left open, see :mod:`trainer.embedding.cpu.undo_log`.
+
+    Raises :class:`ConfigError` for equal names and for tables that do not fit, :class:`~trainer.errors.DamagedMemory` for a memory
+    with other bytes than were written.
+    """
+
+    def __init__(
+        self, tables: Sequence[HashedTable], *, seed: int, threads: int = 0, memory: TableMemory | None = None, words: int = 0,
+        origins: Sequence[TableOrigin] | None = None, answers: int = 1,
+    ) -> None:  # fmt: skip
+        self._options, self._specs = tuple(tables), tuple(table.spec for table in tables)
+        if not tables:
+            raise ConfigError("a store of rows must have at least one table")
+        memory = memory or PrivateMemory()
+        places = [replace(table.spec, vocabulary_size=table.places) for table in tables]
+        try:
+            self.undo_log = UndoLog(memory, words, repr((self._options, seed, tuple(origins or ()))))
+            is_fresh = self.undo_log.is_empty
+            self._index = PlaceIndex(tables, seed=seed, memory=memory, undo_log=self.undo_log, is_fresh=is_fresh)
+        except MemoryError as error:
+            raise does_not_fit(places, machine_bytes()) from error
+        self.undo_log.after_undo = self._index.settle
+        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in places], seed=seed, threads=threads, memory=memory,
+                                 origins=origins, undo_log=self.undo_log)  # fmt: skip
+        self._index.settle()
+        self._bounds = np.array([table.vocabulary_size for table in self._specs], np.int64)
+        self._dims, self._slot_dims = self._engine.layout.dims, self._engine.layout.slot_dims
+        self._answers = OutputPool(spare=0.25, kept=answers)
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables, in their order."""
+        return self._specs
+
+    @property
+    def options(self) -> tuple[HashedTable, ...]:
+        """The tables with their options."""
+        return self._options
+
+    @property
+    def counts(self) -> dict[str, HashedCounts]:
+        """What each table has done, by name."""
+        return dict(zip((table.name for table in self._specs), self._index.counts(), strict=True))
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """One line a table, for people."""
+        return tuple(counts.summary(name) for name, counts in self.counts.items())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays of the memory; the system commits them as they are used."""
+        values = self._engine.values
+        return sum(int(one.nbytes) for one in values) + self._index.nbytes + self.undo_log.nbytes
+
+    def read_rows(self, rows: Array, counts: Array) -> Array:
+        """The weights of ids, of which each table has ``counts``; the initial ones of an id without a row.
+
+        Neither admits nor evicts. The array may be written to again by the next call. Raises :class:`BadBatch` for an id outside its table.
+        """
+        starts = self._starts(rows, counts)
+        places = self._index.find(rows, starts)
+        out = self._answers.take(int((counts * self._dims).sum()))
+        kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
+        return out
+
+    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
+        """One optimizer update for each distinct id that has a row or gets one, with the sum of its gradients in the order of the parts.
+
+        Args:
+            asked: of each part, ids and their numbers by table, as in :meth:`read_rows`.
+            gradients: of each part, float32 as :meth:`read_rows` returns them.
+
+        Returns the distinct ids of each table. Raises :class:`BadBatch`; nothing is changed then.
+        """
+        rows, counts, flat = self._joined(asked, gradients)
+        starts = self._starts(rows, counts)
+        with self.undo_log.transaction():
+            plan, places = self._place(rows, starts, is_forced=False)
+            own, numbers, flat = self._placed(starts, places, flat, self._dims)
+            self._engine.update_rows([(own, numbers)], [flat])
+        return np.diff(plan.starts)
+
+    def read_values(self, rows: Array, counts: Array) -> RowValues:
+        """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
+        starts = self._starts(rows, counts)
+        places = self._index.find(rows, starts)
+        values, layout = self._engine.values, self._engine.layout
+        weights, slots = (np.empty(int((counts * dims).sum()), np.float32) for dims in (self._dims, self._slot_dims))
+        kernels.read_weights(rows, starts, places, layout, values.weights, weights)
+        kernels.read_slots(starts, places, layout, values.slots, slots)
+        return RowValues(weights, slots)
+
+    def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: bool) -> None:
+        """Replace the weights and slots of distinct ids; those without a row get one, whatever the options say of admission.
+
+        ``are_changed``: they belong to the state of the tables from now on. Raises :class:`BadBatch`; nothing is changed then.
+        """
+        starts = self._starts(rows, counts)
+        sizes = tuple(int((counts * dims).sum()) for dims in (self._dims, self._slot_dims))
+        if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
+            raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
+                           allowed=str(sizes))  # fmt: skip
+        with self.undo_log.transaction():
+            _, places = self._place(rows, starts, is_forced=True)
+            own, numbers, weights = self._placed(starts, places, values.weights, self._dims)
+            _, _, slots = self._placed(starts, places, values.slots, self._slot_dims)
+            self._engine.write_values(own, numbers, RowValues(weights, slots), are_changed=are_changed)
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Weights, float32 [len(rows), dim], for inspection and tests."""
+        t = self._position(table)
+        counts = np.zeros(len(self._specs), np.int64)
+        counts[t] = len(rows)
+        found = self.read_rows(np.ascontiguousarray(rows, np.int64), counts)
+        return found.reshape(len(rows), self._specs[t].dim).copy()
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """Those of the cpu engine that has the places: batches are counted by the engine that asks for their rows."""
+        return self._engine.statistics()
+
+    def take_tombstones(self) -> dict[str, Tombstones]:
+        """The ids of each table whose rows were removed since :meth:`forget_tombstones`, without those that have a row again.
+
+        They stay until :meth:`forget_tombstones`: a process that is killed before it has published them takes them again.
+        """
+        return {table.name: self._index.take_tombstones(t) for t, table in enumerate(self._specs)}
+
+    def forget_tombstones(self) -> None:
+        """Forget the tombstones that were taken last; those of rows that were removed since then stay."""
+        self._index.forget_tombstones()
+
+    def rebuild(self) -> None:
+        """Make the index anew from the ids and last uses of rows; no answer changes. Raises :class:`~trainer.errors.DamagedMemory`."""
+        self._index.rebuild()
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all rows that training has changed, by table name: ids ascending; equal states have equal bytes."""
+        return {table.name: self._table_state(t) for t, table in enumerate(self._specs)}
+
+    def _table_state(self, t: int) -> TableState:
+        saved = self._engine.table_state(t)
+        ids = self._index.ids_of(t, saved.rows)
+        order = np.argsort(ids)
+        return TableState(ids[order], saved.weights[order], saved.slots[order])
+
+    def histories(self) -> dict[str, TableHistory]:
+        """With :meth:`state`, what later evictions and admissions depend on, by table name: ages in the order of the state's rows."""
+        found = {}
+        for t, table in enumerate(self._specs):
+            places = self._changed_places(t)
+            order = np.argsort(self._index.ids_of(t, places))
+            step = int(self._index.words[t, columns.STEP])
+            ages = step - self._index.records(t)[places[order], columns.USE].astype(np.int64)
+            found[table.name] = TableHistory(step, ages, self._candidates(t).copy())
+        return found
+
+    def _changed_places(self, t: int) -> Array:
+        base, size = int(self._engine.layout.row_base[t]), int(self._engine.layout.vocabulary[t])
+        return np.flatnonzero(self._engine.values.row_state[base : base + size] == CHANGED)
+
+    def _candidates(self, t: int) -> Array:
+        layout = self._index.layout
+        first = int(layout.first_candidate[t])
+        candidates: Array = self._index.values.candidates[first : first + 8 * int(layout.lines[t])]
+        return candidates
+
+    def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, TableHistory] | None = None) -> None:
+        """Restore a :meth:`state`; counts begin anew.
+
+        With the ``histories`` of the same moment, all later calls give the bits that they would have given without the load; candidates of
+        another size are left out. Without, rows count as used at one step, in the order of their ids, and no id waits for admission.
+
+        Raises :class:`TornCheckpoint` if it does not fit, also for more rows than a table has places. A process that is killed meanwhile
+        leaves empty tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
+        """
+        check_states(self._specs, state)
+        for table in self._options:
+            self._check_load(table, state[table.spec.name], histories)
+        with self.undo_log.filling():
+            self._index.allocate(is_fresh=True)
+            by_place = {
+                name: replace(one, rows=np.arange(len(one.rows), dtype=np.int64)) for name, one in state.items()
+            }
+            self._engine.load_state(by_place)
+            for t, table in enumerate(self._specs):
+                self._load_records(t, state[table.name].rows, histories[table.name] if histories else None)
+            self._index.rebuild()
+
+    def _check_load(self, table: HashedTable, state: TableState, histories: Mapping[str, TableHistory] | None) -> None:
+        where = f"table {table.spec.name}"
+        if len(state.rows) > table.places:
+            raise TornCheckpoint("the rows of a hashed table must fit its capacity", where=where, value=len(state.rows),
+                                 allowed=f"<= {table.places}", next_step="give the table a larger capacity")  # fmt: skip
+        if histories is None:
+            return
+        one = histories.get(table.spec.name)
+        if (
+            one is None
+            or one.ages.shape != state.rows.shape
+            or one.step < 0
+            or not ((one.ages >= 0) & (one.ages < max(one.step, 1))).all()
+        ):
+            raise TornCheckpoint("the history of a table must be that of its rows", where=where,
+                                 value=None if one is None else (one.step, one.ages.shape))  # fmt: skip
+
+    def _load_records(self, t: int, ids: Array, history: TableHistory | None) -> None:
+        records = self._index.records(t)[: len(ids)]
+        records[:, columns.ID_LOW], records[:, columns.ID_HIGH] = ids & 0xFFFFFFFF, ids >> 32
+        step, uses = 1, np.ones(len(ids), np.int64)
+        if history is not None:
+            # Candidates know 24 bits of a step, which stay.
+            oldest = int(history.ages.max()) if len(ids) else 0
+            kept = history.step - ((max(history.step - oldest - 1, 0) >> 24) << 24)
+            step, uses = kept, kept - history.ages
+            own = self._candidates(t)
+            if own.shape == history.candidates.shape:
+                own[:] = history.candidates
+        records[:, columns.USE] = uses
+        self._index.words[t, columns.STEP] = step
+
+    def begin_snapshot(self, *, most_bytes: int) -> HashedSnapshot:
+        """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
+
+        Ids are copied now. ``most_bytes``: memory for rows that are changed before they are read; training waits for more.
+        """
+        found = []
+        for t in range(len(self._specs)):
+            places = self._changed_places(t)
+            found.append((self._index.ids_of(t, places), places))
+        return HashedSnapshot(self._engine.begin_snapshot(most_bytes=most_bytes), found)
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one: training that waits for it goes on."""
+        self._engine.end_snapshot()
+
+    def _place(self, rows: Array, starts: Array, *, is_forced: bool) -> tuple[Plan, Array]:
+        """Begin a step: give the ids places, and these the values of their ids. Returns the place of each id."""
+        plan, places = self._index.place(rows, starts, is_forced=is_forced)
+        removed, kept = np.diff(plan.removed_starts), plan.counts[:, OF_REMOVED]
+        if (removed > kept).any():
+            first = np.repeat(plan.removed_starts[:-1] + kept, removed - kept)
+            ranges = np.arange(len(first)) - np.repeat(np.cumsum(removed - kept) - (removed - kept), removed - kept)
+            self._engine.release_rows(plan.removed[first + ranges], removed - kept)
+        if plan.is_new.any():
+            self._engine.assign_rows(plan.places[plan.is_new], plan.counts[:, NEW], plan.ids[plan.is_new])
+        return plan, places
+
+    @staticmethod
+    def _placed(starts: Array, places: Array, values: Array, dims: Array) -> tuple[Array, Array, Array]:
+        """Places, their numbers by table, and their values, without what has no place."""
+        if not (places < 0).any():
+            return places, np.diff(starts), values
+        own, numbers, out = np.empty_like(places), np.zeros(len(dims), np.int64), np.empty_like(values)
+        used = kernels.select_placed(starts, places, dims, values, own, numbers, out)
+        return own[: int(numbers.sum())], numbers, out[:used]
+
+    def _starts(self, rows: Array, counts: Array) -> Array:
+        """Where the ids of each table begin, checked."""
+        if rows.dtype != np.int64 or rows.ndim != 1 or counts.shape != (len(self._specs),) or (counts < 0).any():
+            raise BadBatch(
+                "ids must be int64, with their numbers by table", value=(str(rows.dtype), rows.shape, counts.shape)
+            )
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        if int(starts[-1]) != len(rows):
+            raise BadBatch(
+                "ids must be as many as their numbers by table", value=len(rows), allowed=str(int(starts[-1]))
+            )
+        problem, t, at = find_problem(rows, np.stack([starts[:-1], starts[1:]], axis=1), self._bounds)
+        if problem:
+            raise BadBatch("an embedding id must lie in its table", where=f"table {self._specs[t].name}", value=int(rows[at]),
+                           allowed=f"[0, {self._bounds[t]})")  # fmt: skip
+        return starts
+
+    def _joined(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> tuple[Array, Array, Array]:
+        """Ids, their numbers by table, and their gradients: table after table, in each the parts in order."""
+        for (own, counts), flat in zip(asked, gradients, strict=True):
+            if len(own) != int(counts.sum()) or (counts < 0).any():
+                raise BadBatch(
+                    "ids must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
+                )
+            expected = int((counts * self._dims).sum())
+            if flat.dtype != np.float32 or flat.shape != (expected,):
+                raise BadBatch("gradients must be those of the rows", value=flat.shape, allowed=str(expected))
+        if len(asked) == 1:
+            return *asked[0], gradients[0]
+        numbers = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
+        return join_parts(np.concatenate([own for own, _ in asked]), numbers, np.concatenate(gradients), self._dims)
+
+    def _position(self, name: str) -> int:
+        names = [table.name for table in self._specs]
+        if name not in names:
+            raise ConfigError("an embedding table must be one of the store's", value=name, allowed=", ".join(names))
+        return names.index(name)
