@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainer.embedding.cpu.gradients import are_finite
+from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
@@ -20,6 +21,8 @@ from trainer.servers.server_status import ServerStatus
 from transforms.errors import DataError
 
 _LOOK_SECS = 1.0
+#: How soon a client that reads a snapshot must connect again.
+_RETURN_SECS = 10.0
 
 
 @dataclass(eq=False)
@@ -29,10 +32,12 @@ class Session:
     Attributes:
         greeting: what it said first.
         is_over: it is replaced by a newer one, or its connection has ended.
+        snapshot: that it has begun, or has read after the connection before it failed.
     """
 
     greeting: Greeting
     is_over: bool = False
+    snapshot: EngineSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class RowServer:
     Args:
         rows: what it holds.
         patience_secs: how long a request waits for the updates of other clients.
+        return_secs: how soon a client that reads a snapshot must connect again.
         most_answer_bytes: of the rows that a request asks for.
 
     Attributes:
@@ -61,17 +67,21 @@ class RowServer:
         rows: HeldRows,
         *,
         patience_secs: float = 300.0,
+        return_secs: float = _RETURN_SECS,
         most_answer_bytes: int = 1 << 30,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
-        self._most_answer_bytes = most_answer_bytes
+        self._return_secs, self._most_answer_bytes = return_secs, most_answer_bytes
         self._changed = threading.Condition()
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
         self._waiting: dict[int, dict[int, RowGradients]] = {}
         self._saving = threading.Lock()
         self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs) if rows.is_open else None
+        self._owner: int | None = (
+            None  # the attempt of the snapshot; not known of one that an earlier process has begun
+        )
         self._read: tuple[int, int, int] | None = None  # the range of the snapshot that may be asked for again
         self.staleness: Counter[int] = Counter()
         self.wait_secs = 0.0
@@ -86,10 +96,11 @@ class RowServer:
             return Session(greeting)
         if greeting.attempt > self._attempt:
             for one in tuple(self._sessions):
-                one.is_over = one.is_over or one.greeting.attempt < greeting.attempt
-            self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
+                one.is_over = one.is_over or (one.greeting.attempt < greeting.attempt and not one.greeting.saves)
+            if not self._has_reader():
+                self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
         with self._changed:
-            if greeting.attempt < self._attempt:
+            if greeting.attempt < self._attempt and not greeting.saves:
                 raise AttemptOver(
                     "the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt)
                 )
@@ -98,8 +109,9 @@ class RowServer:
                 self._waiting.clear()
             for one in list(self._sessions):
                 own = one.greeting
-                is_replaced = (own.client, own.saves) == (greeting.client, greeting.saves)
-                if own.attempt < greeting.attempt or is_replaced:
+                if own.saves != greeting.saves or (own.saves and own.attempt != greeting.attempt):
+                    continue  # the snapshot of one attempt may be read while the next one trains
+                if own.attempt < greeting.attempt or own.client == greeting.client:
                     self._end(one)
                 elif (own.clients, own.mode) != (greeting.clients, greeting.mode):
                     raise ConfigError("the clients of an attempt must agree", value=(greeting.clients, greeting.mode.value),
@@ -110,10 +122,23 @@ class RowServer:
         return session
 
     def end(self, session: Session) -> None:
-        """End a session; a snapshot stays, for the client to connect again."""
+        """End a session; its snapshot ends unless the client connects again soon."""
+        if session.greeting.saves and not session.is_over and self._snapshot is not None:
+            left = threading.Timer(self._return_secs, self._end_left, [self._snapshot])
+            left.daemon = True
+            left.start()
+        session.is_over = True  # before the lock: an update may hold it until the snapshot ends
         with self._changed:
             self._end(session)
             self._changed.notify_all()
+
+    def _end_left(self, snapshot: EngineSnapshot) -> None:
+        """End a snapshot that no connection reads. Without the lock: an update may hold it until then."""
+        if self._snapshot is snapshot and not self._has_reader():
+            self._end_snapshot()
+
+    def _has_reader(self) -> bool:
+        return any(one.greeting.saves and not one.is_over for one in tuple(self._sessions))
 
     def _end(self, session: Session) -> None:
         session.is_over = True
@@ -142,7 +167,7 @@ class RowServer:
             case Kind.OPEN:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
-                self._check(session)
+                self._check_owner(session)
                 self._end_snapshot()  # without the lock: an update may hold it until a snapshot ends
                 return Reply(Kind.DONE)
             case Kind.STATUS:
@@ -159,10 +184,18 @@ class RowServer:
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
+                if session.greeting.attempt < self._attempt:
+                    raise AttemptOver(
+                        "the attempt of a snapshot must be the newest one",
+                        value=session.greeting.attempt,
+                        allowed=str(self._attempt),
+                    )
                 self._end_snapshot()
+                self._owner = session.greeting.attempt
                 self._snapshot = rows.engine.begin_kept_snapshot(
                     most_bytes=most_bytes, patience_secs=self._patience_secs
                 )
+                session.snapshot = self._snapshot
                 return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:
                 self._end_snapshot()
@@ -179,7 +212,7 @@ class RowServer:
         raise DataError("a request must be one that a server answers", value=header.kind.name)
 
     def _end_snapshot(self) -> None:
-        snapshot, self._snapshot, self._read = self._snapshot, None, None
+        snapshot, self._snapshot, self._read, self._owner = self._snapshot, None, None, None
         if snapshot is not None:
             snapshot.close()
 
@@ -259,10 +292,11 @@ class RowServer:
         A range is kept until the next one is asked for: a client whose connection fails asks again.
         """
         with self._saving:
-            self._check(session)
+            self._check_owner(session)
             snapshot = self._snapshot
-            if snapshot is None or snapshot.is_done:
+            if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
                 raise ConfigError("a snapshot must be begun first")
+            session.snapshot = snapshot
             part, first, stop = self._read_range(body)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
@@ -285,6 +319,13 @@ class RowServer:
         if 4 * floats > self._most_answer_bytes:
             raise DataError("the rows of an answer must be few", value=f"{4 * floats:,} bytes", allowed=f"at most {self._most_answer_bytes:,} bytes",
                             next_step="use a smaller batch_rows, or more servers")  # fmt: skip
+
+    def _check_owner(self, session: Session) -> None:
+        """Raise :class:`AttemptOver` unless the snapshot, if there is one, is of the session's attempt."""
+        self._check(session)
+        if self._owner not in (None, session.greeting.attempt):
+            raise AttemptOver("a snapshot must be read by the attempt that has begun it", value=session.greeting.attempt,
+                              allowed=str(self._owner))  # fmt: skip
 
     def _check(self, session: Session) -> None:
         if session.greeting.watches:

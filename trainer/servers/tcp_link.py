@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -29,6 +30,8 @@ from trainer.servers.client_updates import Greeting
 from transforms.errors import DataError
 
 _BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
+#: Between looks while it waits for an answer.
+_LOOK_SECS = 0.25
 _NEXT_STEP = "training goes on from its last checkpoint: run it again"
 
 
@@ -44,6 +47,7 @@ class LinkOptions:
         greeting: what it says first.
         patience_secs: how long a server may be silent, or away.
         tls: what verifies the server; None: connections are not encrypted.
+        check: is called while it waits; raises to end the wait.
         clock: monotonic seconds.
         sleep: waits for seconds.
     """
@@ -51,6 +55,7 @@ class LinkOptions:
     greeting: Greeting = field(default_factory=Greeting)
     patience_secs: float = 60.0
     tls: ssl.SSLContext | None = None
+    check: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -132,12 +137,24 @@ class TcpLink:
 
     def _receive_header(self, most_bytes: int) -> Header:
         assert self._stream is not None
+        self._wait_for_answer(self._stream)
         head = bytearray(HEADER_BYTES)
         if receive_into(self._stream, memoryview(head)) < len(head):
             raise _Ended("the server ended the stream")
         header = read_header(head, max(most_bytes, MOST_ERROR_BYTES))
         self.received_bytes += HEADER_BYTES + header.body_bytes
         return header
+
+    def _wait_for_answer(self, stream: socket.socket) -> None:
+        """Wait until there is something to read. Raises TimeoutError after the patience, and what ``check`` raises."""
+        if isinstance(stream, ssl.SSLSocket) and stream.pending():
+            return
+        until, look = self._options.clock() + self._options.patience_secs, select.poll()
+        look.register(stream, select.POLLIN)
+        while not look.poll(_LOOK_SECS * 1000):
+            self._options.check()
+            if self._options.clock() >= until:
+                raise TimeoutError("no answer")
 
     def _reconnect(self, failure: OSError | None) -> None:
         """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost."""
@@ -151,6 +168,7 @@ class TcpLink:
             except OSError as error:
                 if options.clock() + backoff >= until:
                     raise self._lost("a server must answer", error) from None
+                options.check()
                 options.sleep(backoff)
                 backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
                 continue

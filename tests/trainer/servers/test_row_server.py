@@ -42,7 +42,7 @@ SHORT_SECS = 0.05
 
 
 def server_of(patience_secs: float = PATIENCE_SECS, **settings_) -> RowServer:
-    return RowServer(HeldRows(None), patience_secs=patience_secs, **settings_)
+    return RowServer(HeldRows(None), return_secs=0.1, patience_secs=patience_secs, **settings_)
 
 
 def sessions_of(server, clients, mode=Mode.EACH, attempt=0):
@@ -360,13 +360,17 @@ def test_an_update_that_waits_for_memory_goes_on_when_the_reader_does(pool):
     waiting = pool.submit(update, server, session, 2, 1)
     assert is_waiting(waiting)
     read_all(server, saving)
+    ask(server, saving, Kind.END_SNAPSHOT)
     waiting.result(timeout=PATIENCE_SECS)
 
 
 ENDS = {
     "the reader's connection ends": lambda server, saving: server.end(saving),
     "the reader ends the snapshot": lambda server, saving: ask(server, saving, Kind.END_SNAPSHOT),
-    "a newer attempt begins": lambda server, saving: server.begin(Greeting(attempt=1)),
+    "the reader's connection ends, and a newer attempt begins": lambda server, saving: (
+        server.end(saving),
+        server.begin(Greeting(attempt=1)),
+    ),
 }
 
 

@@ -89,6 +89,19 @@ class PsEngine:
         self._looked_up: deque[BatchRows] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
 
+    def connect(self, servers: Sequence[Connect]) -> None:
+        """Go on over other connections to the same servers, such as those of another attempt; rows stay.
+
+        A snapshot is read to its end over the earlier ones.
+        """
+        self._of_each(lambda server: self._servers[server].reconnect(servers[server]))
+        self._looked_up.clear()
+
+    def open(self) -> None:
+        """Take over what another engine has loaded into the servers."""
+        self._of_each(lambda server: self._servers[server].open())
+        self._looked_up.clear()
+
     @property
     def width(self) -> int:
         """Columns of the activations."""
@@ -212,8 +225,9 @@ class PsEngine:
         return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order)
 
     def end_snapshot(self) -> None:
-        """Close the snapshot, if there is one."""
-        self._of_each(lambda server: self._servers[server].end_snapshot())
+        """Close the snapshot, if there is one; any thread may call it."""
+        for remote in self._servers:  # in this thread: those of the servers may wait until it is closed
+            remote.end_snapshot()
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""

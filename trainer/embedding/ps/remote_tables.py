@@ -32,13 +32,26 @@ class RemoteTables:
     """
 
     def __init__(self, connect: Connect, held: HeldTables) -> None:
-        self._connect, self._link = connect, connect(False)
+        self._connect, self._link, self._document = connect, connect(False), held.to_document()
         self._saving: ServerLink | None = None
         self._saving_lock = threading.Lock()
         self._tables = tuple(one.table for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
-        self._updates = self._opened(self._call(Request(Kind.OPEN, [write_document(held.to_document())]), Kind.OPENED))
+        self._is_saving_old = False
+        self._updates = 0
+        self.open()
+
+    def open(self) -> None:
+        """Open the tables: rows that the server has of them stay, and the numbers of updates go on from those that it has made."""
+        answer = self._call(Request(Kind.OPEN, [write_document(self._document)]), Kind.OPENED)
+        self._updates = self._opened(answer)
+
+    def reconnect(self, connect: Connect) -> None:
+        """Open the tables over another connection. A snapshot is read to its end over the earlier one."""
+        self._link.close()
+        self._connect, self._link, self._is_saving_old = connect, connect(False), True
+        self.open()
 
     @property
     def link(self) -> ServerLink:
@@ -76,6 +89,10 @@ class RemoteTables:
     def begin_snapshot(self, most_bytes: int) -> tuple[int, ...]:
         """Begin a snapshot after all updates that were sent; returns the changed rows of each part."""
         self.finish()
+        if self._is_saving_old and self._saving is not None:
+            self._saving.close()
+            self._saving = None
+        self._is_saving_old = False
         answer = self._save(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
         return messages.read_counts(answer.body, len(self._tables))
 

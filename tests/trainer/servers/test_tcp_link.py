@@ -1,0 +1,422 @@
+"""Connections that fail, servers that start again, and servers that lie: nothing is lost, made twice, or believed."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+import threading
+from contextlib import contextmanager, suppress
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.support.cutting_proxy import cutting
+from tests.support.examples import scaled
+from tests.support.mutations import mutated
+from tests.support.parameter_servers import ThreadServer, thread_servers
+from tests.support.processes import PATIENCE_SECS, free_port
+from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.embedding import CpuEngine
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.frames import HEADER_BYTES, Header, Kind, write_document
+from trainer.embedding.ps.server_link import Request
+from trainer.errors import ServerLost
+from trainer.flight.addresses import LOOPBACK, Address
+from trainer.flight.error_documents import RemoteError
+from trainer.servers.client_updates import Greeting
+from trainer.servers.held_rows import HeldRows
+from trainer.servers.row_server import RowServer
+from trainer.servers.service import ServerService, listen
+from trainer.servers.tcp_link import LinkOptions, TcpLink, connect_to
+from transforms.errors import DataError
+
+SEED = 3
+#: How long a link waits where a test wants it to give up.
+SHORT_SECS = 0.3
+
+
+def link_to(address: Address, patience_secs: float = PATIENCE_SECS, **greeting):
+    return connect_to(address, LinkOptions(Greeting(**greeting), patience_secs=patience_secs))
+
+
+def random_cuts(seed: int, most: int):
+    """Cut positions: mostly somewhere in the messages of a few steps, at times in the first bytes."""
+    random, lock = Random(seed), threading.Lock()
+
+    def next_cut() -> int:
+        with lock:
+            return random.randint(1, 300) if random.random() < 0.3 else random.randint(300, most)
+
+    return next_cut
+
+
+def cut_off_training(cuts: int, seed: int) -> None:
+    """Train through proxies until connections were cut so often, and compare with an engine that was never disturbed."""
+    with thread_servers(2) as servers, cutting(servers[0].address, random_cuts(seed, 40_000)) as one, \
+            cutting(servers[1].address, random_cuts(seed + 1, 40_000)) as other:  # fmt: skip
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(one.address), link_to(other.address)])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        steps = 0
+        while one.cuts + other.cuts < cuts:
+            assert train(engine, [steps]) == train(alone, [steps])
+            steps += 1
+        engine.finish()
+        assert [server.rows.status().applied for server in servers] == [(steps,), (steps,)]
+        assert [server.rows.status().updates for server in servers] == [steps, steps]
+        assert sum(remote.link.reconnections for remote in engine.servers) >= cuts // 2
+        direct = PsEngine(FEATURES, seed=SEED, servers=[server.connect() for server in servers])
+        assert_same(direct.state(), alone.state())
+        direct.close()
+        engine.close()
+        print(f"{cuts} cuts, {steps} steps, {[server.rows.status().repeated_updates for server in servers]} repeated")
+
+
+def test_training_through_connections_that_are_cut_off_changes_no_bit():
+    cut_off_training(scaled(400), 0)
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_training_through_thousands_of_cuts_changes_no_bit(seed):
+    cut_off_training(2000, seed)
+
+
+@pytest.mark.parametrize("kind", [Kind.FETCH, Kind.UPDATE])
+def test_a_connection_cut_at_each_part_of_a_request_and_its_answer(kind):
+    """Every position on a grid, with the positions around the ends of headers."""
+    batch = random_batch(FEATURES, 1)
+    with thread_servers(1) as (server,):
+        alone = CpuEngine(FEATURES, seed=SEED)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect()])
+        engine.lookup(batch)
+        sent = engine.servers[0].link.sent_bytes
+        engine.lookup(batch) if kind == Kind.FETCH else engine.apply_gradients(batch, gradients_of(batch, engine.width, 0))  # fmt: skip
+        engine.finish()
+        if kind == Kind.UPDATE:
+            alone.apply_gradients(batch, gradients_of(batch, engine.width, 0))
+        length = engine.servers[0].link.sent_bytes - sent
+        engine.close()
+        answer_bytes = 20_000 if kind == Kind.FETCH else HEADER_BYTES
+        grid = sorted({1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, length - 1, length, length + 1, length + HEADER_BYTES,
+                       *range(7, length + answer_bytes, 1511)})  # fmt: skip
+        for position in grid:
+            with _CutLater(server.address) as proxy:
+                engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(proxy.address)])
+                if kind == Kind.UPDATE:
+                    engine.lookup(batch)
+                proxy.cut_in(position)
+                if kind == Kind.FETCH:
+                    assert engine.lookup(batch).tobytes() == alone.lookup(batch).tobytes()
+                else:
+                    for one in (engine, alone):
+                        one.apply_gradients(batch, gradients_of(batch, one.width, position))
+                engine.finish()
+                assert engine.lookup(batch).tobytes() == alone.lookup(batch).tobytes()
+                engine.close()
+        updates = len(grid) + 1 if kind == Kind.UPDATE else 0
+        assert server.rows.status().applied == (updates,)
+
+
+class _CutLater:
+    """A proxy for one connection at a time, which is cut once, so many bytes after :meth:`cut_in` in both directions together."""
+
+    def __init__(self, server: Address) -> None:
+        self._server, self._left = server, None
+        self._listening = listen(LOOPBACK)
+        self.address = Address(*self._listening.getsockname()[:2])
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listening.close()
+
+    def cut_in(self, position: int) -> None:
+        self._left = position
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                server = socket.create_connection((self._server.host, self._server.port))
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._hand_on, args=(one, other), daemon=True).start()
+
+    def _hand_on(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while part := one.recv(1 << 16 if self._left is None else min(self._left, 1 << 16)):
+                other.sendall(part)
+                if self._left is not None:
+                    self._left -= len(part)
+                    if self._left <= 0:
+                        self._left = None
+                        break
+        for end in (one, other):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def served_at(address: Address, folder=None):
+    listening = listen(address)
+    return listening, ServerService(listening, RowServer(HeldRows(folder)))
+
+
+@contextmanager
+def restarting(folder):
+    """A port, and what stops the service on it and starts another one, with the memory of ``folder``."""
+    address, running = Address("127.0.0.1", free_port()), []
+
+    def restart():
+        for listening, service in running:
+            listening.close()
+            service.close()
+        running[:] = [served_at(address, folder)]
+        return running[0][1]
+
+    restart()
+    try:
+        yield address, restart
+    finally:
+        for listening, service in running:
+            listening.close()
+            service.close()
+
+
+def test_a_server_that_starts_again_with_its_rows_goes_on(tmp_path):
+    with restarting(tmp_path) as (address, restart):
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(address)])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        for seed in range(8):
+            assert train(engine, [seed]) == train(alone, [seed])
+            restart()
+        assert_same(engine.state(), alone.state())
+        assert engine.servers[0].link.reconnections >= 7
+        engine.close()
+
+
+def test_a_server_that_starts_again_without_its_rows_is_lost():
+    """Going on would train on fresh rows."""
+    with restarting(None) as (address, restart):
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(address)])
+        train(engine, range(2))
+        engine.finish()
+        restart()
+        with pytest.raises(ServerLost, match="rows that it had"):
+            train(engine, [2])
+        engine.close()
+
+
+def test_rows_that_another_client_has_loaded_are_others(tmp_path):
+    """A client that connects again afterwards must not go on with its numbers."""
+    with restarting(tmp_path) as (address, restart):
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(address, client=0, clients=2)], staleness=None)
+        train(engine, range(2))
+        engine.finish()
+        other = PsEngine(FEATURES, seed=SEED, servers=[link_to(address, client=1, clients=2)], staleness=None)
+        other.load_state(CpuEngine(FEATURES, seed=SEED).state())
+        other.close()
+        restart()
+        with pytest.raises(ServerLost, match="rows that it had"):
+            train(engine, [2])
+        engine.close()
+
+
+def test_a_server_that_stays_away_is_lost():
+    server = ThreadServer()
+    engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect(patience_secs=SHORT_SECS)])
+    server.close()
+    with pytest.raises(ServerLost, match="must answer"):
+        train(engine, [0])
+    with pytest.raises(ServerLost):
+        link_to(server.address, SHORT_SECS)(False)
+    engine.close()
+
+
+def test_a_server_that_is_silent_is_lost():
+    with listen(LOOPBACK) as listening, pytest.raises(ServerLost, match="must answer"):
+        link_to(Address(*listening.getsockname()[:2]), SHORT_SECS)(False)
+
+
+def test_a_link_waits_longer_each_time_it_tries():
+    waits, now = [], [0.0]
+
+    def sleep(secs):
+        waits.append(secs)
+        now[0] += secs
+
+    options = LinkOptions(patience_secs=5.0, clock=lambda: now[0], sleep=sleep)
+    with pytest.raises(ServerLost):
+        TcpLink(Address("127.0.0.1", free_port()), options)
+    assert waits[0] == 0.01
+    assert all(one <= other <= 2 * one for one, other in itertools.pairwise(waits))
+    assert max(waits) == 0.5
+    assert sum(waits) <= 5.0
+
+
+def test_a_link_does_not_connect_to_itself(monkeypatch):
+    """A port of the system's range that nothing listens on may be given to the socket that connects to it."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+
+    def connect_to_itself(address, timeout):
+        stream = socket.socket()
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stream.bind(address)
+        stream.settimeout(timeout)
+        stream.connect(address)
+        return stream
+
+    monkeypatch.setattr(socket, "create_connection", connect_to_itself)
+    with pytest.raises(ServerLost, match="must answer"):
+        link_to(Address("127.0.0.1", port), SHORT_SECS)(False)
+
+
+def test_a_saving_link_fails_with_its_connection():
+    """A range of a snapshot is read once: what was on its way cannot be asked for again."""
+    with thread_servers(1) as (server,), cutting(server.address, lambda: None) as proxy:
+        link = link_to(proxy.address, saves=True)(True)
+        server.service.close()
+        link.send(Request(Kind.STATUS))
+        with pytest.raises(ServerLost, match="while its rows are saved"):
+            link.receive()
+        link.close()
+
+
+def test_an_engine_saves_again_after_a_snapshot_was_cut_off():
+    cuts = iter([None, 5000, None, None])
+    with thread_servers(1) as (server,), cutting(server.address, lambda: next(cuts)) as proxy:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(proxy.address)])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        train(engine, range(4))
+        train(alone, range(4))
+        with pytest.raises(ServerLost, match="while its rows are saved"):
+            engine.state()
+        assert_same(engine.state(), alone.state())
+        assert train(engine, [4]) == train(alone, [4])
+        engine.close()
+
+
+@contextmanager
+def lying_server(answers):
+    """Answers each connection with given bytes, whatever it is asked."""
+    with listen(LOOPBACK) as listening:
+
+        def serve():
+            with suppress(OSError, StopIteration):
+                while True:
+                    stream, _ = listening.accept()
+                    with stream:
+                        stream.sendall(next(answers))
+                        stream.shutdown(socket.SHUT_WR)
+                        with suppress(OSError):
+                            while stream.recv(1 << 16):
+                                continue
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Address(*listening.getsockname()[:2])
+
+
+def frame(kind: Kind, body: bytes = b"", number: int = 0) -> bytes:
+    return Header(kind, len(body), number).to_bytes() + body
+
+
+OPENED = frame(Kind.OPENED, write_document({"generation": 7, "applied": 0, "digest": "x"}))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        bytes(64),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(64),
+        Header(Kind.OPENED, 1 << 60).to_bytes(),
+        Header(Kind.OPENED, (1 << 64) - 1).to_bytes(),
+        frame(Kind.OPENED, b"{}"),
+        frame(Kind.OPENED, b"[" * 5000),
+        frame(Kind.OPENED, write_document({"generation": -1, "applied": 0, "digest": "x"})),
+        frame(Kind.OPENED, write_document({"generation": 1, "applied": True, "digest": "x"})),
+        frame(Kind.OPENED, write_document({"generation": 1, "applied": 1, "digest": 7})),
+        frame(Kind.ERROR, b"{}"),
+        frame(Kind.ERROR, b"\xff" * 100),
+        frame(Kind.ERROR, bytes(1 << 16)),
+    ],
+)
+def test_a_greeting_that_is_answered_with_other_bytes_is_one_error(answer):
+    with lying_server(itertools.repeat(answer)) as address, pytest.raises(DataError):
+        link_to(address)(False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        bytes(64),
+        frame(Kind.ROWS, bytes(40), 1),
+        frame(Kind.ROWS, bytes(39)),
+        frame(Kind.ROWS),
+        frame(Kind.DONE, bytes(40)),
+        frame(Kind.OPENED, bytes(40)),
+        Header(Kind.ROWS, 1 << 60).to_bytes(),
+        Header(Kind.ROWS, 1 << 40).to_bytes(),
+    ],
+)
+def test_a_fetch_that_is_answered_with_other_bytes_is_one_error(answer):
+    room = np.zeros(10, np.float32)
+    with lying_server(itertools.repeat(OPENED + answer)) as address:
+        link = link_to(address)(False)
+        link.send(Request(Kind.FETCH, [], [room]))
+        with pytest.raises(DataError):
+            link.receive()
+        link.close()
+
+
+def test_the_right_bytes_are_received_where_they_are_wanted():
+    rows, rooms = np.arange(10, dtype=np.float32), [np.zeros(4, np.float32), np.zeros(0, np.float32), np.zeros(6, np.float32)]  # fmt: skip
+    with lying_server(itertools.repeat(OPENED + frame(Kind.ROWS, rows.tobytes()))) as address:
+        link = link_to(address)(False)
+        link.send(Request(Kind.FETCH, [], rooms))
+        assert link.receive().header.kind == Kind.ROWS
+        assert np.concatenate(rooms).tolist() == rows.tolist()
+        assert link.waiting == 0
+        link.close()
+
+
+def test_mutated_answers_are_one_error_or_an_answer():
+    """The link of an engine reads bytes that a server has not sent so."""
+    counts = struct.pack("<3q", 1, 2, 3)
+    whole = OPENED + frame(Kind.COUNTS, counts, 5) + frame(Kind.ERROR, b'{"kinds":["X"],"what":"w","where":"","value":"","allowed":"","next_step":""}')  # fmt: skip
+    random = Random(0)
+    streams = (mutated(whole, random, [struct.pack("<Q", 1 << 60), struct.pack("<Q", 1 << 27)]) for _ in itertools.count())  # fmt: skip
+    read = refused = 0
+    with lying_server(streams) as address:
+        for _ in range(scaled(1000)):
+            link = None
+            try:
+                link = link_to(address, 0.001)(False)
+                link.send(Request(Kind.BEGIN_SNAPSHOT, number=5))
+                link.receive()
+                read += 1
+            except (DataError, RemoteError, ServerLost):
+                refused += 1
+            finally:
+                if link is not None:
+                    link.close()
+    assert read
+    assert refused
+
+
+def test_errors_of_the_server_are_raised_by_the_next_call():
+    with thread_servers(1) as (server,):
+        engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect()])
+        train(engine, [0])
+        newer = server.connect(Greeting(attempt=1))(False)
+        with pytest.raises(RemoteError, match="newest") as raised:
+            train(engine, [1, 2])
+        assert raised.value.kinds[0] == "AttemptOver"
+        newer.close()
+        engine.close()

@@ -1,0 +1,146 @@
+"""Connections with TLS: the same bits; other authorities, hosts and plain clients are refused."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.certificates import make_certificates
+from tests.support.cutting_proxy import cutting
+from tests.support.examples import scaled
+from tests.support.parameter_servers import ThreadServer, thread_servers
+from tests.trainer.embedding.ps.random_batches import FEATURES, train
+from tests.trainer.embedding.tpu.engines import assert_same
+from tests.trainer.servers.test_service import answer, client_threads, connected, greeting, wait_until
+from tests.trainer.servers.test_tcp_link import random_cuts
+from trainer.embedding import CpuEngine
+from trainer.embedding.ps.engine import PsEngine
+from trainer.errors import ConfigError, ServerLost
+from trainer.flight.error_documents import RemoteError
+from trainer.servers import service as service_module
+from trainer.servers.client_updates import Greeting
+from trainer.servers.server_status import read_status
+from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.servers.tls import client_tls, server_tls
+
+if shutil.which("openssl") is None:
+    pytest.skip("certificates are made with openssl", allow_module_level=True)
+
+SEED = 3
+SHORT_SECS = 0.3
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("tls") / "one")
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("tls") / "other", "127.0.0.9")
+
+
+@contextmanager
+def encrypted(certificates, **settings):
+    server = ThreadServer(tls=server_tls(str(certificates.certificate), str(certificates.key)), **settings)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def test_bits_are_the_same_with_tls(certificates):
+    tls = client_tls(str(certificates.authority))
+    with encrypted(certificates, token="secret") as server:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect(Greeting("secret"), tls=tls)])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        assert train(engine, range(5)) == train(alone, range(5))
+        assert_same(engine.state(), alone.state())
+        engine.load_state(alone.state())
+        assert train(engine, range(5)) == train(alone, range(5))
+        assert read_status(server.address, token="secret", tls=tls).updates == 10
+        with pytest.raises(RemoteError, match="token"):
+            server.connect(Greeting("wrong"), tls=tls)(False)
+        engine.close()
+
+
+def test_encrypted_connections_that_are_cut_off_change_no_bit(certificates):
+    tls = client_tls(str(certificates.authority))
+    with encrypted(certificates) as server, cutting(server.address, random_cuts(5, 40_000)) as proxy:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect_to(proxy.address, LinkOptions(tls=tls))])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        steps = 0
+        while proxy.cuts < scaled(80):
+            assert train(engine, [steps]) == train(alone, [steps])
+            steps += 1
+        engine.finish()
+        assert server.rows.status().applied == (steps,)
+        assert server.rows.status().updates == steps
+        engine.close()
+
+
+def test_a_server_of_another_authority_is_refused_at_once(certificates, others):
+    with encrypted(certificates) as server, pytest.raises(ConfigError, match="signed for its host"):
+        server.connect(tls=client_tls(str(others.authority)))(False)
+
+
+def test_a_server_of_another_host_is_refused_at_once(others):
+    with encrypted(others) as server, pytest.raises(ConfigError, match="signed for its host"):
+        server.connect(tls=client_tls(str(others.authority)))(False)
+
+
+def test_a_plain_client_of_a_server_with_tls_has_one_error(certificates):
+    with encrypted(certificates) as server:
+        with pytest.raises(ServerLost, match="must answer"):
+            server.connect(patience_secs=SHORT_SECS)(False)
+        with connected(server, greeting()) as stream:
+            assert answer_or_none(stream) is None
+        read_status(server.address, tls=client_tls(str(certificates.authority)))
+
+
+def answer_or_none(stream: socket.socket):
+    """No frame: TLS may answer with an alert of its own."""
+    try:
+        return answer(stream)
+    except Exception:
+        return None
+
+
+def test_a_client_with_tls_of_a_plain_server_has_one_error(certificates):
+    tls = client_tls(str(certificates.authority))
+    with thread_servers(1) as (server,), pytest.raises(ServerLost, match="must answer"):
+        server.connect(patience_secs=SHORT_SECS, tls=tls)(False)
+
+
+def test_a_handshake_that_does_not_come_ends_the_connection(certificates, monkeypatch):
+    monkeypatch.setattr(service_module, "_GREETING_SECS", 0.2)
+    with encrypted(certificates) as server, connected(server, b"\x16\x03\x01") as stream:
+        assert answer_or_none(stream) is None
+        wait_until(lambda: client_threads() == 0)
+        assert server.service._connections == set()
+
+
+def test_encrypted_connections_end_with_the_service(certificates):
+    tls = client_tls(str(certificates.authority))
+    with encrypted(certificates) as server:
+        links = [server.connect(Greeting("", k, 3), tls=tls)(False) for k in range(3)]
+        wait_until(lambda: client_threads() == 3)
+        server.service.close()
+        wait_until(lambda: client_threads() == 0)
+        for one in links:
+            one.close()
+
+
+def test_files_that_are_no_certificates_are_one_error(tmp_path, certificates):
+    (tmp_path / "bad.pem").write_text("no certificate")
+    for certificate, key in (("missing.pem", ""), (str(tmp_path / "bad.pem"), ""), (str(certificates.certificate), str(tmp_path / "bad.pem"))):  # fmt: skip
+        with pytest.raises(ConfigError, match="must be PEM"):
+            server_tls(certificate, key)
+    for authority in ("missing.pem", str(tmp_path / "bad.pem")):
+        with pytest.raises(ConfigError, match="must be PEM"):
+            client_tls(authority)
+    assert server_tls("", "") is None
+    assert client_tls("") is None
