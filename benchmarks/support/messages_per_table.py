@@ -136,12 +136,12 @@ class EnginePerTable:
         rows = self._buffers.of_batch(self._requests.make(batch))
 
         def fetch(server: int) -> None:
-            link, own, room = self._links[server], self._rows(rows, server), _all(rows.room(server))
+            link, own, space = self._links[server], self._rows(rows, server), _all(rows.space(server))
             for one in self._messages(rows, server):
                 numbers = _numbers(own[one.rows])
                 flags = one.table << _TABLE_SHIFT | messages.flags_of(numbers.rows)
                 link.take_answers()
-                link.send(Request(Kind.FETCH, messages.write_numbers(numbers), [room[one.values]], floor=-1, flags=flags))  # fmt: skip
+                link.send(Request(Kind.FETCH, messages.write_numbers(numbers), [space[one.values]], floor=-1, flags=flags))  # fmt: skip
             _finish(link)
 
         self._of_each(fetch)

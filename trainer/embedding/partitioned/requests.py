@@ -34,17 +34,18 @@ class RowsByOwner:
         places: their slots.
         counts: int64 [owners, parts], the rows of each owner.
         ids: int64 [owners, parts], distinct pairs of a bag and an id: what SparseCore's limit of ids counts.
+        ends: int64 [owners], where the rows of each owner end.
     """
 
     rows: Array
     places: Array
     counts: Array
     ids: Array
+    ends: Array
 
     def of_owner(self, owner: int) -> slice:
         """Where the rows of an owner stand."""
-        ends = np.cumsum(self.counts.sum(axis=1))
-        return slice(int(ends[owner - 1]) if owner else 0, int(ends[owner]))
+        return slice(int(self.ends[owner - 1]) if owner else 0, int(self.ends[owner]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +119,7 @@ class RequestMaker:
         rows, places = np.empty(total, np.int64), np.empty(total, np.int64)
         ends = np.cumsum(counts.ravel()).reshape(counts.shape)
         kernels.group_by_owner(slots, layout, readers, to_all, ends - counts, rows, places)
-        return RowsByOwner(rows, places, counts, ids)
+        return RowsByOwner(rows, places, counts, ids, np.cumsum(counts.sum(axis=1)))
 
     def _find(self, batch: IdBatch) -> kernels.Slots:
         of, offsets = self._of_features, batch.offsets

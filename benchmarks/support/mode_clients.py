@@ -1,0 +1,116 @@
+"""Training processes on the same parameter servers, with a dense part that takes a fixed time, in any mode of their updates."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from benchmarks.support.drawn_tables import DrawnSet
+from benchmarks.support.server_processes import connects_to
+from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.ps.engine import PsEngine
+from trainer.flight.addresses import Address
+from trainer.reading.batches import Batch
+from trainer.servers.client_updates import Greeting, Mode
+from trainer.training.run_state import DenseStep, LookedUp, TableGradients, Weights
+from trainer.training.step_pipeline import StepPipeline
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_BATCHES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMode:
+    """How several clients train.
+
+    Attributes:
+        name: for people.
+        mode: how servers take their updates.
+        ahead: steps by which lookups are ahead of the dense part.
+        bound: updates of other clients that a fetch may miss; None: any number.
+    """
+
+    name: str
+    mode: Mode
+    ahead: int
+    bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCase:
+    """What each client trains: tables, and the seconds of a dense part that leaves the processor free, as that of an accelerator does."""
+
+    drawn: DrawnSet
+    dense_secs: float
+    clients: int
+
+
+class _FixedWeights(Weights):
+    """Tables on servers, and a dense part that waits."""
+
+    def __init__(self, engine: EmbeddingEngine, dense_secs: float) -> None:
+        self.engine, self.linear = engine, None
+        self._dense_secs = dense_secs
+
+    def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
+        """Gradients that depend on the activations."""
+        time.sleep(self._dense_secs)
+        gradients = TableGradients(0.01 * looked_up.towers, looked_up.linear)
+        return DenseStep(np.zeros(batch.rows, np.float32), gradients)
+
+
+def _client(pipe: Connection, case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], client: int) -> None:
+    greeting = Greeting(client=client, clients=case.clients, mode=mode.mode)
+    engine = PsEngine(case.drawn.features(), seed=1, servers=connects_to(addresses, greeting), staleness=mode.bound,
+                      held=mode.ahead + 2, threads=1)  # fmt: skip
+    rows = case.drawn.events
+    nothing, ones = np.zeros((rows, 0), np.float32), np.ones(rows, np.float32)
+    batches = [Batch(rows, ids, nothing, ones, ones, ()) for ids in case.drawn.batches(_BATCHES, seed=client)]
+    with StepPipeline(_FixedWeights(engine, case.dense_secs), mode.ahead) as steps:
+        while count := pipe.recv():
+            began = time.perf_counter()
+            for number in range(count):
+                steps.train(batches[number % _BATCHES])
+            steps.drain()
+            engine.finish()
+            pipe.send(time.perf_counter() - began)
+    engine.close()
+
+
+class ModeClients:
+    """The clients of one mode, as a context; the servers are theirs alone."""
+
+    def __init__(self, case: ClientCase, mode: TrainingMode, addresses: Sequence[Address]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes, self._processes = [], []
+        for client in range(case.clients):
+            own, other = context.Pipe()
+            process = context.Process(target=_client, args=(other, case, mode, addresses, client), daemon=True)
+            process.start()
+            other.close()
+            self._pipes.append(own)
+            self._processes.append(process)
+
+    def train(self, steps: int) -> float:
+        """Train so many steps more on each client; the seconds of the slowest one. Raises :class:`EOFError` if a client ended."""
+        for pipe in self._pipes:
+            pipe.send(steps)
+        return max(float(pipe.recv()) for pipe in self._pipes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
