@@ -191,7 +191,7 @@ class UndoLog:
         used = int(self._header[_USED])
         if used + numbers > len(self.log):
             which = 1 - int(self._header[_WHICH])
-            self._use(which, 2 * (used + numbers), is_fresh=True, begins=self.log[:used])
+            self._use(which, (used + numbers) * 5 // 4, is_fresh=True, begins=self.log[:used])
         return used
 
     def append_to(self, end: int) -> None:

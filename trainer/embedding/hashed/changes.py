@@ -8,7 +8,7 @@ import numpy as np
 
 from trainer.embedding.cpu.undo_kernels import HEAD, ITEM_HEAD, ITEMS, ROOM, begin_block, put_start
 from trainer.embedding.cpu.undo_log import BESIDE
-from trainer.embedding.cpu.vectors import release
+from trainer.embedding.cpu.vectors import prefetch, release
 from trainer.embedding.hashed.find import find_entry, hash_of, id_of, sort_by
 from trainer.embedding.hashed.index_layout import (
     ADMITTED,
@@ -56,6 +56,8 @@ _RECORD_NUMBERS, _ENTRY_NUMBERS = ITEM_HEAD + RECORD, ITEM_HEAD + 1
 #: The entries that are kept for each place that gets or loses an id; more of them make the index one to rebuild after a kill.
 _ENTRIES_EACH = 12
 _LOW = np.int64(0xFFFFFFFF)
+#: How many places ahead of their use records are asked for; entries and the records of their neighbours follow in two steps.
+_AHEAD, _ENTRY_AHEAD, _CLUSTER_AHEAD = 12, 6, 3
 
 
 def log_numbers(plan: Plan) -> int:
@@ -77,7 +79,7 @@ def _keep_record(place: int, t: int, layout: IndexLayout, records: Array, log: A
     if place < 0 or place >= layout.places[t]:
         return
     start = (layout.first_place[t] + place) * RECORD
-    items = np.int64(log[block + ITEMS])
+    items = int(log[block + ITEMS])
     at = block + HEAD + items * _RECORD_NUMBERS
     put_start(log, at, start)
     for n in range(RECORD):
@@ -86,12 +88,21 @@ def _keep_record(place: int, t: int, layout: IndexLayout, records: Array, log: A
 
 
 @inlined
+def _ask_for_neighbours(place: int, t: int, layout: IndexLayout, records: Array) -> None:
+    """Ask for the records before and after one, wherever these are."""
+    base = layout.first_place[t] - 1
+    start = (base + place + 1) * RECORD
+    prefetch(records, (base + int(records[start + BEFORE])) * RECORD)
+    prefetch(records, (base + int(records[start + AFTER])) * RECORD)
+
+
+@inlined
 def _keep_around(place: int, t: int, layout: IndexLayout, records: Array, log: Array, block: int) -> None:
     """Append a record that leaves the list, and its neighbours."""
     start = (layout.first_place[t] + place) * RECORD
     _keep_record(place, t, layout, records, log, block)
-    _keep_record(np.int64(records[start + BEFORE]) - 1, t, layout, records, log, block)
-    _keep_record(np.int64(records[start + AFTER]) - 1, t, layout, records, log, block)
+    _keep_record(int(records[start + BEFORE]) - 1, t, layout, records, log, block)
+    _keep_record(int(records[start + AFTER]) - 1, t, layout, records, log, block)
 
 
 @uncounted
@@ -100,7 +111,10 @@ def _keep_records(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, l
     records = index.records
     for k in range(plan.removed_starts[t], plan.removed_starts[t + 1]):
         _keep_around(plan.removed[k], t, layout, records, log, block)
-    for k in range(plan.starts[t], plan.starts[t + 1]):
+    stop = plan.starts[t + 1]
+    for k in range(plan.starts[t], stop):
+        if k + _AHEAD < stop and plan.places[k + _AHEAD] >= 0 and not plan.is_new[k + _AHEAD]:
+            _ask_for_neighbours(plan.places[k + _AHEAD], t, layout, records)
         if plan.is_new[k]:
             _keep_record(plan.places[k], t, layout, records, log, block)
         elif plan.places[k] >= 0:
@@ -111,7 +125,7 @@ def _keep_records(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, l
 @inlined
 def _set_entry(at: int, entry: int, index: IndexValues, log: Array, block: int, room: int) -> None:
     """Change an entry; one that the log has no space for makes the index one to rebuild, if the process is killed."""
-    items = np.int64(log[block + ITEMS])
+    items = int(log[block + ITEMS])
     if items < room:
         start = block + HEAD + items * _ENTRY_NUMBERS
         put_start(log, start, at)
@@ -124,6 +138,33 @@ def _set_entry(at: int, entry: int, index: IndexValues, log: Array, block: int, 
 
 
 @uncounted
+def _ask_for_cluster(t: int, row: int, layout: IndexLayout, index: IndexValues) -> None:
+    """Ask for the records of the entries from the home of an id on: a removal reads them."""
+    high, _ = hash_of(layout.keys[t], row)
+    count, first = layout.entries[t], layout.first_entry[t]
+    mask, at = (np.int64(1) << layout.place_bits[t]) - 1, (high * count) >> 32
+    for _ in range(32):
+        entry = int(index.entries[first + at])
+        if entry == 0:
+            break
+        prefetch(index.records, (layout.first_place[t] + (entry & mask) - 1) * RECORD)
+        at += 1
+        if at == count:
+            at = 0
+
+
+@inlined
+def _ask_for_removed(k: int, stop: int, t: int, plan: Plan, layout: IndexLayout, index: IndexValues) -> None:
+    """Ask for what the removals after the one at ``k`` read."""
+    records, base = index.records, layout.first_place[t]
+    if k + _ENTRY_AHEAD < stop:
+        high, _ = hash_of(layout.keys[t], id_of(records, (base + plan.removed[k + _ENTRY_AHEAD]) * RECORD))
+        prefetch(index.entries, layout.first_entry[t] + ((high * layout.entries[t]) >> 32))
+    if k + _CLUSTER_AHEAD < stop:
+        _ask_for_cluster(t, id_of(records, (base + plan.removed[k + _CLUSTER_AHEAD]) * RECORD), layout, index)
+
+
+@uncounted
 def _remove_entry(t: int, at: int, layout: IndexLayout, index: IndexValues, log: Array, block: int, room: int) -> bool:
     """Free the entry at ``at``, and move those after it back that were put behind it. False: the index is damaged."""
     count, first, record = layout.entries[t], layout.first_entry[t], layout.first_place[t] * RECORD
@@ -133,7 +174,7 @@ def _remove_entry(t: int, at: int, layout: IndexLayout, index: IndexValues, log:
         ahead += 1
         if ahead == count:
             ahead = 0
-        entry = np.int64(index.entries[first + ahead])
+        entry = int(index.entries[first + ahead])
         if entry == 0:
             _set_entry(first + hole, 0, index, log, block, room)
             return True
@@ -175,7 +216,7 @@ def _unlink(t: int, place: int, layout: IndexLayout, index: IndexValues) -> bool
     """Take a place out of the list by last use. False: the index is damaged."""
     records, words, base = index.records, index.words, layout.first_place[t] - 1
     start, most = (base + place + 1) * RECORD, layout.places[t]
-    before, after = np.int64(records[start + BEFORE]), np.int64(records[start + AFTER])
+    before, after = int(records[start + BEFORE]), int(records[start + AFTER])
     if before > most or after > most:
         return False
     if before:
@@ -221,6 +262,7 @@ def _remove_rows(
     first, stop = plan.removed_starts[t], plan.removed_starts[t + 1]
     kept = first + plan.counts[t, OF_REMOVED]
     for k in range(first, stop):
+        _ask_for_removed(k, stop, t, plan, layout, index)
         place = plan.removed[k]
         start = (layout.first_place[t] + place) * RECORD
         row = id_of(records, start)
@@ -243,7 +285,7 @@ def _take_free(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) -> b
         free = words[t * WORDS + FREE]
         if free < 1 or free > layout.places[t]:
             return False
-        words[t * WORDS + FREE] = np.int64(index.records[(layout.first_place[t] + free - 1) * RECORD + AFTER])
+        words[t * WORDS + FREE] = int(index.records[(layout.first_place[t] + free - 1) * RECORD + AFTER])
     words[t * WORDS + FRESH] += counts[t, NEW] - counts[t, OF_REMOVED] - counts[t, OF_FREE]
     return True
 
@@ -272,7 +314,7 @@ def keep_index(plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, 
     for t in range(len(plan.counts)):
         _keep_records(t, plan, layout, index, log, block)
     log[block + ROOM] = log[block + ITEMS]
-    return end + np.int64(log[block + ITEMS]) * _RECORD_NUMBERS  # type: ignore[return-value]
+    return end + int(log[block + ITEMS]) * _RECORD_NUMBERS
 
 
 @compiled
@@ -342,7 +384,7 @@ def rebuild(t: int, layout: IndexLayout, index: IndexValues) -> bool:
     words[t * WORDS + FIRST] = words[t * WORDS + LAST] = 0
     for k in range(stored):
         start = (base + order[k]) * RECORD
-        _append(t, order[k], np.int64(records[start + USE]), layout, index)
+        _append(t, order[k], int(records[start + USE]), layout, index)
         high, low = hash_of(layout.keys[t], id_of(records, start))
         mask, entry = (np.int64(1) << bits) - 1, (high * count) >> 32
         while index.entries[first + entry]:

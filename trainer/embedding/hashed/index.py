@@ -112,8 +112,8 @@ class PlaceIndex:
 
     def _distinct(self, ids: Array, starts: Array) -> tuple[Plan, Array]:
         plan, numbers = empty_plan(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
-        scratch = np.empty((4, len(ids)), np.int64)
-        sort_distinct(ids, starts, *scratch, plan.ids, plan.starts, numbers)
+        sorted_ids, order, ids_2, order_2 = np.empty((4, len(ids)), np.int64)
+        sort_distinct(ids, starts, sorted_ids, order, ids_2, order_2, plan.ids, plan.starts, numbers)
         found = int(plan.starts[-1])
         return plan._replace(ids=plan.ids[:found], places=plan.places[:found], is_new=plan.is_new[:found]), numbers
 
@@ -127,13 +127,15 @@ class PlaceIndex:
     def records(self, t: int) -> Array:
         """The records of a table, uint32 [places, RECORD]."""
         first, places = int(self.layout.first_place[t]), int(self.layout.places[t])
-        return self.values.records[first * RECORD : (first + places) * RECORD].reshape(places, RECORD)
+        records: Array = self.values.records[first * RECORD : (first + places) * RECORD].reshape(places, RECORD)
+        return records
 
     def ids_of(self, t: int, places: Array) -> Array:
         """The ids that places of a table have, int64."""
         records = self.records(t)
         low, high = (records[places, column].astype(np.int64) for column in (columns.ID_LOW, columns.ID_HIGH))
-        return low | (high << 32)
+        ids: Array = low | (high << 32)
+        return ids
 
     def counts(self) -> list[HashedCounts]:
         """The counts of each table."""

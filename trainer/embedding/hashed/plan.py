@@ -96,7 +96,7 @@ def _remove_oldest(
         if at < 0 or at > layout.places[t]:
             return -1, at
         start = (layout.first_place[t] + at - 1) * RECORD
-        use = np.int64(records[start + USE])
+        use = int(records[start + USE])
         if use == 0:
             return -1, at
         if use >= used_before:
@@ -106,7 +106,7 @@ def _remove_oldest(
             plan.removed[removed] = at - 1
             removed += 1
             left -= 1
-        at = np.int64(records[start + AFTER])
+        at = int(records[start + AFTER])
     return removed, at
 
 
@@ -156,7 +156,7 @@ def _take_places(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) ->
             start = (layout.first_place[t] + place) * RECORD
             if records[start + USE]:
                 return False
-            free = np.int64(records[start + AFTER])
+            free = int(records[start + AFTER])
             of_free += 1
         else:
             place = fresh

@@ -143,6 +143,11 @@ class HashedTables:
         kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
         return out
 
+    def have_rows(self, rows: Array, counts: Array) -> Array:
+        """Which of the ids, of which each table has ``counts``, have a row: bool. Raises :class:`BadBatch`."""
+        found: Array = self._index.find(rows, self._starts(rows, counts)) >= 0
+        return found
+
     def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
         """One optimizer update for each distinct id that has a row or gets one, with the sum of its gradients in the order of the parts.
 
@@ -254,8 +259,8 @@ class HashedTables:
         leaves empty tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
         """
         check_states(self._specs, state)
-        for table in self._options:
-            self._check_load(table, state[table.spec.name], histories)
+        for options in self._options:
+            self._check_load(options, state[options.spec.name], histories)
         with self.undo_log.filling():
             self._index.allocate(is_fresh=True)
             by_place = {
