@@ -19,6 +19,7 @@ from trainer.embedding.hashed.find import find_places, sort_distinct
 from trainer.embedding.hashed.index_layout import RECORD, WORDS, index_layout, index_values
 from trainer.embedding.hashed.options import MOST_STEPS, HashedCounts, HashedTable
 from trainer.embedding.hashed.plan import Plan, empty_plan, make_plan
+from trainer.embedding.hashed.use_list import rebuild
 from trainer.errors import ConfigError, DamagedMemory
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -73,7 +74,7 @@ class PlaceIndex:
         """Make the index anew from the ids and last uses of places. Raises :class:`DamagedMemory`."""
         np.maximum(self.words, 0, out=self.words)
         for t in range(len(self._tables)):
-            if not changes.rebuild(t, self.layout, self.values):
+            if not rebuild(t, self.layout, self.values):
                 raise self._damaged()
         self.values.marks[columns.NEEDS_REBUILD] = 0
 
@@ -95,7 +96,7 @@ class PlaceIndex:
         Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
         :class:`ConfigError` after 2**32 steps.
         """
-        if int(self.words[0, columns.STEP]) >= MOST_STEPS:
+        if int(self.words[:, columns.STEP].max()) >= MOST_STEPS:
             raise ConfigError("hashed tables must be saved and restored after so many steps", value=MOST_STEPS)
         if not self._log.has_begun:
             self.values.marks[columns.NEEDS_REBUILD] = 0

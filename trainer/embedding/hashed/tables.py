@@ -18,7 +18,7 @@ records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,30 +36,16 @@ from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.history import TableHistory, check_load
 from trainer.embedding.hashed.index import PlaceIndex, Tombstones
 from trainer.embedding.hashed.options import HashedCounts, HashedTable
 from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
 from trainer.embedding.hashed.snapshot import HashedSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
-from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class TableHistory:
-    """What decides about later places, beside the rows of a :class:`TableState`.
-
-    Attributes:
-        step: the steps of the store.
-        ages: int64, the steps since the last use of each row of the state.
-        candidates: uint64, the counts of ids that wait for admission.
-    """
-
-    step: int
-    ages: Array
-    candidates: Array
 
 
 class HashedTables:
@@ -260,7 +246,7 @@ class HashedTables:
         """
         check_states(self._specs, state)
         for options in self._options:
-            self._check_load(options, state[options.spec.name], histories)
+            check_load(options, state[options.spec.name], histories)
         with self.undo_log.filling():
             self._index.allocate(is_fresh=True)
             by_place = {
@@ -268,35 +254,16 @@ class HashedTables:
             }
             self._engine.load_state(by_place)
             for t, table in enumerate(self._specs):
-                self._load_records(t, state[table.name].rows, histories[table.name] if histories else None)
+                self._load_records(t, state[table.name].rows, histories[table.name] if histories is not None else None)
             self._index.rebuild()
-
-    def _check_load(self, table: HashedTable, state: TableState, histories: Mapping[str, TableHistory] | None) -> None:
-        where = f"table {table.spec.name}"
-        if len(state.rows) > table.places:
-            raise TornCheckpoint("the rows of a hashed table must fit its capacity", where=where, value=len(state.rows),
-                                 allowed=f"<= {table.places}", next_step="give the table a larger capacity")  # fmt: skip
-        if histories is None:
-            return
-        one = histories.get(table.spec.name)
-        if (
-            one is None
-            or one.ages.shape != state.rows.shape
-            or one.step < 0
-            or not ((one.ages >= 0) & (one.ages < max(one.step, 1))).all()
-        ):
-            raise TornCheckpoint("the history of a table must be that of its rows", where=where,
-                                 value=None if one is None else (one.step, one.ages.shape))  # fmt: skip
 
     def _load_records(self, t: int, ids: Array, history: TableHistory | None) -> None:
         records = self._index.records(t)[: len(ids)]
         records[:, columns.ID_LOW], records[:, columns.ID_HIGH] = ids & 0xFFFFFFFF, ids >> 32
         step, uses = 1, np.ones(len(ids), np.int64)
         if history is not None:
-            # Candidates know 24 bits of a step, which stay.
-            oldest = int(history.ages.max()) if len(ids) else 0
-            kept = history.step - ((max(history.step - oldest - 1, 0) >> 24) << 24)
-            step, uses = kept, kept - history.ages
+            history = history.shortened()
+            step, uses = history.step, history.step - history.ages
             own = self._candidates(t)
             if own.shape == history.candidates.shape:
                 own[:] = history.candidates
