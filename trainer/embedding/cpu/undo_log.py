@@ -42,7 +42,7 @@ class Found(Enum):
     Attributes:
         WHOLE: the tables that the last transaction left.
         UNDONE: those of the beginning of a transaction that was cut off.
-        EMPTY: none, or other tables, or tables whose load was cut off; they begin anew.
+        EMPTY: none, or other tables, or tables whose load was cut off; they begin fresh.
     """
 
     WHOLE = "whole"

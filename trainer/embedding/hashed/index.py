@@ -63,7 +63,7 @@ class PlaceIndex:
         return sum(int(one.nbytes) for one in self.values)
 
     def settle(self) -> None:
-        """After the undo log was attached: make the index anew if a change of it is not undone, or its words cannot be right.
+        """After the undo log was attached: rebuild the index if a change of it is not undone, or its words cannot be right.
 
         Raises :class:`DamagedMemory` if its records cannot be right either.
         """
@@ -71,7 +71,7 @@ class PlaceIndex:
             self.rebuild()
 
     def rebuild(self) -> None:
-        """Make the index anew from the ids and last uses of places. Raises :class:`DamagedMemory`."""
+        """Rebuild the index from the ids and last uses of places. Raises :class:`DamagedMemory`."""
         np.maximum(self.words, 0, out=self.words)
         for t in range(len(self._tables)):
             if not rebuild(t, self.layout, self.values):

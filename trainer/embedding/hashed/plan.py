@@ -1,7 +1,7 @@
 """The decisions of an update, before it changes a row: which ids get places, and which rows lose theirs.
 
 All ids of the batch are looked up first, so no row that the batch uses loses its place. Then rows expire, oldest first; then new ids are
-admitted in the order of their ids, as many as there are places that the batch does not use; and the rows of the oldest last use make room for
+admitted in the order of their ids, as many as there are places that the batch does not use; and the rows of the oldest last use make space for
 those that find no free place.
 """
 

@@ -11,7 +11,7 @@ on places nor on the order of ids in a batch, and that a saved state can restore
 All that a call changes happens, or none of it, wherever its process is killed: rows and index are kept in one undo log
 (:mod:`trainer.embedding.cpu.undo_log`) before they change, and the next process to attach to the memory writes them back, in the time
 that the interrupted call's rows take. The caller's ``undo_log.words``, such as sequence numbers, are undone with them if they are changed in
-the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index made anew from its
+the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index rebuilt from its
 records.
 """
 
@@ -201,7 +201,7 @@ class HashedTables:
         self._index.forget_tombstones()
 
     def rebuild(self) -> None:
-        """Make the index anew from the ids and last uses of rows; no answer changes. Raises :class:`~trainer.errors.DamagedMemory`."""
+        """Rebuild the index from the ids and last uses of rows; no answer changes. Raises :class:`~trainer.errors.DamagedMemory`."""
         self._index.rebuild()
 
     def state(self) -> dict[str, TableState]:
@@ -236,7 +236,7 @@ class HashedTables:
         return candidates
 
     def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, TableHistory] | None = None) -> None:
-        """Restore a :meth:`state`; counts begin anew.
+        """Restore a :meth:`state`; counts begin at zero.
 
         With the ``histories`` of the same moment, all later calls give the bits that they would have given without the load; candidates of
         another size are left out. Without, rows count as used at one step, in the order of their ids, and no id waits for admission.

@@ -1,4 +1,4 @@
-"""The loops that change the list of rows by last use, and an index made anew from its records."""
+"""The loops that change the list of rows by last use, and an index rebuilt from its records."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def assert_equal(store, model):
     assert (values.weights.tobytes(), values.slots.tobytes()) == (expected.weights.tobytes(), expected.slots.tobytes())
 
 
-@settings(max_examples=scaled(250), deadline=None)
+@settings(max_examples=scaled(250))
 @given(some_tables(), st.integers(1, 3), st.data())
 def test_places_and_values_are_those_of_the_model(tables, threads, data):
     store, model = HashedTables(tables, seed=3, threads=threads), Model(tables, 3)
@@ -122,7 +122,7 @@ def test_places_and_values_are_those_of_the_model(tables, threads, data):
                 assert_equal(store, model)
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_parts_of_a_batch_are_added_in_their_order(tables, data):
     store, model = HashedTables(tables, seed=3), Model(tables, 3)
@@ -137,7 +137,7 @@ def test_parts_of_a_batch_are_added_in_their_order(tables, data):
         assert_equal(store, model)
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_a_snapshot_is_of_its_moment(tables, data):
     store, model = HashedTables(tables, seed=3), Model(tables, 3)
@@ -158,7 +158,7 @@ def test_a_snapshot_is_of_its_moment(tables, data):
     store.end_snapshot()
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(st.lists(st.lists(st.integers(0, IDS - 1), min_size=1, max_size=12), min_size=1, max_size=8), st.integers(1, 3))
 def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, threads):
     """The static-size mode."""
@@ -180,7 +180,7 @@ def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, t
     same_states(again.state(), engine.state())
 
 
-@settings(max_examples=scaled(30), deadline=None)
+@settings(max_examples=scaled(30))
 @given(st.lists(st.integers(0, 2**63 - 2), min_size=1, max_size=200), st.integers(1, 300))
 def test_large_ids_keep_their_values(ids, capacity):
     spec = TableSpec("one", 2**63 - 1, 2, SGD(1.0))
@@ -326,7 +326,7 @@ def test_states_that_do_not_fit_are_refused():
     same_states(store.state(), state)
 
 
-@settings(max_examples=scaled(30), deadline=None)
+@settings(max_examples=scaled(30))
 @given(st.lists(batches(FEATURES), min_size=1, max_size=6), st.integers(1, 9))
 def test_it_is_the_cold_tier_of_a_hybrid_engine(trained, hot):
     """With a place for every id, whichever rows are hot."""
