@@ -36,6 +36,7 @@ from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.dense_memory import DenseMemory
 from trainer.embedding.hashed.history import TableHistory, check_load
 from trainer.embedding.hashed.index import PlaceIndex, Tombstones
 from trainer.embedding.hashed.options import HashedCounts, HashedTable
@@ -76,7 +77,7 @@ class HashedTables:
         self._options, self._specs = tuple(tables), tuple(table.spec for table in tables)
         if not tables:
             raise ConfigError("a store of rows must have at least one table")
-        memory = memory or PrivateMemory()
+        memory = DenseMemory(memory or PrivateMemory())
         places = [replace(table.spec, vocabulary_size=table.places) for table in tables]
         try:
             self.undo_log = UndoLog(memory, words, repr((self._options, seed, tuple(origins or ()))))
