@@ -80,7 +80,7 @@ class HashedTables:
         memory = DenseMemory(memory or PrivateMemory())
         places = [replace(table.spec, vocabulary_size=table.places) for table in tables]
         try:
-            self.undo_log = UndoLog(memory, words, repr((self._options, seed, tuple(origins or ()))))
+            self.undo_log = UndoLog(memory, words, _identity(tables, seed, origins))
             is_fresh = self.undo_log.is_empty
             self._index = PlaceIndex(tables, seed=seed, memory=memory, undo_log=self.undo_log, is_fresh=is_fresh)
         except MemoryError as error:
@@ -344,3 +344,14 @@ class HashedTables:
         if name not in names:
             raise ConfigError("an embedding table must be one of the store's", value=name, allowed=", ".join(names))
         return names.index(name)
+
+
+def _identity(tables: Sequence[HashedTable], seed: int, origins: Sequence[TableOrigin] | None) -> str:
+    """What a memory must have been made for to be used: the arrays and the initial values; rates and limits may change."""
+    parts = []
+    for table in tables:
+        spec = table.spec
+        slots = [(slot.is_row_wise, slot.initial) for slot in spec.optimizer.slots]
+        parts.append((spec.name, spec.vocabulary_size, spec.dim, spec.effective_initializer, type(spec.optimizer).__name__, slots,
+                      table.places, table.candidate_lines))  # fmt: skip
+    return repr((parts, seed, tuple(origins or ())))

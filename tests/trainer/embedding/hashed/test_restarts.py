@@ -139,12 +139,32 @@ def test_memory_of_other_options_is_not_used(tmp_path):
     assert not any(len(table.rows) for table in others.state().values())
 
 
+def test_memory_is_used_with_other_rates_and_limits(tmp_path):
+    """A rate that is a function is another object in each process."""
+    for rate, expire_after in ((lambda: 0.1, 0), (lambda: 0.2, 3), (0.3, 5)):
+        table = HashedTable(TableSpec("one", 100, 4, SGD(rate)), capacity=9, expire_after_steps=expire_after)
+        store = HashedTables([table], seed=3, memory=SharedMemory(tmp_path))
+        store.update_rows([flat([[5]])], [np.ones(4, np.float32)])
+    assert store.undo_log.found is Found.WHOLE
+    assert store.histories()["one"].step == 3
+
+
 @pytest.mark.parametrize(
-    "name", ["index_records", "index_entries", "index_words", "index_candidates", "index_marks", "undo_header"]
+    "name",
+    [
+        "index_records",
+        "index_entries",
+        "index_words",
+        "index_candidates",
+        "index_tombstones",
+        "index_marks",
+        "undo_header",
+    ],
 )
 def test_damaged_memory_is_one_error_or_none(tmp_path, name):
     """Whatever its bytes are, nothing outside the arrays is read or written, and nothing runs without an end."""
-    store = store_in(SharedMemory(tmp_path / "whole")) if (tmp_path / "whole").mkdir() is None else None
+    (tmp_path / "whole").mkdir()
+    store = store_in(SharedMemory(tmp_path / "whole"))
     for seed in range(3):
         change(store, seed)
     content = (tmp_path / "whole" / name).read_bytes()
