@@ -124,6 +124,8 @@ def test_a_load_that_is_cut_off_leaves_fresh_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_views", lambda t: (_ for _ in ()).throw(ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         engine.load_state(state)
+    with pytest.raises(ConfigError, match="loaded before they change"):
+        change(engine, 1)
     again = engine_in(SharedMemory(tmp_path))
     assert again.undo_log.found is Found.EMPTY
     assert not any(len(table.rows) for table in again.state().values())

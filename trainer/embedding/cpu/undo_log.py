@@ -98,6 +98,8 @@ class UndoLog:
         self._floats = self.log.view(np.float32)
         self._header[_SIZES + which] = size
         self._header[_WHICH] = which
+        if begins is not None:
+            self._array(f"undo_{1 - which}", 1, np.uint32, is_fresh=True)  # the memory of the other log is free
 
     @property
     def is_open(self) -> bool:
@@ -143,10 +145,15 @@ class UndoLog:
 
     @contextmanager
     def transaction(self) -> Iterator[Array]:
-        """All changes inside happen, or none of them; gives the :attr:`words`. A transaction inside another is a part of it."""
+        """All changes inside happen, or none of them; gives the :attr:`words`. A transaction inside another is a part of it.
+
+        Raises :class:`ConfigError` for tables whose load has failed.
+        """
         if self.is_open:
             yield self.words
             return
+        if self.is_empty:
+            raise ConfigError("tables must be loaded before they change", next_step="load a state again")
         self._before[:] = self.words
         self._header[_USED] = 0
         self._header[_STATE] = _OPEN
@@ -196,7 +203,7 @@ class UndoLog:
         used = int(self._header[_USED])
         if used + numbers > len(self.log):
             which = 1 - int(self._header[_WHICH])
-            self._use(which, 2 * (used + numbers), is_fresh=True, begins=self.log[:used])
+            self._use(which, (used + numbers) * 5 // 4, is_fresh=True, begins=self.log[:used])
         return used
 
     def append_to(self, end: int) -> None:

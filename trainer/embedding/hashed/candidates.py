@@ -29,7 +29,7 @@ _STEP_MASK = (1 << 24) - 1
 def _log(log: Array, block: int, start: int, value: np.uint64) -> None:
     """Append a candidate, as two numbers, to a block of the undo log."""
     items = log[block + ITEMS]
-    at = block + HEAD + np.int64(items) * LOG_NUMBERS
+    at = block + HEAD + int(items) * LOG_NUMBERS
     put_start(log, at, 2 * start)
     log[at + ITEM_HEAD] = np.uint32(value & np.uint64(0xFFFFFFFF))
     log[at + ITEM_HEAD + 1] = np.uint32(value >> np.uint64(32))
@@ -57,10 +57,10 @@ def count_candidate(
         if held == np.uint64(0):
             age = _STEP_MASK + 1
         else:
-            age = (now - (np.int64(held >> np.uint64(8)) & _STEP_MASK)) & _STEP_MASK
+            age = (now - (int(np.int64(held >> np.uint64(8))) & _STEP_MASK)) & _STEP_MASK
             if np.int64(held >> np.uint64(32)) == high:
                 found = at
-                count = np.int64(held & np.uint64(255)) if age <= layout.candidate_steps[t] else 0
+                count = int(np.int64(held & np.uint64(255))) if age <= layout.candidate_steps[t] else 0
                 break
         if age > age_of_oldest:
             oldest, age_of_oldest = at, age

@@ -1,4 +1,4 @@
-"""The changes of an index by a plan, each kept in the undo log before it is made, and the index made anew from its records."""
+"""The changes of an index by a plan, each kept in the undo log before it is made."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import numpy as np
 
 from trainer.embedding.cpu.undo_kernels import HEAD, ITEM_HEAD, ITEMS, ROOM, begin_block, put_start
 from trainer.embedding.cpu.undo_log import BESIDE
-from trainer.embedding.cpu.vectors import release
-from trainer.embedding.hashed.find import find_entry, hash_of, id_of, sort_by
+from trainer.embedding.cpu.vectors import prefetch
+from trainer.embedding.hashed.entries import ENTRY_NUMBERS, add_entry, ask_for_cluster, remove_entry
+from trainer.embedding.hashed.find import find_entry, hash_of, id_of
 from trainer.embedding.hashed.index_layout import (
     ADMITTED,
     AFTER,
     BEFORE,
     EVICTED,
     EXPIRED,
-    FIRST,
     FREE,
     FRESH,
     ID_HIGH,
     ID_LOW,
     LAST,
     LOST,
-    NEEDS_REBUILD,
     NEWEST,
     OLDEST,
     RECORD,
@@ -45,17 +44,20 @@ from trainer.embedding.hashed.plan import (
     UNPLACED_IDS,
     Plan,
 )
+from trainer.embedding.hashed.use_list import append, unlink
 from transforms.kernels.compiled import compiled, inlined, uncounted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The arrays of an index in an undo log.
 LOGGED_RECORDS, LOGGED_ENTRIES, LOGGED_WORDS, LOGGED_CANDIDATES = range(BESIDE, BESIDE + 4)
-#: The numbers of the log for a record, and for an entry of a hash table.
-_RECORD_NUMBERS, _ENTRY_NUMBERS = ITEM_HEAD + RECORD, ITEM_HEAD + 1
+#: The numbers of the log for a record.
+_RECORD_NUMBERS = ITEM_HEAD + RECORD
 #: The entries that are kept for each place that gets or loses an id; more of them make the index one to rebuild after a kill.
 _ENTRIES_EACH = 12
 _LOW = np.int64(0xFFFFFFFF)
+#: How many places ahead of their use records are asked for; entries and the records of their neighbours follow in two steps.
+_AHEAD, _ENTRY_AHEAD, _CLUSTER_AHEAD = 12, 6, 3
 
 
 def log_numbers(plan: Plan) -> int:
@@ -63,7 +65,7 @@ def log_numbers(plan: Plan) -> int:
     tables, ids, removed = len(plan.counts), int(plan.starts[-1]), int(plan.removed_starts[-1])
     new = int(plan.counts[:, NEW].sum())
     records = 3 * (ids + removed) + tables
-    return 2 * HEAD + records * _RECORD_NUMBERS + entries_kept(new + removed) * _ENTRY_NUMBERS
+    return 2 * HEAD + records * _RECORD_NUMBERS + entries_kept(new + removed) * ENTRY_NUMBERS
 
 
 def entries_kept(changed: int) -> int:
@@ -77,7 +79,7 @@ def _keep_record(place: int, t: int, layout: IndexLayout, records: Array, log: A
     if place < 0 or place >= layout.places[t]:
         return
     start = (layout.first_place[t] + place) * RECORD
-    items = np.int64(log[block + ITEMS])
+    items = int(log[block + ITEMS])
     at = block + HEAD + items * _RECORD_NUMBERS
     put_start(log, at, start)
     for n in range(RECORD):
@@ -86,12 +88,21 @@ def _keep_record(place: int, t: int, layout: IndexLayout, records: Array, log: A
 
 
 @inlined
+def _ask_for_neighbours(place: int, t: int, layout: IndexLayout, records: Array) -> None:
+    """Ask for the records before and after one, wherever these are."""
+    base = layout.first_place[t] - 1
+    start = (base + place + 1) * RECORD
+    prefetch(records, (base + int(records[start + BEFORE])) * RECORD)
+    prefetch(records, (base + int(records[start + AFTER])) * RECORD)
+
+
+@inlined
 def _keep_around(place: int, t: int, layout: IndexLayout, records: Array, log: Array, block: int) -> None:
     """Append a record that leaves the list, and its neighbours."""
     start = (layout.first_place[t] + place) * RECORD
     _keep_record(place, t, layout, records, log, block)
-    _keep_record(np.int64(records[start + BEFORE]) - 1, t, layout, records, log, block)
-    _keep_record(np.int64(records[start + AFTER]) - 1, t, layout, records, log, block)
+    _keep_record(int(records[start + BEFORE]) - 1, t, layout, records, log, block)
+    _keep_record(int(records[start + AFTER]) - 1, t, layout, records, log, block)
 
 
 @uncounted
@@ -100,7 +111,10 @@ def _keep_records(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, l
     records = index.records
     for k in range(plan.removed_starts[t], plan.removed_starts[t + 1]):
         _keep_around(plan.removed[k], t, layout, records, log, block)
-    for k in range(plan.starts[t], plan.starts[t + 1]):
+    stop = plan.starts[t + 1]
+    for k in range(plan.starts[t], stop):
+        if k + _AHEAD < stop and plan.places[k + _AHEAD] >= 0 and not plan.is_new[k + _AHEAD]:
+            _ask_for_neighbours(plan.places[k + _AHEAD], t, layout, records)
         if plan.is_new[k]:
             _keep_record(plan.places[k], t, layout, records, log, block)
         elif plan.places[k] >= 0:
@@ -109,97 +123,14 @@ def _keep_records(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, l
 
 
 @inlined
-def _set_entry(at: int, entry: int, index: IndexValues, log: Array, block: int, room: int) -> None:
-    """Change an entry; one that the log has no space for makes the index one to rebuild, if the process is killed."""
-    items = np.int64(log[block + ITEMS])
-    if items < room:
-        start = block + HEAD + items * _ENTRY_NUMBERS
-        put_start(log, start, at)
-        log[start + ITEM_HEAD] = index.entries[at]
-        log[block + ITEMS] = items + 1
-    else:
-        index.marks[NEEDS_REBUILD] = 1
-    release()
-    index.entries[at] = entry
-
-
-@uncounted
-def _remove_entry(t: int, at: int, layout: IndexLayout, index: IndexValues, log: Array, block: int, room: int) -> bool:
-    """Free the entry at ``at``, and move those after it back that were put behind it. False: the index is damaged."""
-    count, first, record = layout.entries[t], layout.first_entry[t], layout.first_place[t] * RECORD
-    mask = (np.int64(1) << layout.place_bits[t]) - 1
-    hole, ahead = at, at
-    for _ in range(count):
-        ahead += 1
-        if ahead == count:
-            ahead = 0
-        entry = np.int64(index.entries[first + ahead])
-        if entry == 0:
-            _set_entry(first + hole, 0, index, log, block, room)
-            return True
-        place = (entry & mask) - 1
-        if place < 0 or place >= layout.places[t]:
-            return False
-        high, _ = hash_of(layout.keys[t], id_of(index.records, record + place * RECORD))
-        home = (high * layout.entries[t]) >> 32
-        # It stays if its home is behind the hole, in the circle of entries.
-        distance = ahead - home if ahead >= home else ahead - home + count
-        gap = ahead - hole if ahead >= hole else ahead - hole + count
-        if distance >= gap:
-            _set_entry(first + hole, entry, index, log, block, room)
-            hole = ahead
-    return False
-
-
-@uncounted
-def _add_entry(
-    t: int, row: int, place: int, layout: IndexLayout, index: IndexValues, log: Array, block: int, room: int
-) -> bool:
-    """Put an id that has no entry into the hash table of its table. False: the index is damaged."""
-    high, low = hash_of(layout.keys[t], row)
-    count, first = layout.entries[t], layout.first_entry[t]
-    mask = (np.int64(1) << layout.place_bits[t]) - 1
-    at = (high * count) >> 32
-    for _ in range(count):
-        if index.entries[first + at] == 0:
-            _set_entry(first + at, (low & ~mask) | (place + 1), index, log, block, room)
-            return True
-        at += 1
-        if at == count:
-            at = 0
-    return False
-
-
-@uncounted
-def _unlink(t: int, place: int, layout: IndexLayout, index: IndexValues) -> bool:
-    """Take a place out of the list by last use. False: the index is damaged."""
-    records, words, base = index.records, index.words, layout.first_place[t] - 1
-    start, most = (base + place + 1) * RECORD, layout.places[t]
-    before, after = np.int64(records[start + BEFORE]), np.int64(records[start + AFTER])
-    if before > most or after > most:
-        return False
-    if before:
-        records[(base + before) * RECORD + AFTER] = after
-    else:
-        words[t * WORDS + FIRST] = after
-    if after:
-        records[(base + after) * RECORD + BEFORE] = before
-    else:
-        words[t * WORDS + LAST] = before
-    return True
-
-
-@inlined
-def _append(t: int, place: int, use: int, layout: IndexLayout, index: IndexValues) -> None:
-    """Make a place the last one of the list, used at this step."""
-    records, words, base = index.records, index.words, layout.first_place[t] - 1
-    start, last = (base + place + 1) * RECORD, words[t * WORDS + LAST]
-    records[start + USE], records[start + BEFORE], records[start + AFTER] = use, last, 0
-    if last:
-        records[(base + last) * RECORD + AFTER] = place + 1
-    else:
-        words[t * WORDS + FIRST] = place + 1
-    words[t * WORDS + LAST] = place + 1
+def _ask_for_removed(k: int, stop: int, t: int, plan: Plan, layout: IndexLayout, index: IndexValues) -> None:
+    """Ask for what the removals after the one at ``k`` read."""
+    records, base = index.records, layout.first_place[t]
+    if k + _ENTRY_AHEAD < stop:
+        high, _ = hash_of(layout.keys[t], id_of(records, (base + plan.removed[k + _ENTRY_AHEAD]) * RECORD))
+        prefetch(index.entries, layout.first_entry[t] + ((high * layout.entries[t]) >> 32))
+    if k + _CLUSTER_AHEAD < stop:
+        ask_for_cluster(t, id_of(records, (base + plan.removed[k + _CLUSTER_AHEAD]) * RECORD), layout, index)
 
 
 @inlined
@@ -221,11 +152,12 @@ def _remove_rows(
     first, stop = plan.removed_starts[t], plan.removed_starts[t + 1]
     kept = first + plan.counts[t, OF_REMOVED]
     for k in range(first, stop):
+        _ask_for_removed(k, stop, t, plan, layout, index)
         place = plan.removed[k]
         start = (layout.first_place[t] + place) * RECORD
         row = id_of(records, start)
         at = find_entry(t, row, layout, index)
-        if at < 0 or not _unlink(t, place, layout, index) or not _remove_entry(t, at, layout, index, log, block, room):
+        if at < 0 or not unlink(t, place, layout, index) or not remove_entry(t, at, layout, index, log, block, room):
             return False
         _add_tombstone(t, row, layout, index)
         if k >= kept:
@@ -243,7 +175,7 @@ def _take_free(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) -> b
         free = words[t * WORDS + FREE]
         if free < 1 or free > layout.places[t]:
             return False
-        words[t * WORDS + FREE] = np.int64(index.records[(layout.first_place[t] + free - 1) * RECORD + AFTER])
+        words[t * WORDS + FREE] = int(index.records[(layout.first_place[t] + free - 1) * RECORD + AFTER])
     words[t * WORDS + FRESH] += counts[t, NEW] - counts[t, OF_REMOVED] - counts[t, OF_FREE]
     return True
 
@@ -267,12 +199,12 @@ def keep_index(plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, 
     :func:`log_numbers` must be free from ``at`` on.
     """
     begin_block(log, at, LOGGED_ENTRIES, 1, room)
-    block = at + HEAD + room * _ENTRY_NUMBERS
+    block = at + HEAD + room * ENTRY_NUMBERS
     end = begin_block(log, block, LOGGED_RECORDS, RECORD, 0)
     for t in range(len(plan.counts)):
         _keep_records(t, plan, layout, index, log, block)
     log[block + ROOM] = log[block + ITEMS]
-    return end + np.int64(log[block + ITEMS]) * _RECORD_NUMBERS  # type: ignore[return-value]
+    return end + int(log[block + ITEMS]) * _RECORD_NUMBERS
 
 
 @compiled
@@ -291,65 +223,10 @@ def change_index(plan: Plan, layout: IndexLayout, index: IndexValues, log: Array
             if plan.is_new[k]:
                 start, row = (layout.first_place[t] + place) * RECORD, plan.ids[k]
                 records[start + ID_LOW], records[start + ID_HIGH] = row & _LOW, row >> 32
-                if not _add_entry(t, row, place, layout, index, log, block, room):
+                if not add_entry(t, row, place, layout, index, log, block, room):
                     return False
-            elif not _unlink(t, place, layout, index):
+            elif not unlink(t, place, layout, index):
                 return False
-            _append(t, place, use, layout, index)
+            append(t, place, use, layout, index)
         _count(t, plan, layout, index)
-    return True
-
-
-@compiled
-def rebuild(t: int, layout: IndexLayout, index: IndexValues) -> bool:
-    """Make the hash table, the list, and the free places of a table from its records. False: an id is there twice, or out of range.
-
-    Equal records give an index of equal answers: rows stand in the list by last use, then by id.
-    """
-    records, words, base, most = index.records, index.words, layout.first_place[t], layout.places[t]
-    first, count, bits = layout.first_entry[t], layout.entries[t], layout.place_bits[t]
-    index.entries[first : first + count] = 0
-    stored, fresh = 0, 0
-    for place in range(most):
-        if records[(base + place) * RECORD + USE]:
-            stored += 1
-            fresh = place + 1
-    ids, uses, order, order_2 = (
-        np.empty(stored, np.int64),
-        np.empty(stored, np.int64),
-        np.empty(stored, np.int64),
-        np.empty(stored, np.int64),
-    )
-    free, at = 0, 0
-    for place in range(fresh - 1, -1, -1):
-        start = (base + place) * RECORD
-        if not records[start + USE]:
-            records[start + BEFORE], records[start + AFTER] = 0, free
-            free = place + 1
-            continue
-        row = id_of(records, start)
-        if row < 0 or row >= layout.vocabulary[t]:
-            return False
-        ids[at], order[at] = row, place
-        at += 1
-    sort_by(ids, order, uses, order_2, 0, stored)
-    for k in range(stored):
-        if k and ids[k] == ids[k - 1]:
-            return False
-        uses[k] = records[(base + order[k]) * RECORD + USE]
-    sort_by(uses, order, ids, order_2, 0, stored)
-    words[t * WORDS + FREE], words[t * WORDS + FRESH], words[t * WORDS + STORED] = free, fresh, stored
-    words[t * WORDS + FIRST] = words[t * WORDS + LAST] = 0
-    for k in range(stored):
-        start = (base + order[k]) * RECORD
-        _append(t, order[k], np.int64(records[start + USE]), layout, index)
-        high, low = hash_of(layout.keys[t], id_of(records, start))
-        mask, entry = (np.int64(1) << bits) - 1, (high * count) >> 32
-        while index.entries[first + entry]:
-            entry += 1
-            if entry == count:
-                entry = 0
-        index.entries[first + entry] = (low & ~mask) | (order[k] + 1)
-    if stored:
-        words[t * WORDS + STEP] = max(words[t * WORDS + STEP], uses[stored - 1])
     return True

@@ -31,13 +31,13 @@ _FEW = 32
 def hash_of(key: np.uint64, row: int) -> tuple[int, int]:
     """The upper and the lower 32 bits of the hash of an id."""
     mixed = mix(np.uint64(row) ^ key)
-    return np.int64(mixed >> _HIGH), np.int64(mixed & _LOW)  # type: ignore[return-value]
+    return int(np.int64(mixed >> _HIGH)), int(np.int64(mixed & _LOW))
 
 
 @inlined
 def id_of(records: Array, at: int) -> int:
     """The id of the record at ``at``."""
-    return np.int64(records[at + ID_LOW]) | (np.int64(records[at + ID_HIGH]) << np.int64(32))  # type: ignore[return-value]
+    return int(records[at + ID_LOW]) | (int(records[at + ID_HIGH]) << 32)
 
 
 @uncounted
@@ -50,7 +50,7 @@ def find_entry(t: int, row: int, layout: IndexLayout, index: IndexValues) -> int
     wanted, at = low & ~mask, (high * count) >> 32
     entries, records = index.entries, index.records
     for _ in range(count):
-        entry = np.int64(entries[first + at])
+        entry = int(entries[first + at])
         if entry == 0:
             return -1
         if entry & ~mask == wanted:
@@ -58,7 +58,7 @@ def find_entry(t: int, row: int, layout: IndexLayout, index: IndexValues) -> int
             if place < 0 or place >= layout.places[t]:
                 return -2
             if id_of(records, record + place * RECORD) == row:
-                return at
+                return int(at)
         at += 1
         if at == count:
             at = 0
@@ -69,7 +69,7 @@ def find_entry(t: int, row: int, layout: IndexLayout, index: IndexValues) -> int
 def place_at(t: int, entry: int, layout: IndexLayout, index: IndexValues) -> int:
     """The place of an entry that :func:`find_entry` found."""
     mask = (np.int64(1) << layout.place_bits[t]) - 1
-    return (np.int64(index.entries[layout.first_entry[t] + entry]) & mask) - 1  # type: ignore[return-value]
+    return int((int(index.entries[layout.first_entry[t] + entry]) & mask) - 1)
 
 
 @inlined
@@ -86,7 +86,7 @@ def _ask_for_record(t: int, row: int, layout: IndexLayout, index: IndexValues) -
     mask = (np.int64(1) << layout.place_bits[t]) - 1
     wanted, at = low & ~mask, (high * count) >> 32
     for _ in range(16):
-        entry = np.int64(index.entries[first + at])
+        entry = int(index.entries[first + at])
         if entry == 0:
             break
         if entry & ~mask == wanted:

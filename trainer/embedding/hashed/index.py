@@ -19,6 +19,7 @@ from trainer.embedding.hashed.find import find_places, sort_distinct
 from trainer.embedding.hashed.index_layout import RECORD, WORDS, index_layout, index_values
 from trainer.embedding.hashed.options import MOST_STEPS, HashedCounts, HashedTable
 from trainer.embedding.hashed.plan import Plan, empty_plan, make_plan
+from trainer.embedding.hashed.use_list import rebuild
 from trainer.errors import ConfigError, DamagedMemory
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,7 +63,7 @@ class PlaceIndex:
         return sum(int(one.nbytes) for one in self.values)
 
     def settle(self) -> None:
-        """After the undo log was attached: make the index anew if a change of it is not undone, or its words cannot be right.
+        """After the undo log was attached: rebuild the index if a change of it is not undone, or its words cannot be right.
 
         Raises :class:`DamagedMemory` if its records cannot be right either.
         """
@@ -70,10 +71,10 @@ class PlaceIndex:
             self.rebuild()
 
     def rebuild(self) -> None:
-        """Make the index anew from the ids and last uses of places. Raises :class:`DamagedMemory`."""
+        """Rebuild the index from the ids and last uses of places. Raises :class:`DamagedMemory`."""
         np.maximum(self.words, 0, out=self.words)
         for t in range(len(self._tables)):
-            if not changes.rebuild(t, self.layout, self.values):
+            if not rebuild(t, self.layout, self.values):
                 raise self._damaged()
         self.values.marks[columns.NEEDS_REBUILD] = 0
 
@@ -95,7 +96,7 @@ class PlaceIndex:
         Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
         :class:`ConfigError` after 2**32 steps.
         """
-        if int(self.words[0, columns.STEP]) >= MOST_STEPS:
+        if int(self.words[:, columns.STEP].max()) >= MOST_STEPS:
             raise ConfigError("hashed tables must be saved and restored after so many steps", value=MOST_STEPS)
         if not self._log.has_begun:
             self.values.marks[columns.NEEDS_REBUILD] = 0
@@ -112,8 +113,8 @@ class PlaceIndex:
 
     def _distinct(self, ids: Array, starts: Array) -> tuple[Plan, Array]:
         plan, numbers = empty_plan(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
-        scratch = np.empty((4, len(ids)), np.int64)
-        sort_distinct(ids, starts, *scratch, plan.ids, plan.starts, numbers)
+        sorted_ids, order, ids_2, order_2 = np.empty((4, len(ids)), np.int64)
+        sort_distinct(ids, starts, sorted_ids, order, ids_2, order_2, plan.ids, plan.starts, numbers)
         found = int(plan.starts[-1])
         return plan._replace(ids=plan.ids[:found], places=plan.places[:found], is_new=plan.is_new[:found]), numbers
 
@@ -127,13 +128,15 @@ class PlaceIndex:
     def records(self, t: int) -> Array:
         """The records of a table, uint32 [places, RECORD]."""
         first, places = int(self.layout.first_place[t]), int(self.layout.places[t])
-        return self.values.records[first * RECORD : (first + places) * RECORD].reshape(places, RECORD)
+        records: Array = self.values.records[first * RECORD : (first + places) * RECORD].reshape(places, RECORD)
+        return records
 
     def ids_of(self, t: int, places: Array) -> Array:
         """The ids that places of a table have, int64."""
         records = self.records(t)
         low, high = (records[places, column].astype(np.int64) for column in (columns.ID_LOW, columns.ID_HIGH))
-        return low | (high << 32)
+        ids: Array = low | (high << 32)
+        return ids
 
     def counts(self) -> list[HashedCounts]:
         """The counts of each table."""

@@ -73,7 +73,7 @@ class HashedTable:
 
 
 def bytes_per_row(table: HashedTable) -> int:
-    """The bytes of a row with everything that the table keeps of it; candidates by default are two bytes a row more."""
+    """The bytes of a row with everything that the table keeps of it; candidates by default are two bytes per row more."""
     spec = table.spec
     candidates = CANDIDATE_BYTES // 4 if table.admit_after > 1 else 0
     return 4 * (spec.dim + slot_width(spec.optimizer, spec.dim)) + ROW_OVERHEAD_BYTES + candidates

@@ -1,7 +1,7 @@
 """The decisions of an update, before it changes a row: which ids get places, and which rows lose theirs.
 
 All ids of the batch are looked up first, so no row that the batch uses loses its place. Then rows expire, oldest first; then new ids are
-admitted in the order of their ids, as many as there are places that the batch does not use; and the rows of the oldest last use make room for
+admitted in the order of their ids, as many as there are places that the batch does not use; and the rows of the oldest last use make space for
 those that find no free place.
 """
 
@@ -96,7 +96,7 @@ def _remove_oldest(
         if at < 0 or at > layout.places[t]:
             return -1, at
         start = (layout.first_place[t] + at - 1) * RECORD
-        use = np.int64(records[start + USE])
+        use = int(records[start + USE])
         if use == 0:
             return -1, at
         if use >= used_before:
@@ -106,7 +106,7 @@ def _remove_oldest(
             plan.removed[removed] = at - 1
             removed += 1
             left -= 1
-        at = np.int64(records[start + AFTER])
+        at = int(records[start + AFTER])
     return removed, at
 
 
@@ -156,7 +156,7 @@ def _take_places(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) ->
             start = (layout.first_place[t] + place) * RECORD
             if records[start + USE]:
                 return False
-            free = np.int64(records[start + AFTER])
+            free = int(records[start + AFTER])
             of_free += 1
         else:
             place = fresh

@@ -11,14 +11,14 @@ on places nor on the order of ids in a batch, and that a saved state can restore
 All that a call changes happens, or none of it, wherever its process is killed: rows and index are kept in one undo log
 (:mod:`trainer.embedding.cpu.undo_log`) before they change, and the next process to attach to the memory writes them back, in the time
 that the interrupted call's rows take. The caller's ``undo_log.words``, such as sequence numbers, are undone with them if they are changed in
-the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index made anew from its
+the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index rebuilt from its
 records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,30 +36,17 @@ from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.dense_memory import DenseMemory
+from trainer.embedding.hashed.history import TableHistory, check_load
 from trainer.embedding.hashed.index import PlaceIndex, Tombstones
 from trainer.embedding.hashed.options import HashedCounts, HashedTable
 from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
 from trainer.embedding.hashed.snapshot import HashedSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
-from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class TableHistory:
-    """What decides about later places, beside the rows of a :class:`TableState`.
-
-    Attributes:
-        step: the steps of the store.
-        ages: int64, the steps since the last use of each row of the state.
-        candidates: uint64, the counts of ids that wait for admission.
-    """
-
-    step: int
-    ages: Array
-    candidates: Array
 
 
 class HashedTables:
@@ -90,10 +77,10 @@ class HashedTables:
         self._options, self._specs = tuple(tables), tuple(table.spec for table in tables)
         if not tables:
             raise ConfigError("a store of rows must have at least one table")
-        memory = memory or PrivateMemory()
+        memory = DenseMemory(memory or PrivateMemory())
         places = [replace(table.spec, vocabulary_size=table.places) for table in tables]
         try:
-            self.undo_log = UndoLog(memory, words, repr((self._options, seed, tuple(origins or ()))))
+            self.undo_log = UndoLog(memory, words, _identity(tables, seed, origins))
             is_fresh = self.undo_log.is_empty
             self._index = PlaceIndex(tables, seed=seed, memory=memory, undo_log=self.undo_log, is_fresh=is_fresh)
         except MemoryError as error:
@@ -142,6 +129,11 @@ class HashedTables:
         out = self._answers.take(int((counts * self._dims).sum()))
         kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
         return out
+
+    def have_rows(self, rows: Array, counts: Array) -> Array:
+        """Which of the ids, of which each table has ``counts``, have a row: bool. Raises :class:`BadBatch`."""
+        found: Array = self._index.find(rows, self._starts(rows, counts)) >= 0
+        return found
 
     def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
         """One optimizer update for each distinct id that has a row or gets one, with the sum of its gradients in the order of the parts.
@@ -210,7 +202,7 @@ class HashedTables:
         self._index.forget_tombstones()
 
     def rebuild(self) -> None:
-        """Make the index anew from the ids and last uses of rows; no answer changes. Raises :class:`~trainer.errors.DamagedMemory`."""
+        """Rebuild the index from the ids and last uses of rows; no answer changes. Raises :class:`~trainer.errors.DamagedMemory`."""
         self._index.rebuild()
 
     def state(self) -> dict[str, TableState]:
@@ -245,7 +237,7 @@ class HashedTables:
         return candidates
 
     def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, TableHistory] | None = None) -> None:
-        """Restore a :meth:`state`; counts begin anew.
+        """Restore a :meth:`state`; counts begin at zero.
 
         With the ``histories`` of the same moment, all later calls give the bits that they would have given without the load; candidates of
         another size are left out. Without, rows count as used at one step, in the order of their ids, and no id waits for admission.
@@ -254,8 +246,8 @@ class HashedTables:
         leaves empty tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
         """
         check_states(self._specs, state)
-        for table in self._options:
-            self._check_load(table, state[table.spec.name], histories)
+        for options in self._options:
+            check_load(options, state[options.spec.name], histories)
         with self.undo_log.filling():
             self._index.allocate(is_fresh=True)
             by_place = {
@@ -263,35 +255,16 @@ class HashedTables:
             }
             self._engine.load_state(by_place)
             for t, table in enumerate(self._specs):
-                self._load_records(t, state[table.name].rows, histories[table.name] if histories else None)
+                self._load_records(t, state[table.name].rows, histories[table.name] if histories is not None else None)
             self._index.rebuild()
-
-    def _check_load(self, table: HashedTable, state: TableState, histories: Mapping[str, TableHistory] | None) -> None:
-        where = f"table {table.spec.name}"
-        if len(state.rows) > table.places:
-            raise TornCheckpoint("the rows of a hashed table must fit its capacity", where=where, value=len(state.rows),
-                                 allowed=f"<= {table.places}", next_step="give the table a larger capacity")  # fmt: skip
-        if histories is None:
-            return
-        one = histories.get(table.spec.name)
-        if (
-            one is None
-            or one.ages.shape != state.rows.shape
-            or one.step < 0
-            or not ((one.ages >= 0) & (one.ages < max(one.step, 1))).all()
-        ):
-            raise TornCheckpoint("the history of a table must be that of its rows", where=where,
-                                 value=None if one is None else (one.step, one.ages.shape))  # fmt: skip
 
     def _load_records(self, t: int, ids: Array, history: TableHistory | None) -> None:
         records = self._index.records(t)[: len(ids)]
         records[:, columns.ID_LOW], records[:, columns.ID_HIGH] = ids & 0xFFFFFFFF, ids >> 32
         step, uses = 1, np.ones(len(ids), np.int64)
         if history is not None:
-            # Candidates know 24 bits of a step, which stay.
-            oldest = int(history.ages.max()) if len(ids) else 0
-            kept = history.step - ((max(history.step - oldest - 1, 0) >> 24) << 24)
-            step, uses = kept, kept - history.ages
+            history = history.shortened()
+            step, uses = history.step, history.step - history.ages
             own = self._candidates(t)
             if own.shape == history.candidates.shape:
                 own[:] = history.candidates
@@ -371,3 +344,14 @@ class HashedTables:
         if name not in names:
             raise ConfigError("an embedding table must be one of the store's", value=name, allowed=", ".join(names))
         return names.index(name)
+
+
+def _identity(tables: Sequence[HashedTable], seed: int, origins: Sequence[TableOrigin] | None) -> str:
+    """What a memory must have been made for to be used: the arrays and the initial values; rates and limits may change."""
+    parts = []
+    for table in tables:
+        spec = table.spec
+        slots = [(slot.is_row_wise, slot.initial) for slot in spec.optimizer.slots]
+        parts.append((spec.name, spec.vocabulary_size, spec.dim, spec.effective_initializer, type(spec.optimizer).__name__, slots,
+                      table.places, table.candidate_lines))  # fmt: skip
+    return repr((parts, seed, tuple(origins or ())))

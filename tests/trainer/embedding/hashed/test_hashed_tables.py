@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.embedding.hashed.model import Model, flat
-from tests.trainer.embedding.partitioned.test_partitioned_engine import same_states
+from tests.trainer.embedding.hybrid.test_hybrid_engine import FEATURES
+from tests.trainer.embedding.partitioned.test_partitioned_engine import batches, same_states
 from tests.trainer.embedding.test_undo_log import cut_off
 from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, RowWiseAdagrad, TableSpec
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.engine import RowValues
+from trainer.embedding.hashed.history import TableHistory
 from trainer.embedding.hashed.options import HashedCounts, HashedTable, bytes_per_row
 from trainer.embedding.hashed.tables import HashedTables
+from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 IDS = 24
@@ -83,7 +87,7 @@ def assert_equal(store, model):
     assert (values.weights.tobytes(), values.slots.tobytes()) == (expected.weights.tobytes(), expected.slots.tobytes())
 
 
-@settings(max_examples=scaled(250), deadline=None)
+@settings(max_examples=scaled(250))
 @given(some_tables(), st.integers(1, 3), st.data())
 def test_places_and_values_are_those_of_the_model(tables, threads, data):
     store, model = HashedTables(tables, seed=3, threads=threads), Model(tables, 3)
@@ -118,7 +122,7 @@ def test_places_and_values_are_those_of_the_model(tables, threads, data):
                 assert_equal(store, model)
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_parts_of_a_batch_are_added_in_their_order(tables, data):
     store, model = HashedTables(tables, seed=3), Model(tables, 3)
@@ -133,7 +137,7 @@ def test_parts_of_a_batch_are_added_in_their_order(tables, data):
         assert_equal(store, model)
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_a_snapshot_is_of_its_moment(tables, data):
     store, model = HashedTables(tables, seed=3), Model(tables, 3)
@@ -154,7 +158,7 @@ def test_a_snapshot_is_of_its_moment(tables, data):
     store.end_snapshot()
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(st.lists(st.lists(st.integers(0, IDS - 1), min_size=1, max_size=12), min_size=1, max_size=8), st.integers(1, 3))
 def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, threads):
     """The static-size mode."""
@@ -176,7 +180,7 @@ def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, t
     same_states(again.state(), engine.state())
 
 
-@settings(max_examples=scaled(30), deadline=None)
+@settings(max_examples=scaled(30))
 @given(st.lists(st.integers(0, 2**63 - 2), min_size=1, max_size=200), st.integers(1, 300))
 def test_large_ids_keep_their_values(ids, capacity):
     spec = TableSpec("one", 2**63 - 1, 2, SGD(1.0))
@@ -307,10 +311,39 @@ def test_states_that_do_not_fit_are_refused():
     with pytest.raises(TornCheckpoint, match="fit its capacity"):
         store.load_state(engine.state())
     store.update_rows([flat([[1, 2]])], [np.ones(4, np.float32)])
-    state, histories = store.state(), store.histories()
-    for wrong in ({}, {"one": histories["one"].__class__(1, np.zeros(3, np.int64), np.zeros(0, np.uint64))},
-                  {"one": histories["one"].__class__(1, np.array([0, 1]), np.zeros(0, np.uint64))}):  # fmt: skip
-        if wrong:
-            with pytest.raises(TornCheckpoint, match="history"):
-                store.load_state(state, wrong)
+    state, none = store.state(), np.zeros(0, np.uint64)
+    for wrong in (
+        TableHistory(1, np.zeros(3, np.int64), none),
+        TableHistory(1, np.array([0, 1]), none),
+        TableHistory(5, np.array([0, -1]), none),
+        TableHistory(-1, np.array([0, 0]), none),
+        TableHistory(5, np.array([0.0, 1.0]), none),
+    ):
+        with pytest.raises(TornCheckpoint, match="history"):
+            store.load_state(state, {"one": wrong})
+    with pytest.raises(TornCheckpoint, match="history"):
+        store.load_state(state, {})
     same_states(store.state(), state)
+
+
+@settings(max_examples=scaled(30))
+@given(st.lists(batches(FEATURES), min_size=1, max_size=6), st.integers(1, 9))
+def test_it_is_the_cold_tier_of_a_hybrid_engine(trained, hot):
+    """With a place for every id, whichever rows are hot."""
+    specs = tables_of(FEATURES)
+    cold = HashedTables([HashedTable(one, capacity=one.vocabulary_size) for one in specs], seed=3)
+    tiers = HybridEngine(FEATURES, seed=3, hot_rows={one.name: hot for one in specs}, move_lookups=0.0, cold=cold)
+    whole = CpuEngine(FEATURES, seed=3)
+    for seed, batch in enumerate(trained):
+        assert tiers.lookup(batch).tobytes() == whole.lookup(batch).tobytes()
+        gradients = np.random.default_rng(seed).normal(size=(batch.rows, whole.width)).astype(np.float32)
+        tiers.apply_gradients(batch, gradients)
+        whole.apply_gradients(batch, gradients)
+    same_states(tiers.state(), whole.state())
+
+
+def test_steps_are_left_out_when_a_state_is_loaded():
+    """Ages and the 24 bits of candidates' steps stay."""
+    history = TableHistory((5 << 24) + 7, np.array([3, 1 << 24]), np.zeros(0, np.uint64)).shortened()
+    assert history.step == (1 << 24) + 7
+    assert TableHistory(7, np.array([3, 6]), np.zeros(0, np.uint64)).shortened().step == 7
