@@ -30,7 +30,7 @@ def served(cli: Callable[..., Any], small_log: Path, tmp_path: Path) -> Path:
 
 def _served(cli: Callable[..., Any], small_log: Path, folder: Path, name: str) -> Path:
     (folder / "models.py").write_text(MODELS, encoding="utf-8")
-    options = {**OPTIONS, "network": "dlrm", "keep_checkpoints": 9}
+    options = {**OPTIONS, "network": "dlrm", "keep_checkpoints": 9, "partitions_per_epoch": 1}
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", folder / "models.py")
@@ -57,9 +57,7 @@ def request_of(folder: Path, small_log: Path, name: str = "binary") -> dict[str,
     for described in json.loads((exported / EXTRA).read_text(encoding="utf-8"))["columns"]:
         column = columns[described["column"]]
         request |= tensors_of(cast_to_layout(raw[column.name], column.type).combine_chunks(), described)
-    return {
-        key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()
-    }
+    return {key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()}
 
 
 def predictions(saved_model: Path, request: dict[str, Any]) -> bytes:
@@ -82,7 +80,9 @@ def test_a_delta_gives_the_predictions_of_the_next_commit_bit_for_bit(cli, serve
     assert len(set(expected)) == 3
     chain, target = tmp_path / "chain", tmp_path / "target" / "1"
     shutil.copytree(first / "1", target)
-    delta = cli("export", "delta", served / f"run-{second.name}", "--output", chain, "--since", epochs[0], "--json").json
+    delta = cli(
+        "export", "delta", served / f"run-{second.name}", "--output", chain, "--since", epochs[0], "--json"
+    ).json
     assert delta["number"] == 0
     assert 0 < sum(one["rows"] for one in delta["tables"]) < sum(one["rows_after"] for one in delta["tables"])
 

@@ -25,6 +25,7 @@ from trainer.serving.deltas.chain import Link, Position
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.link_manifest import FULL
 from trainer.serving.deltas.link_tables import read_dense, removed_stream, set_stream
+from trainer.serving.deltas.raw_files import sync_folder
 from trainer.serving.exchange import exchange_folders
 from trainer.serving.saved_model_document import EXTRA, written_document
 from trainer.serving.served_model import ServedModel, ServedTable
@@ -69,8 +70,7 @@ def apply_to_saved_model(
             _copy_without_variables(target, made)
             _write_variables(target, made, _Weights(links, served, window_bytes))
             (made / EXTRA).write_bytes(written_document(target, served.at(at)))
-            for path in (*sorted(made.rglob("*")), made):
-                sync_path(path)
+            sync_folder(made)
             if output is None:
                 exchange_folders(made, target)
             else:

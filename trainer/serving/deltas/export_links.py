@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.local_run import TEMPORARY, LocalFolder, delete
+from trainer.checkpoints.local_run import TEMPORARY, delete
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, newest_first
@@ -44,7 +44,7 @@ from trainer.serving.deltas.link_manifest import (
 )
 from trainer.serving.deltas.link_tables import TableWriter
 from trainer.serving.deltas.model_digest import model_digest_of
-from trainer.serving.deltas.raw_files import RawWriter
+from trainer.serving.deltas.raw_files import RawWriter, sync_folder
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.row_state import (
     STATE,
@@ -210,7 +210,7 @@ class _Export:
     def _publish(self) -> Link:
         """Write all files; then the digests appear, then the link, then the digests of the link before it disappear."""
         before = self._before
-        written = [self._table(t, kind, table) for t, (kind, table) in enumerate(self._commit.tables)]
+        written = [self._table(t, kind, table) for t, (kind, table) in enumerate(sorted(self._commit.tables))]
         manifest = LinkManifest(
             0 if before is None else before.manifest.number + 1,
             FULL if self._base is None else DELTA,
@@ -224,11 +224,11 @@ class _Export:
         data = manifest.to_bytes()
         if before is not None:
             check_chain([before, Link(self._link, manifest, link_hash(data))])
-        LocalFolder(self._link).write(MANIFEST, lambda file: file.write(data))
-        sync_path(self._link)
+        (self._link / MANIFEST).write_bytes(data)
+        sync_folder(self._link)
         state = RowState(link_hash(data), tuple(rows for _, rows in written)).to_bytes()
-        LocalFolder(self._state).write(STATE, lambda file: file.write(state))
-        sync_path(self._state)
+        (self._state / STATE).write_bytes(state)
+        sync_folder(self._state)
         os.rename(self._state, state_folder(self._chain, link_hash(data)))
         sync_path(self._chain)
         os.rename(self._link, self._chain / manifest.name)
@@ -253,7 +253,7 @@ class _Export:
 
     def _dense(self) -> tuple[DenseArray, ...]:
         found = []
-        for k, (name, array) in enumerate(dense_arrays(self._files, self._commit).items()):
+        for k, (name, array) in enumerate(sorted(dense_arrays(self._files, self._commit).items())):
             with closing(RawWriter(self._link / dense_file(k))) as file:
                 file.append(array)
                 found.append(DenseArray(name, array.dtype.str, array.shape, file.finish()))

@@ -167,7 +167,7 @@ class LinkManifest:
         model: the digest of the model that is served: see :mod:`trainer.serving.deltas.model_digest`.
         commit: the commit with the weights after the link.
         since: of a delta, the commit with the weights before the link; None for a full snapshot.
-        tables, dense: in the order of the commit.
+        tables, dense: in the order of their kinds and names, whatever the partition of the commit.
     """
 
     number: int

@@ -36,7 +36,7 @@ class TableWriter:
         self._largest_error = max(self._largest_error, error)
 
     def finish(self, kind: str, table: str, rows_after: int) -> LinkTable:
-        """Make the files durable."""
+        """Close the files."""
         digests = {suffix: file.finish() for suffix, file in self._files.items()}
         return LinkTable(
             kind,

@@ -103,7 +103,7 @@ class StateWriter:
         self._digests.append(digests)
 
     def finish(self) -> RowsOfTable:
-        """Make both files durable."""
+        """Close both files, and describe them."""
         return RowsOfTable(self._kind, self._table, self._rows, self._ids.finish(), self._digests.finish())
 
     def close(self) -> None:

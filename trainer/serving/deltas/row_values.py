@@ -28,6 +28,8 @@ QUANTIZE = ("none", "fp16", "int8")
 
 _MOST_FLOAT16 = np.float32(65_504.0)
 _LEVELS = np.float32(127.0)
+#: A rounded-up scale of the largest float32 would make it infinite.
+_MOST_SCALE = np.nextafter(np.finfo(np.float32).max / _LEVELS, np.float32(0.0))
 #: Below so many columns the scale of a row takes more bytes than int8 saves against float16.
 _FEWEST_INT8_COLUMNS = 5
 
@@ -66,7 +68,7 @@ def encode(weights: Array, encoding: str, where: str) -> tuple[dict[str, Array],
 
 
 def _to_int8(weights: Array) -> dict[str, Array]:
-    scales = np.abs(weights).max(axis=1) / _LEVELS
+    scales = np.minimum(np.abs(weights).max(axis=1) / _LEVELS, _MOST_SCALE)
     divisors = np.where(scales > 0, scales, np.float32(1.0))  # a row of zeros, or of subnormal numbers
     levels = np.rint(weights / divisors[:, np.newaxis]).clip(-_LEVELS, _LEVELS)
     return {"values": levels.astype("|i1"), "scales": scales.astype("<f4")}

@@ -33,7 +33,7 @@ from trainer.serving.deltas.link_manifest import (
     table_file,
 )
 from trainer.serving.deltas.link_tables import no_rows, read_dense, removed_stream, set_stream
-from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces
+from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces, sync_folder
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid
 from warehouse.storage.durable_files import sync_path
 
@@ -173,7 +173,7 @@ def apply_to_rows(
             folder.mkdir()
             tables = tuple(_write_table(folder, links, state, t, window_bytes) for t in range(len(last.manifest.tables)))  # fmt: skip
             _write_dense(folder, last)
-            sync_path(folder)
+            sync_folder(folder)
             made = ServedRows(root / _folder_name(at), at, tables, last.manifest.dense)
             os.rename(folder, made.folder)
             sync_path(root)
