@@ -57,6 +57,8 @@ def apply_chain(
         raise InputError("--output must go with a SavedModel, got a state of rows", where="--output", value=str(output),
                          next_step="leave --output out")  # fmt: skip
     _check_target(target)
+    if not target.exists():
+        links_to_apply(links, None, str(target))  # nothing is created for links that would be refused
     with run_lock(target, "state folder"):
         state = open_served(target)
         before = None if state is None else state.position

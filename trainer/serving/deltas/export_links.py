@@ -111,6 +111,8 @@ def export_delta(
     with run_lock(chain, "chain folder"):
         before, commit = _newest_link(chain), newest_commit(files)
         if before is not None and before.manifest.commit.sha256 == commit.digest:
+            with translated_write_errors(str(chain), "the link"):
+                remove_leftovers(chain, before.hash)
             return None
         base = _since_commit(files, commit, since, window_bytes) if before is None else _since_link(files, chain, before, commit, since, window_bytes)  # fmt: skip
         return _Export(files, chain, commit, before, base, quantize or _quantize_of(before), window_bytes).write()
