@@ -10,10 +10,12 @@ import typer
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from trainer.checkpoints.run_files import RunFiles
+    from trainer.serving.deltas.verify_chain import LinkCheck
 
 app = typer.Typer(
     help="Export the weights of a run for serving: full snapshots, deltas, and their application.",
@@ -47,7 +49,8 @@ def full(
     from trainer.serving.deltas.export_links import export_full
 
     chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
-    link = export_full(files, chain, epochs=epoch, quantize=quantize)
+    with progress_bar("writing the link", "bytes") as report:
+        link = export_full(files, chain, epochs=epoch, quantize=quantize, on_bytes=report)
     emit(LinkScreen(folder, output, link), as_json=as_json)
 
 
@@ -78,7 +81,8 @@ def delta(
     from trainer.serving.deltas.export_links import export_delta
 
     chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
-    link = export_delta(files, chain, since=since, quantize=quantize)
+    with progress_bar("writing the link", "bytes") as report:
+        link = export_delta(files, chain, since=since, quantize=quantize, on_bytes=report)
     if link is None:
         emit(NothingNewScreen(folder, output, read_chain(chain)[-1]), as_json=as_json)
     else:
@@ -118,9 +122,9 @@ def apply(
     target = _local(to, "--to")
     if is_saved_model(target):
         import_quietly("trainer.serving.saved_model_weights")
-    applied = apply_chain(
-        _local(chain, "the chain"), target, until=until, output=_local(output, "--output") if output else None
-    )
+    links, new = _local(chain, "the chain"), _local(output, "--output") if output else None
+    with progress_bar("applying links", "rows") as report:
+        applied = apply_chain(links, target, until=until, output=new, on_rows=report)
     emit(AppliedScreen(chain, applied), as_json=as_json)
 
 
@@ -133,7 +137,12 @@ def verify(chain: Chain, as_json: AsJson = False) -> None:
     from headrace.screens.links import VerifiedChainScreen
     from trainer.serving.deltas.verify_chain import verify_chain
 
-    screen = VerifiedChainScreen(chain, tuple(verify_chain(_local(chain, "the chain"))))
+    checks: list[LinkCheck] = []
+    with progress_bar("reading links", "files") as report:
+        for check in verify_chain(_local(chain, "the chain")):
+            checks.append(check)
+            report(len(checks), len(checks), check.link)
+    screen = VerifiedChainScreen(chain, tuple(checks))
     emit(screen, as_json=as_json)
     if screen.damaged:
         raise typer.Exit(DataError.exit_status)

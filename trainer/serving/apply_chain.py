@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +35,22 @@ class Applied:
     links: tuple[Link, ...]
 
 
+#: Takes the rows that are written so far, and those of all tables.
+OnRows = Callable[[int, int], None]
+
+
+def _ignore(done: int, total: int) -> None:
+    """The default ``on_rows``."""
+
+
 def apply_chain(
-    chain: Path, target: Path, *, until: int | None = None, output: Path | None = None, window_bytes: int = WINDOW_BYTES
+    chain: Path,
+    target: Path,
+    *,
+    until: int | None = None,
+    output: Path | None = None,
+    window_bytes: int = WINDOW_BYTES,
+    on_rows: OnRows = _ignore,
 ) -> Applied:
     """Bring a target to the end of a chain, or to its link ``until``.
 
@@ -44,6 +58,8 @@ def apply_chain(
         chain: the folder of a chain, or of one link.
         target: the folder of a SavedModel or of a state of rows; a new folder becomes a state of rows.
         output: of a SavedModel, a new folder for the result; None: it takes the place of the target.
+        window_bytes: about so many bytes of the rows of links are in memory at once.
+        on_rows: called with the rows that are written so far, and those of all tables.
 
     The target is changed at once: a crash leaves the one before or the one after. Raises :class:`~trainer.errors.LinkRefused` for links
     that do not follow the target, :class:`~trainer.errors.TornCheckpoint` for damage, :class:`~transforms.errors.Busy` for a target that
@@ -52,7 +68,7 @@ def apply_chain(
     links = read_chain(chain)
     links = links if until is None else links_until(links, until)
     if is_saved_model(target):
-        return _apply_to_saved_model(links, target, output, window_bytes)
+        return _apply_to_saved_model(links, target, output, window_bytes, _Counted(links[-1], on_rows))
     if output is not None:
         raise InputError("--output must go with a SavedModel, got a state of rows", where="--output", value=str(output),
                          next_step="leave --output out")  # fmt: skip
@@ -65,8 +81,21 @@ def apply_chain(
         pending = links_to_apply(links, before, str(target))
         if not pending and state is not None:
             return Applied(ROWS, target, before, state.position, ())
-        made = apply_to_rows(target, pending, state, window_bytes)
+        counted = _Counted(links[-1], on_rows)
+        made = apply_to_rows(target, pending, state, window_bytes=window_bytes, on_rows=counted)
         return Applied(ROWS, target, before, made.position, pending)
+
+
+class _Counted:
+    """Adds rows up, and reports them."""
+
+    def __init__(self, last: Link, on_rows: OnRows) -> None:
+        self._done, self._total = 0, sum(one.rows_after for one in last.manifest.tables)
+        self._on_rows = on_rows
+
+    def __call__(self, rows: int) -> None:
+        self._done += rows
+        self._on_rows(min(self._done, self._total), self._total)
 
 
 def _check_target(target: Path) -> None:
@@ -79,7 +108,9 @@ def _check_target(target: Path) -> None:
                          next_step="name the folder of a version of the model, which holds saved_model.pb, or a new folder")  # fmt: skip
 
 
-def _apply_to_saved_model(links: Sequence[Link], target: Path, output: Path | None, window_bytes: int) -> Applied:
+def _apply_to_saved_model(
+    links: Sequence[Link], target: Path, output: Path | None, window_bytes: int, counted: _Counted
+) -> Applied:
     if output is not None and (output.exists() or output.is_symlink()):
         raise InputError("the output must be a new folder", where="--output", value=str(output), next_step="name another folder")  # fmt: skip
     place = output or target
@@ -90,5 +121,5 @@ def _apply_to_saved_model(links: Sequence[Link], target: Path, output: Path | No
             return Applied(SAVED_MODEL, target, served.position, served.position, ())
         from trainer.serving.saved_model_weights import apply_to_saved_model  # TensorFlow is loaded for it alone
 
-        after = apply_to_saved_model(target, pending, served, output, window_bytes)
+        after = apply_to_saved_model(target, pending, served, output, window_bytes=window_bytes, on_rows=counted)
         return Applied(SAVED_MODEL, place, served.position, after, pending)

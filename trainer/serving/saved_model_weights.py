@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,13 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def apply_to_saved_model(
-    target: Path, links: Sequence[Link], served: ServedModel, output: Path | None, window_bytes: int = WINDOW_BYTES
+    target: Path,
+    links: Sequence[Link],
+    served: ServedModel,
+    output: Path | None,
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Position:
     """Apply links, of which there is one at least, to a SavedModel.
 
@@ -54,6 +60,8 @@ def apply_to_saved_model(
         links: as :func:`~trainer.serving.deltas.chain.links_to_apply` gives them.
         served: what the SavedModel says of its weights.
         output: a new folder for the result; None: it takes the place of ``target``.
+        window_bytes: about so many bytes of the rows of links are in memory at once.
+        on_rows: called with the rows of each table that is done.
 
     Raises :class:`TornCheckpoint` for damaged links, :class:`LinkRefused` for links that do not fit the graph,
     :class:`~transforms.errors.StorageError` where a folder cannot be replaced at once, and
@@ -68,7 +76,7 @@ def apply_to_saved_model(
             delete(made)  # of a killed process
         try:
             _copy_without_variables(target, made)
-            _write_variables(target, made, _Weights(links, served, window_bytes))
+            _write_variables(target, made, _Weights(links, served, window_bytes, on_rows))
             (made / EXTRA).write_bytes(written_document(target, served.at(at)))
             sync_folder(made)
             if output is None:
@@ -90,8 +98,10 @@ def _copy_without_variables(target: Path, made: Path) -> None:
 class _Weights:
     """The weights of variables after links."""
 
-    def __init__(self, links: Sequence[Link], served: ServedModel, window_bytes: int) -> None:
-        self._links, self._served, self._window_bytes = links, served, window_bytes
+    def __init__(
+        self, links: Sequence[Link], served: ServedModel, window_bytes: int, on_rows: Callable[[int], None]
+    ) -> None:
+        self._links, self._served, self._window_bytes, self._on_rows = links, served, window_bytes, on_rows
         self.dense = read_dense(links[-1])
         theirs = [(one.kind, one.table, one.columns) for one in links[-1].manifest.tables]
         ours = [(one.kind, one.spec.name, one.spec.dim) for one in served.tables]
@@ -111,6 +121,7 @@ class _Weights:
                 rows[changed.ids] = one.served(changed.values[0])
             for removed in _checked(link, position, removed_stream(link, position, self._window_bytes).pieces, len(rows)):  # fmt: skip
                 self._reset(one, rows, removed.ids)
+        self._on_rows(self._links[-1].manifest.tables[position].rows_after)
         return rows
 
     def _reset(self, one: ServedTable, rows: Array, ids: Array) -> None:

@@ -56,6 +56,12 @@ def columns_of(files: RunFiles, commit: StoredCommit, kind: str, table: str) -> 
     return columns
 
 
+def weights_bytes(commit: StoredCommit) -> int:
+    """The bytes of the files with ids and weights of all tables."""
+    tables = [one for kind, table in commit.tables for one in commit.slices(kind, table)]
+    return sum(shard.rows.file.size_bytes + shard.weights.file.size_bytes for one in tables for shard in one.shards)
+
+
 def weight_stream(
     files: RunFiles, commit: StoredCommit, kind: str, table: str, columns: int, window_bytes: int = WINDOW_BYTES
 ) -> RowStream:

@@ -30,6 +30,7 @@ from trainer.serving.deltas.commit_weights import (
     newest_commit,
     served_commit,
     weight_stream,
+    weights_bytes,
 )
 from trainer.serving.deltas.link_manifest import (
     DELTA,
@@ -74,8 +75,22 @@ class _Base:
     stream: Callable[[str, str, int], RowStream]
 
 
+#: Takes the bytes of weights that are read so far, and those of all.
+OnBytes = Callable[[int, int], None]
+
+
+def _ignore(done: int, total: int) -> None:
+    """The default ``on_bytes``."""
+
+
 def export_full(
-    files: RunFiles, chain: Path, *, epochs: int | None = None, quantize: str = "none", window_bytes: int = WINDOW_BYTES
+    files: RunFiles,
+    chain: Path,
+    *,
+    epochs: int | None = None,
+    quantize: str = "none",
+    window_bytes: int = WINDOW_BYTES,
+    on_bytes: OnBytes = _ignore,
 ) -> Link:
     """Write a commit as a full snapshot, the next link of ``chain``.
 
@@ -84,6 +99,7 @@ def export_full(
         epochs: of the commit; None for the newest.
         quantize: one of :data:`trainer.serving.deltas.row_values.QUANTIZE`.
         window_bytes: about so many bytes of rows are in memory at once.
+        on_bytes: called with the bytes of weights that are read so far, and those of all.
 
     Raises :class:`~transforms.errors.NotFound` without the commit, :class:`LinkRefused` for a chain of another model,
     :class:`~trainer.errors.TornCheckpoint` for damage, :class:`~transforms.errors.Busy` for a chain in use, and
@@ -93,11 +109,17 @@ def export_full(
     with run_lock(chain, "chain folder"):
         before = _newest_link(chain)
         commit = newest_commit(files) if epochs is None else _commit_of(files, epochs)
-        return _Export(files, chain, commit, before, None, quantize, window_bytes).write()
+        return _Export(files, chain, commit, before, None, quantize, window_bytes, on_bytes).write()
 
 
 def export_delta(
-    files: RunFiles, chain: Path, *, since: int | None = None, quantize: str = "", window_bytes: int = WINDOW_BYTES
+    files: RunFiles,
+    chain: Path,
+    *,
+    since: int | None = None,
+    quantize: str = "",
+    window_bytes: int = WINDOW_BYTES,
+    on_bytes: OnBytes = _ignore,
 ) -> Link | None:
     """Write what changed up to the newest commit as the next link; None if the newest link has this commit.
 
@@ -114,8 +136,12 @@ def export_delta(
             with translated_write_errors(str(chain), "the link"):
                 remove_leftovers(chain, before.hash)
             return None
-        base = _since_commit(files, commit, since, window_bytes) if before is None else _since_link(files, chain, before, commit, since, window_bytes)  # fmt: skip
-        return _Export(files, chain, commit, before, base, quantize or _quantize_of(before), window_bytes).write()
+        if before is None:
+            base = _since_commit(files, commit, since, window_bytes)
+        else:
+            base = _since_link(files, chain, before, commit, since, window_bytes)
+        quantize = quantize or _quantize_of(before)
+        return _Export(files, chain, commit, before, base, quantize, window_bytes, on_bytes).write()
 
 
 def _newest_link(chain: Path) -> Link | None:
@@ -187,8 +213,10 @@ class _Export:
         base: _Base | None,
         quantize: str,
         window_bytes: int,
+        on_bytes: OnBytes,
     ) -> None:
         self._files, self._chain, self._commit = files, chain, commit
+        self._on_bytes, self._done_bytes, self._total_bytes = on_bytes, 0, weights_bytes(commit)
         self._before, self._base, self._quantize, self._window_bytes = before, base, quantize, window_bytes
         self._model = model_digest_of(commit.document)
         self._link, self._state = chain / f"{TEMPORARY}link", chain / f"{TEMPORARY}rows"
@@ -236,6 +264,7 @@ class _Export:
         os.rename(self._link, self._chain / manifest.name)
         sync_path(self._chain)
         remove_leftovers(self._chain, link_hash(data))
+        self._on_bytes(self._total_bytes, self._total_bytes)
         return read_link(self._chain / manifest.name)
 
     def _table(self, position: int, kind: str, table: str) -> tuple[LinkTable, RowsOfTable]:
@@ -249,6 +278,8 @@ class _Export:
             for now, *then in merge_windows([weights, *([] if before is None else [before])], f"{kind} table {table}"):
                 digests = digest_rows(now.values[0])
                 state.append(now.ids, digests)
+                self._done_bytes += now.ids.nbytes + now.values[0].nbytes
+                self._on_bytes(min(self._done_bytes, self._total_bytes), self._total_bytes)
                 written.append(*(_changes(now, digests, then[0]) if then else (now, now.ids[:0])))
             rows = state.finish()
             return written.finish(kind, table, rows.rows), rows

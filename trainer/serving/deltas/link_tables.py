@@ -16,6 +16,9 @@ from trainer.serving.deltas.sorted_rows import Rows, RowStream
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: Rows that are encoded at once: several arrays of them are in memory, and in the cache.
+_ENCODED_ROWS = 1 << 12
+
 
 class TableWriter:
     """The files of a table of a link."""
@@ -29,11 +32,15 @@ class TableWriter:
 
     def append(self, changed: Rows, removed: Array) -> None:
         """Write the changed rows of a window and its removed ids."""
-        stored, error = encode(changed.values[0], self._encoding, self._where)
-        for suffix, array in {"ids": changed.ids, **stored, "removed": removed}.items():
-            self._files[suffix].append(array)
+        for first in range(0, len(changed), _ENCODED_ROWS):
+            weights = changed.values[0][first : first + _ENCODED_ROWS]
+            stored, error = encode(weights, self._encoding, self._where)
+            self._largest_error = max(self._largest_error, error)
+            for suffix, array in stored.items():
+                self._files[suffix].append(array)
+        self._files["ids"].append(changed.ids)
+        self._files["removed"].append(removed)
         self._rows, self._removed = self._rows + len(changed), self._removed + len(removed)
-        self._largest_error = max(self._largest_error, error)
 
     def finish(self, kind: str, table: str, rows_after: int) -> LinkTable:
         """Close the files."""

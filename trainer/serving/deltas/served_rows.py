@@ -7,7 +7,7 @@ at any instruction leaves the state before or the state after. A reader that mis
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +153,12 @@ def open_served(root: Path) -> ServedRows | None:
 
 
 def apply_to_rows(
-    root: Path, links: Sequence[Link], state: ServedRows | None, window_bytes: int = WINDOW_BYTES
+    root: Path,
+    links: Sequence[Link],
+    state: ServedRows | None,
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> ServedRows:
     """Apply links, of which there is one at least, to the state in a folder, all in one pass over the rows.
 
@@ -161,6 +166,8 @@ def apply_to_rows(
         root: the folder, which one process at a time may change.
         links: as :func:`~trainer.serving.deltas.chain.links_to_apply` gives them.
         state: of the folder; not read if the first link is a full snapshot.
+        window_bytes: about so many bytes of rows are in memory at once.
+        on_rows: called with the rows of each window that is written.
 
     Raises :class:`TornCheckpoint` for damaged files, and :class:`~trainer.errors.CheckpointNotWritten`; the state is as before then.
     """
@@ -171,7 +178,7 @@ def apply_to_rows(
         _remove_leftovers(root, state)
         try:
             folder.mkdir()
-            tables = tuple(_write_table(folder, links, state, t, window_bytes) for t in range(len(last.manifest.tables)))  # fmt: skip
+            tables = tuple(_write_table(folder, links, state, t, window_bytes, on_rows) for t in range(len(last.manifest.tables)))  # fmt: skip
             _write_dense(folder, last)
             sync_folder(folder)
             made = ServedRows(root / _folder_name(at), at, tables, last.manifest.dense)
@@ -200,7 +207,12 @@ def _write_dense(folder: Path, link: Link) -> None:
 
 
 def _write_table(
-    folder: Path, links: Sequence[Link], state: ServedRows | None, position: int, window_bytes: int
+    folder: Path,
+    links: Sequence[Link],
+    state: ServedRows | None,
+    position: int,
+    window_bytes: int,
+    on_rows: Callable[[int], None],
 ) -> ServedTable:
     last = links[-1].manifest.tables[position]
     own_bytes = window_bytes // (1 + len(links))
@@ -219,6 +231,7 @@ def _write_table(
             ids.append(rows.ids)
             weights.append(rows.values[0])
             written += len(rows)
+            on_rows(len(rows))
         if written != last.rows_after:
             raise TornCheckpoint("a table must have the rows that its link records, got others", where=last.place, value=written,
                                  allowed=str(last.rows_after))  # fmt: skip
