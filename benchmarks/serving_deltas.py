@@ -15,7 +15,6 @@ import argparse
 import hashlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -176,7 +175,7 @@ def _step(kind: str, *words: str) -> dict[str, float]:
 
         import_quietly("trainer.serving.saved_model_weights")
     work = {"full": _export, "delta": _export, "apply": _apply, "verify": _verify, "save": _save}[kind](*words)
-    before = _peak_bytes()
+    before = _begin_peak()
     began = time.perf_counter()
     size_bytes = work()
     return {"secs": time.perf_counter() - began, "size_bytes": size_bytes, "peak_bytes": _peak_bytes() - before}
@@ -260,8 +259,16 @@ def _size_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def _begin_peak() -> int:
+    """Begin to record the most memory of this process again; the memory that it has now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak_bytes()
+
+
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    """The most memory of this process; that of ``resource`` would be the parent's at first."""
+    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10
 
 
 if __name__ == "__main__":

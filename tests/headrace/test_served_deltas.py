@@ -72,6 +72,7 @@ def variables(saved_model: Path) -> dict[str, bytes]:
     return {name: np.array(reader.get_tensor(name)).tobytes() for name in names if not name.startswith("_")}
 
 
+@pytest.mark.slow
 def test_a_delta_gives_the_predictions_of_the_next_commit_bit_for_bit(cli, served, small_log, tmp_path):
     first, second, third = sorted(path.parent for path in served.glob("epoch-*/1"))
     epochs = [int(path.name.removeprefix("epoch-")) for path in (first, second, third)]

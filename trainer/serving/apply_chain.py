@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,7 @@ def _apply_to_saved_model(
 ) -> Applied:
     if output is not None and (output.exists() or output.is_symlink()):
         raise InputError("the output must be a new folder", where="--output", value=str(output), next_step="name another folder")  # fmt: skip
-    place = output or target
+    place = Path(os.path.abspath(output or target))  # "." has no name
     with run_lock(place.with_name(f".{place.name}.lock"), "SavedModel"):
         served = read_served_model(target)
         pending = links_to_apply(links, served.position, str(target))
@@ -122,4 +123,4 @@ def _apply_to_saved_model(
         from trainer.serving.saved_model_weights import apply_to_saved_model  # TensorFlow is loaded for it alone
 
         after = apply_to_saved_model(target, pending, served, output, window_bytes=window_bytes, on_rows=counted)
-        return Applied(SAVED_MODEL, place, served.position, after, pending)
+        return Applied(SAVED_MODEL, output or target, served.position, after, pending)

@@ -69,7 +69,7 @@ def apply_to_saved_model(
     """
     last = links[-1]
     at = Position(last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash)  # fmt: skip
-    place = output or target
+    place = Path(os.path.abspath(output or target))
     made = place.with_name(f".{place.name}.applied")
     with translated_write_errors(str(place), "the SavedModel"):
         if made.exists():
@@ -80,10 +80,10 @@ def apply_to_saved_model(
             (made / EXTRA).write_bytes(written_document(target, served.at(at)))
             sync_folder(made)
             if output is None:
-                exchange_folders(made, target)
+                exchange_folders(made, place)
             else:
-                os.rename(made, output)
-                sync_path(output.parent)
+                os.rename(made, place)
+                sync_path(place.parent)
         finally:
             if made.exists():
                 delete(made)
@@ -183,7 +183,9 @@ def _tensor(target: Path, reader: Any, name: str, held: tuple[str, Any] | None, 
     if held is None:
         return value
     table: ServedTable = held[1]
-    return weights.table(table, _fitted([table.spec.vocabulary_size, table.spec.dim], name, np.array(value)))
+    return weights.table(
+        table, _fitted([table.spec.vocabulary_size, table.spec.dim], name, np.require(value, requirements="W"))
+    )
 
 
 def _fitted(shape: Sequence[int], name: str, array: Array) -> Array:

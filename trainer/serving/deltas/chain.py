@@ -134,7 +134,7 @@ def _check_same(found: str, at: Position, where: str) -> None:
     if found != at.hash:
         raise LinkRefused(f"link {at.number} of a chain must be the one that was applied to the state, got one of another chain", where=where,
                           value=found[:12], allowed=at.hash[:12],
-                          next_step="apply the chain that the state was made from, or make a new state from a full snapshot")  # fmt: skip
+                          next_step="apply the chain that the state was made from, or make the state again: from a full snapshot, or headrace model export")  # fmt: skip
 
 
 def _after_commit(links: Sequence[Link], at: Position, where: str) -> tuple[Link, ...]:

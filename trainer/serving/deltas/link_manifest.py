@@ -33,6 +33,7 @@ _MOST_NUMBER = 999_999_999
 _MOST_ROWS = 2**48
 _MOST_COLUMNS = 1 << 20
 _MOST_AXES = 8
+_MOST_DENSE = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,9 @@ class DenseArray:
             raise TornCheckpoint(f"a dense array must hold numbers in at most {_MOST_AXES} axes", where=field.place,
                                  value=f"{dtype}, {len(shape)} axes"[:200])  # fmt: skip
         found = cls(_name(members["name"]), dtype, tuple(one.count(most=_MOST_ROWS) for one in shape), read_sha256(members["sha256"]))  # fmt: skip
-        if found.size_bytes > _MOST_ROWS:
-            raise TornCheckpoint("a dense array must be of a possible size", where=field.place, value=found.size_bytes)
+        if math.prod(max(axis, 1) for axis in found.shape) > _MOST_DENSE:
+            raise TornCheckpoint(f"a dense array must have at most {_MOST_DENSE:,} numbers", where=field.place,
+                                 value=str(found.shape)[:200])  # fmt: skip
         return found
 
 

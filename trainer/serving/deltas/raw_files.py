@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.local_run import read_chunks
+from trainer.checkpoints.local_run import read_chunks, wrong_size
 from trainer.errors import TornCheckpoint
 from warehouse.storage.durable_files import sync_path
 
@@ -59,14 +60,18 @@ def sync_folder(folder: Path) -> None:
 
 
 class RawReader:
-    """An array of ``shape`` in a file, read from its first row to its last."""
+    """An array of ``shape`` in a file, read from its first row to its last.
+
+    Raises :class:`TornCheckpoint` for a file of another size, before memory is taken.
+    """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], sha256: str) -> None:
         self.place, self.left = str(path), shape[0]
         self._dtype, self._row_shape, self._expected = dtype, shape[1:], sha256
-        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        size_bytes = math.prod(shape) * dtype.itemsize
+        _check_size(path, size_bytes)
         self._sha256 = hashlib.sha256()
-        self._chunks = read_chunks(path, shape[0] * self._row_bytes, CHUNK_BYTES)
+        self._chunks = read_chunks(path, size_bytes, CHUNK_BYTES)
         self._chunk = memoryview(b"")
 
     def read(self, most_rows: int) -> Array:
@@ -100,9 +105,20 @@ class RawReader:
                                  value=self._sha256.hexdigest(), allowed=self._expected)  # fmt: skip
 
 
+def _check_size(path: Path, size_bytes: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError:
+        return  # reading names the problem
+    if found != size_bytes:
+        raise wrong_size(str(path), found, size_bytes)
+
+
 def read_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], sha256: str) -> Array:
     """A whole array, verified. Raises :class:`TornCheckpoint`."""
     reader = RawReader(path, dtype, (1, *shape), sha256)
+    if not path.is_file():
+        reader.finish()  # raises, before memory is taken
     found = reader.read(1)
     reader.finish()
     whole: Array = found.reshape(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,37 +59,47 @@ def _manifest(folder: Path, before: Link | None) -> tuple[Link | None, LinkCheck
     try:
         link = read_link(folder)
     except HeadraceError as error:
-        return None, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, _problem(error))
+        return None, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, error.what)
     try:
         check_chain([link] if before is None else [before, link])
     except TornCheckpoint as error:
-        return link, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, _problem(error))
+        return link, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, error.what)
     return link, LinkCheck(folder.name, MANIFEST, f"manifest, hash {link.hash[:12]}", size_bytes)
 
 
 def _arrays(link: Link, window_bytes: int) -> Iterator[LinkCheck]:
-    found = link.manifest.array_files()
+    found = {file: _file_problem(link.folder / file, *one, window_bytes) for file, one in link.manifest.array_files().items()}  # fmt: skip
+    sizes = {file: size_bytes for file, (size_bytes, _) in link.manifest.array_files().items()}
     for t, table in enumerate(link.manifest.tables):
-        problems = {}
-        for suffix, (dtype, shape) in table.arrays().items():
-            reader = RawReader(link.folder / table_file(t, suffix), dtype, shape, table.files[suffix])
-            problems[suffix] = _problem_of(lambda reader=reader: _read_all(reader, window_bytes))  # type: ignore[misc]
-        if not any(problems.values()):
-            problems["ids"] = _problem_of(lambda: _check_ids(link, t, window_bytes))  # noqa: B023 - called at once
-        for suffix, problem in problems.items():
-            file = table_file(t, suffix)
-            yield LinkCheck(link.folder.name, file, f"{table.place}, {suffix}", found[file][0], problem)
+        files = {suffix: table_file(t, suffix) for suffix in table.arrays()}
+        if not any(found[file] for file in files.values()):
+            found[files["ids"]] = _ids_problem(link, t, window_bytes)
+        for suffix, file in files.items():
+            yield LinkCheck(link.folder.name, file, f"{table.place}, {suffix}", sizes[file], found[file])
     for k, dense in enumerate(link.manifest.dense):
         file = dense_file(k)
-        reader = RawReader(link.folder / file, np.dtype("u1"), (found[file][0],), dense.sha256)
-        problem = _problem_of(lambda reader=reader: _read_all(reader, window_bytes))  # type: ignore[misc]
-        yield LinkCheck(link.folder.name, file, f"dense {dense.name}", found[file][0], problem)
+        yield LinkCheck(link.folder.name, file, f"dense {dense.name}", sizes[file], found[file])
 
 
-def _read_all(reader: RawReader, window_bytes: int) -> None:
-    while len(reader.read(window_bytes)):
-        pass
-    reader.finish()
+def _file_problem(path: Path, size_bytes: int, sha256: str, window_bytes: int) -> str:
+    """What is wrong with the bytes of a file; "" if they are those that were written."""
+    try:
+        reader = RawReader(path, np.dtype("u1"), (size_bytes,), sha256)
+        while len(reader.read(window_bytes)):
+            pass
+        reader.finish()
+    except TornCheckpoint as error:
+        return error.what
+    return ""
+
+
+def _ids_problem(link: Link, position: int, window_bytes: int) -> str:
+    """What is wrong with the ids of an intact table: they must ascend, and none be both set and removed."""
+    try:
+        _check_ids(link, position, window_bytes)
+    except TornCheckpoint as error:
+        return error.what
+    return ""
 
 
 def _check_ids(link: Link, position: int, window_bytes: int) -> None:
@@ -109,27 +119,14 @@ def _rows(chain: Path, link: Link) -> Iterator[LinkCheck]:
     try:
         state = read_state(chain, link.hash)
     except (TornCheckpoint, OtherFormat) as error:
-        yield LinkCheck(folder.name, STATE, "rows for the next export", 0, _problem(error))
+        yield LinkCheck(folder.name, STATE, "rows for the next export", 0, error.what)
         return
     if state is None:
         return
     yield LinkCheck(folder.name, STATE, "rows for the next export", len(read_file(folder / STATE)))
     for t, table in enumerate(state.tables):
         for suffix, row_bytes, sha256 in (("ids", 8, table.ids), ("digests", 16, table.digests)):
-            reader = RawReader(folder / table_file(t, suffix), np.dtype("u1"), (row_bytes * table.rows,), sha256)
-            problem = _problem_of(lambda reader=reader: _read_all(reader, WINDOW_BYTES))  # type: ignore[misc]
+            size_bytes = row_bytes * table.rows
+            problem = _file_problem(folder / table_file(t, suffix), size_bytes, sha256, WINDOW_BYTES)
             holds = f"{table.kind} table {table.table}, {suffix}"
-            yield LinkCheck(folder.name, table_file(t, suffix), holds, row_bytes * table.rows, problem)
-
-
-def _problem_of(read: Callable[[], None]) -> str:
-    """What is wrong with a file; "" if reading it raises nothing."""
-    try:
-        read()
-    except TornCheckpoint as error:
-        return _problem(error)
-    return ""
-
-
-def _problem(error: HeadraceError) -> str:
-    return error.what
+            yield LinkCheck(folder.name, table_file(t, suffix), holds, size_bytes, problem)

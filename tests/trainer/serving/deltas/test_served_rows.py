@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
-from tests.trainer.checkpoints.test_manifest import signed
+from tests.trainer.checkpoints.test_manifest import every_change, signed
 from tests.trainer.serving.deltas.histories import content, history, run_files, served_arrays, wanted_arrays
 from trainer.errors import LinkRefused, OtherFormat, TornCheckpoint
 from trainer.runs.lock import run_lock
@@ -200,6 +201,32 @@ def test_files_with_other_rows_under_valid_digests_are_refused_or_applied(chain,
         path.write_bytes(data)
     place.write_bytes(manifest)
     assert refused > scaled(50)
+
+
+def test_manifests_of_other_values_are_refused_or_applied_in_little_memory(chain, tmp_path):
+    copy, target = tmp_path / "copy", tmp_path / "target"
+    shutil.copytree(chain, copy)
+    apply_chain(copy, target, until=1)
+    shutil.copytree(target, tmp_path / "kept")
+    place = link(copy, 2) / MANIFEST
+    body = json.loads(place.read_bytes())
+    del body["sha256"]
+    changes = list(every_change(body))
+    chosen, refused = Random(6).sample(changes, min(len(changes), scaled(300))), 0
+    tracemalloc.start()
+    for other in chosen:
+        place.write_bytes(signed(other))
+        try:
+            apply_chain(link(copy, 2), target)
+        except (TornCheckpoint, OtherFormat, LinkRefused):
+            refused += 1
+        else:
+            shutil.rmtree(target)
+            shutil.copytree(tmp_path / "kept", target)
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+    assert refused > 0.6 * len(chosen)
+    assert content(target) == content(tmp_path / "kept")
 
 
 def test_mutated_states_are_refused_or_start_again_from_a_full_snapshot(chain, tmp_path):
