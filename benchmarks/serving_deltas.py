@@ -41,9 +41,10 @@ _NEW_OR_GONE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Wall seconds of one step, the bytes that it wrote, and the most memory beyond that at its start."""
+    """Wall and CPU seconds of one step, the bytes that it wrote, and the most memory beyond that at its start."""
 
     secs: float
+    cpu_secs: float
     size_bytes: int
     peak_bytes: int
 
@@ -82,7 +83,7 @@ def _measure_chain(folder: Path, quantize: str) -> None:
     full = _apart(folder, "full", run, again, 2, quantize)
     errors = ", ".join(f"{one['largest_error']:.2g}" for one in _manifest(chain)["tables"])
     print(f"{quantize}: full snapshot {_text(full)}; delta {_text(delta)}; size of the delta {delta.size_bytes / full.size_bytes:.3f}, "
-          f"seconds {delta.secs / full.secs:.2f} of the full snapshot's; largest error {errors}")  # fmt: skip
+          f"CPU time {delta.cpu_secs / full.cpu_secs:.2f} of the full snapshot's; largest error {errors}")  # fmt: skip
     applied_first = _apart(folder, "apply", chain, folder / "state", 0)
     applied = _apart(folder, "apply", chain, folder / "state")
     applied_full = _apart(folder, "apply", again, folder / "other")
@@ -106,7 +107,7 @@ def _measure_saved_model(folder: Path, rows: int) -> None:
 
 
 def _text(found: Measured) -> str:
-    return f"{found.secs:.2f} s, {found.size_bytes / 1e6:.1f} MB, memory {found.peak_bytes / 1e6:.0f} MB"
+    return f"{found.secs:.2f} s, {found.cpu_secs:.2f} s of CPU, {found.size_bytes / 1e6:.1f} MB, memory {found.peak_bytes / 1e6:.0f} MB"
 
 
 def _manifest(chain: Path) -> Any:
@@ -176,9 +177,10 @@ def _step(kind: str, *words: str) -> dict[str, float]:
         import_quietly("trainer.serving.saved_model_weights")
     work = {"full": _export, "delta": _export, "apply": _apply, "verify": _verify, "save": _save}[kind](*words)
     before = _begin_peak()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     size_bytes = work()
-    return {"secs": time.perf_counter() - began, "size_bytes": size_bytes, "peak_bytes": _peak_bytes() - before}
+    secs, cpu_secs = time.perf_counter() - began, time.process_time() - cpu
+    return {"secs": secs, "cpu_secs": cpu_secs, "size_bytes": size_bytes, "peak_bytes": _peak_bytes() - before}
 
 
 def _export(run: str, chain: str, epochs: str = "", quantize: str = "") -> Callable[[], int]:

@@ -58,7 +58,7 @@ from trainer.serving.deltas.row_state import (
     state_folder,
 )
 from trainer.serving.deltas.row_values import EXACT, FLOAT16, INT8, encoding_of
-from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in
+from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in, read_ahead
 from transforms.errors import InputError, NotFound
 from warehouse.storage.durable_files import sync_path
 
@@ -271,7 +271,7 @@ class _Export:
         columns = columns_of(self._files, self._commit, kind, table)
         encoding = encoding_of(self._quantize, columns)
         before = None if self._base is None else self._base.stream(kind, table, columns)
-        weights = weight_stream(self._files, self._commit, kind, table, columns, self._window_bytes)
+        weights = read_ahead(weight_stream(self._files, self._commit, kind, table, columns, self._window_bytes))
         with ExitStack() as stack:
             state = stack.enter_context(closing(StateWriter(self._state, position, kind, table)))
             written = stack.enter_context(closing(TableWriter(self._link, position, columns, encoding, f"{kind} table {table}")))  # fmt: skip

@@ -34,7 +34,7 @@ from trainer.serving.deltas.link_manifest import (
 )
 from trainer.serving.deltas.link_tables import no_rows, read_dense, removed_stream, set_stream
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces, sync_folder
-from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid
+from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid, read_ahead
 from warehouse.storage.durable_files import sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -219,7 +219,7 @@ def _write_table(
     is_full = links[0].manifest.kind == FULL
     base = set_stream(links[0], position, own_bytes) if is_full else _base_stream(state, position, last.columns, own_bytes)  # fmt: skip
     layers = links[1:] if is_full else links
-    streams = [base]
+    streams = [read_ahead(base)]
     for link in layers:
         streams += [set_stream(link, position, own_bytes), removed_stream(link, position, own_bytes)]
     written = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,19 @@ class RowStream:
 
     pieces: Iterator[Rows]
     empty: Rows
+
+
+def read_ahead(stream: RowStream) -> RowStream:
+    """A stream that another thread reads one piece ahead: reading and hashing overlap the work on the piece before."""
+    return RowStream(_ahead(stream.pieces), stream.empty)
+
+
+def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
+    with ThreadPoolExecutor(1) as reading:
+        piece = reading.submit(next, pieces, None)
+        while (found := piece.result()) is not None:
+            piece = reading.submit(next, pieces, None)
+            yield found
 
 
 class _Pending:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.processes import PATIENCE_SECS
 
 #: For each kind, the steps between the lines of the short test.
-STEPS = {"full": 61, "delta": 71, "rows": 61, "saved": 101}
+STEPS = {"full": 61, "delta": 71, "rows": 61, "saved": 199}
 
 
 def kills(kind: str, folder: Path, step: int) -> int:

@@ -69,10 +69,10 @@ def test_rows_have_equal_digests_if_and_only_if_their_bits_are_equal(weights, da
         assert differs[at // weights.shape[1]]
 
 
-def test_a_million_rows_of_few_values_have_distinct_digests():
+def test_many_rows_of_few_values_have_distinct_digests():
     """Rows as after training with small changes: whatever lanes have in common would show here."""
     draw = np.random.default_rng(1)
-    rows = draw.integers(0, 4, (1_000_000, 16)).astype(np.float32)
+    rows = draw.integers(0, 4, (200_000, 16)).astype(np.float32)
     digests = digest_rows(rows)
     distinct = len(np.unique(rows.view("V64").ravel()))
     assert [len(np.unique(digests[:, lane])) for lane in (0, 1)] == [distinct, distinct]
