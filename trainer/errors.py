@@ -5,6 +5,7 @@ InputError
 ├── UnsupportedSetting    a TensorFlow embedding setting that this engine does not have
 ├── RunMismatch           the run directory belongs to another configuration, model or past data
 ├── OtherFormat           a checkpoint of a format that this release does not read
+├── LinkRefused           a link of a chain of weights does not follow the state that it is applied to
 └── IllegalEvent          the state of a training job does not allow the event
 TypeMismatch
 └── UntrainableInput      a model input of a type that no part of the model takes
@@ -51,6 +52,10 @@ class RunMismatch(InputError):
 
 class OtherFormat(InputError):
     """A checkpoint of a format that this release does not read; nothing was changed."""
+
+
+class LinkRefused(InputError):
+    """A link of a chain of weights does not follow the state that it is applied to; nothing was changed."""
 
 
 class IllegalEvent(InputError):

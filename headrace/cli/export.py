@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from transforms.twins.export import Serving, Unservable
     from warehouse.models.models import ModelRecord
 
-#: The description of the graph for other tools; TensorFlow Serving ignores this folder.
-EXTRA = "assets.extra/headrace.json"
-
 
 class NotServable(InputError):
     """Inputs of a model use operators that TensorFlow cannot express."""
@@ -79,8 +76,9 @@ def export(
     _check(name, components, left_out, skip_unservable)
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
     run = _trained(run_location(trained), components, model) if trained else None
-    serving = Serving(served, artifacts, _scorer(run))
-    size_bytes = _publish(serving, _document(serving, model, run, left_out), target)
+    scorer = _scorer(run)
+    serving = Serving(served, artifacts, scorer)
+    size_bytes = _publish(serving, _document(serving, model, run, scorer, left_out), target)
     screen = ExportScreen(
         model=name,
         version=model.version,
@@ -105,15 +103,16 @@ def _target(output: str, model: ModelRecord, *, force: bool) -> Path:
 
 
 def _document(
-    serving: Serving, model: ModelRecord, run: Trained | None, left_out: Sequence[Unservable]
+    serving: Serving, model: ModelRecord, run: Trained | None, scorer: Scorer | None, left_out: Sequence[Unservable]
 ) -> dict[str, Any]:
-    """The content of :data:`EXTRA`."""
+    """The description beside the graph."""
     return {
         **serving.document,
         "model": model.name,
         "version": model.version,
         "table": model.table,
         **_run_document(run),
+        **({} if scorer is None else {"served": scorer.served.to_document()}),
         "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
     }
 
@@ -177,6 +176,8 @@ def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservabl
 
 def _publish(serving: Any, document: Mapping[str, Any], target: Path) -> int:
     """Write the export to a temporary folder and rename it to the target; returns its size in bytes."""
+    from trainer.serving.saved_model_document import EXTRA
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as staging:

@@ -40,6 +40,7 @@ COMMANDS = {
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
+    "export": Place("headrace.cli.export_links", "app"),
     "holds": Place("headrace.cli.holds", "app"),
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),

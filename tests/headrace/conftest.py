@@ -55,7 +55,13 @@ class Answer:
 
 
 #: Commands that read files only.
-_WITHOUT_HOME = (["plan", "show"], ["plan", "explain"], ["plan", "diff"])
+_WITHOUT_HOME = (
+    ["plan", "show"],
+    ["plan", "explain"],
+    ["plan", "diff"],
+    ["export", "apply"],
+    ["export", "verify"],
+)
 
 
 @pytest.fixture

@@ -106,9 +106,21 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, s
     }
     assert [one["task"] for one in document["outputs"]] == tasks[name]
     if name == "binary":
+        check_rounded_weights(cli, run, tmp_path / "served" / "1", request, expected[order])
         refused = cli("model", "export", "other", "--output", tmp_path / "other", "--trained", run, status=2)
         assert "trained on the inputs of this version" in refused.err
         alone = cli(
             "model", "export", name, "--output", tmp_path / "x", "--trained", run, "--skip-unservable", status=2
         )
         assert "must be exported with all of its inputs" in alone.err
+
+
+def check_rounded_weights(cli, run, saved_model, request, expected):
+    """All weights of the run rounded to float16 and applied: the graph has each of them where links are applied."""
+    folder = saved_model.parent.with_name("rounded")
+    cli("export", "full", run, "--output", folder / "chain", "--quantize", "fp16")
+    cli("export", "apply", folder / "chain", "--to", saved_model, "--output", folder / "1")
+    served = tf.saved_model.load(str(folder / "1")).signatures["serving_default"]
+    got = served(**{key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()})  # fmt: skip
+    np.testing.assert_allclose(got["prediction"].numpy(), expected, rtol=1e-2, atol=1e-3)
+    assert got["prediction"].numpy().tobytes() != expected.tobytes()

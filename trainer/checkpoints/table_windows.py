@@ -122,7 +122,7 @@ class SliceWindow:
 
     Attributes:
         order: where the values of each row of the window are in ``weights`` and ``slots``; None: at its own place.
-        weights, slots: shard after shard.
+        weights, slots: shard after shard; slots of no columns where they are not read.
     """
 
     order: Array | None
@@ -141,12 +141,14 @@ class Window:
 class _SliceReader:
     """The shards of one slice, read side by side."""
 
-    def __init__(self, files: RunFiles, stored: StoredSlice, rows_at_once: int, chunk_bytes: int, where: str) -> None:
+    def __init__(
+        self, files: RunFiles, stored: StoredSlice, rows_at_once: int, chunk_bytes: int, where: str, with_slots: bool
+    ) -> None:
         self._where = where
         self.rows = [RowReader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
         self._weights = [ArrayReader(files, shard.weights, chunk_bytes) for shard in stored.shards]
-        self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards]
-        for values in (self._weights, self._slots):
+        self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards if with_slots]
+        for values in (self._weights, *((self._slots,) if with_slots else ())):
             for rows, one in zip(self.rows, values, strict=True):
                 if len(one.shape) != 2 or one.shape[0] != rows.count:
                     raise TornCheckpoint("a table must have values for each of its rows, got others", where=one.place,
@@ -178,7 +180,9 @@ class _SliceReader:
 
 
 def _values(readers: Sequence[ArrayReader], counts: Sequence[int]) -> Array:
-    """The next values of each shard, shard after shard."""
+    """The next values of each shard, shard after shard; of no columns without readers."""
+    if not readers:
+        return np.zeros((sum(counts), 0), np.float32)
     found = np.empty((sum(counts), readers[0].shape[1]), readers[0].dtype)
     at = 0
     for one, count in zip(readers, counts, strict=True):
@@ -188,7 +192,13 @@ def _values(readers: Sequence[ArrayReader], counts: Sequence[int]) -> Array:
 
 
 def read_windows(
-    files: RunFiles, slices: Sequence[StoredSlice], window_bytes: int, row_bytes: int, where: str
+    files: RunFiles,
+    slices: Sequence[StoredSlice],
+    window_bytes: int,
+    row_bytes: int,
+    where: str,
+    *,
+    with_slots: bool = True,
 ) -> Iterator[Window]:
     """All changed rows of a table, window after window. Raises :class:`TornCheckpoint`, at the end for other bytes than were written.
 
@@ -196,11 +206,12 @@ def read_windows(
         window_bytes: about so many are in memory at once, beside chunks of files of as many bytes in all.
         row_bytes: of a row with its values.
         where: names the table in errors.
+        with_slots: whether slots are read and verified too.
     """
     shards = sum(len(one.shards) for one in slices)
     most = max(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
-    readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where) for one in slices]
+    readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots) for one in slices]
     of_shards = [rows for reader in readers for rows in reader.rows]
     while True:
         for rows in of_shards:

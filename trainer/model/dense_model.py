@@ -208,9 +208,9 @@ class DenseModel:
         """Other variables that a step changes: random state and moving statistics."""
         return [*self._random, *self._moving]
 
-    def tensors(self) -> list[Any]:
-        """TensorFlow's variables of a prediction, for a SavedModel."""
-        return [variable.value for variable in (*self._trainable, *self._moving, *self._random)]
+    def tensors(self) -> dict[str, Any]:
+        """TensorFlow's variables of a prediction, for a SavedModel, by the names of :meth:`state`."""
+        return {name: one.value for name, one in self._variables().items() if not name.startswith("optimizer/")}
 
     def check_replicable(self) -> None:
         """Raise :class:`ConfigError` for variables that would differ between the hosts of a job, or the devices of a slice."""

@@ -36,8 +36,8 @@ class HeldLock:
 
 
 @contextmanager
-def run_lock(run_dir: Path) -> Iterator[HeldLock]:
-    """Lock ``run_dir``, which is created if absent.
+def run_lock(run_dir: Path, what: str = "run directory") -> Iterator[HeldLock]:
+    """Lock ``run_dir``, which is created if absent; errors call it ``what``.
 
     Raises :class:`Busy` with the other process's id if the lock is taken, and :class:`StorageError` if the directory
     cannot be created or written.
@@ -47,26 +47,26 @@ def run_lock(run_dir: Path) -> Iterator[HeldLock]:
         run_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StorageError("a run directory cannot be used", where=str(run_dir), value=error.strerror,
-                           next_step="choose another run directory or fix its permissions") from error  # fmt: skip
+        raise StorageError(f"a {what} cannot be used", where=str(run_dir), value=error.strerror,
+                           next_step=f"choose another {what} or fix its permissions") from error  # fmt: skip
     try:
-        _acquire(descriptor, path)
+        _acquire(descriptor, path, what)
         yield HeldLock(path, descriptor)
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that is being started may have the descriptor for a moment
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, path: Path) -> None:
+def _acquire(descriptor: int, path: Path, what: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         raise Busy(
-            "the run directory must not be in use by another process",
+            f"the {what} must not be in use by another process",
             where=str(path),
             value=f"process {holder or 'unknown'}",
-            next_step="wait for it to end, stop it, or choose another run directory",
+            next_step=f"wait for it to end, stop it, or choose another {what}",
         ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -1,1 +1,1 @@
-"""Trained models after training: prediction, evaluation and export."""
+"""Trained models after training: prediction, evaluation and export, and deltas of their weights."""

@@ -20,6 +20,9 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
+from trainer.serving.deltas.chain import Position
+from trainer.serving.deltas.model_digest import model_digest
+from trainer.serving.served_model import ServedModel, ServedTable
 from trainer.serving.trained import Trained
 from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
 
@@ -42,6 +45,9 @@ _MOST_BYTES = 8 << 30
 class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     """The weights of a trained model, and its forward pass in TensorFlow.
 
+    Attributes:
+        served: what the export says of its weights.
+
     Raises :class:`ConfigError` for tables above the limit.
     """
 
@@ -52,7 +58,9 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         self.deep_tables = _variables(weights.engine)
         self.linear_tables = _variables(weights.linear)
         self._deep_features, self._linear_features = _features_of(weights.engine), _features_of(weights.linear)
-        self.layers = weights.dense.tensors()
+        dense = weights.dense.tensors()
+        self.layers = list(dense.values())
+        self.served = _served_model(trained, tuple(dense))
 
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
@@ -76,6 +84,17 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
             return tf.zeros([rows, 0])
         bags = [_activation(inputs[feature.name], tables[feature.table.name], rows, feature) for feature in features]
         return tf.concat(bags, axis=1)
+
+
+def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
+    weights = trained.weights
+    tables = [
+        ServedTable(kind, spec)
+        for kind, engine in (("embedding", weights.engine), ("linear", weights.linear))
+        for spec in (() if engine is None else engine.tables)
+    ]
+    position = Position(model_digest(trained.identity, weights.head), trained.epochs, trained.commit)
+    return ServedModel(position, trained.config.seed, tuple(tables), dense)
 
 
 def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:

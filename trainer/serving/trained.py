@@ -28,12 +28,19 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Trained:
-    """A model from its newest intact checkpoint. Predicting never changes it."""
+    """A model from its newest intact checkpoint. Predicting never changes it.
+
+    Attributes:
+        checkpoint: its place.
+        epochs, commit: the number in its name, and the SHA-256 of its manifest.
+    """
 
     config: TrainConfig
     identity: RunIdentity
     progress: RunProgress
     checkpoint: str
+    epochs: int
+    commit: str
     weights: Weights
 
     def predict(self, table: pa.Table) -> Array | dict[str, Array]:
@@ -87,7 +94,7 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     # Predicting needs no determinism, and must work if TensorFlow already runs with other threads.
     weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
     weights.load(saved.arrays)
-    return Trained(config, identity, saved.progress, saved.path, weights)
+    return Trained(config, identity, saved.progress, saved.path, saved.number, saved.digest, weights)
 
 
 def evaluate(

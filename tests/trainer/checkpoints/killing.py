@@ -36,12 +36,12 @@ _TRACED = ("checkpoints/local_run.py", "checkpoints/publish.py", "checkpoints/pa
            "checkpoints/array_files.py", "storage/durable_files.py", "/shutil.py")  # fmt: skip
 
 
-def kill_before_line(k: int) -> None:
+def kill_before_line(k: int, traced: tuple[str, ...] = _TRACED) -> None:
     """Kill this process before the k-th line of the traced modules."""
     lines = itertools.count()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.endswith(_TRACED):
+        if not frame.f_code.co_filename.endswith(traced):
             return None
         if event == "line" and next(lines) == k:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -50,7 +50,13 @@ def kill_before_line(k: int) -> None:
     sys.settrace(trace)
 
 
-def survive(template: Path, work: Callable[[Path], object], look: Callable[[Path, bool], None], step: int) -> int:
+def survive(
+    template: Path,
+    work: Callable[[Path], object],
+    look: Callable[[Path, bool], None],
+    step: int,
+    traced: tuple[str, ...] = _TRACED,
+) -> int:
     """Kill ``work`` on a copy of ``template`` at every ``step``-th line; ``look`` at what is left, and whether the work ended."""
     for k in itertools.count(0, step):
         run = template.with_name("killed")
@@ -58,7 +64,7 @@ def survive(template: Path, work: Callable[[Path], object], look: Callable[[Path
         shutil.copytree(template, run)
         child = os.fork()
         if child == 0:
-            kill_before_line(k)
+            kill_before_line(k, traced)
             work(run)
             sys.settrace(None)
             os._exit(0)

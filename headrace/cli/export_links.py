@@ -1,0 +1,165 @@
+"""``headrace export``: full snapshots and deltas of the served weights of a run, and what they are applied to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.runs import Run, RunVersion, run_folder
+from headrace.cli.options.session import AsJson, Home
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
+from transforms.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.run_files import RunFiles
+    from trainer.serving.deltas.verify_chain import LinkCheck
+
+app = typer.Typer(
+    help="Export the weights of a run for serving: full snapshots, deltas, and their application.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Output = Annotated[str, typer.Option("--output", metavar="FOLDER", help="The folder of the chain of links.")]
+Chain = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of a chain, or of one of its links.")]
+_QUANTIZE_HELP = "How the weights of tables are stored: none, fp16 or int8 with a scale per row."
+
+
+@app.command("full")
+def full(
+    run: Run,
+    output: Output,
+    epoch: Annotated[
+        int | None,
+        typer.Option(help="The number of epochs of the checkpoint. Default: the newest.", show_default=False),
+    ] = None,
+    quantize: Annotated[str, typer.Option(help=_QUANTIZE_HELP)] = "none",
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write all weights of a checkpoint as a full snapshot.
+
+    It is the first link of a chain, or one more from which the chain can be replayed.
+    """
+    from headrace.screens.links import LinkScreen
+    from trainer.serving.deltas.export_links import export_full
+
+    chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
+    with progress_bar("writing the link", "bytes") as report:
+        link = export_full(files, chain, epochs=epoch, quantize=quantize, on_bytes=report)
+    emit(LinkScreen(folder, output, link), as_json=as_json)
+
+
+@app.command("delta")
+def delta(
+    run: Run,
+    output: Output,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            help="Begin a chain without a full snapshot: the number of epochs of the checkpoint that is served.",
+            show_default=False,
+        ),
+    ] = None,
+    quantize: Annotated[
+        str, typer.Option(help=f"{_QUANTIZE_HELP} Default: as the link before.", show_default=False)
+    ] = "",
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows that changed since the newest link of a chain.
+
+    Rows are those of the newest checkpoint whose weights differ bit for bit; rows that are gone are written as tombstones.
+    """
+    from headrace.screens.links import LinkScreen, NothingNewScreen
+    from trainer.serving.deltas.chain import read_chain
+    from trainer.serving.deltas.export_links import export_delta
+
+    chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
+    with progress_bar("writing the link", "bytes") as report:
+        link = export_delta(files, chain, since=since, quantize=quantize, on_bytes=report)
+    if link is None:
+        emit(NothingNewScreen(folder, output, read_chain(chain)[-1]), as_json=as_json)
+    else:
+        emit(LinkScreen(folder, output, link), as_json=as_json)
+
+
+@app.command("apply")
+def apply(
+    chain: Chain,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help="What is served: the folder of a version of a SavedModel that model export --trained wrote, or a folder of rows.",
+        ),
+    ],
+    until: Annotated[
+        int | None, typer.Option(help="The number of the last link to apply. Default: all.", show_default=False)
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER", help="Write the changed SavedModel to this new folder, such as the next version."
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Apply the links of a chain that a target does not have yet.
+
+    A target changes at once or not at all. A new folder becomes a folder of rows.
+    """
+    from headrace.screens.links import AppliedScreen
+    from headrace.terminal.quiet import import_quietly
+    from trainer.serving.apply_chain import apply_chain
+    from trainer.serving.saved_model_document import is_saved_model
+
+    target = _local(to, "--to")
+    if is_saved_model(target):
+        import_quietly("trainer.serving.saved_model_weights")
+    links, new = _local(chain, "the chain"), _local(output, "--output") if output else None
+    with progress_bar("applying links", "rows") as report:
+        applied = apply_chain(links, target, until=until, output=new, on_rows=report)
+    emit(AppliedScreen(chain, applied), as_json=as_json)
+
+
+@app.command("verify")
+def verify(chain: Chain, as_json: AsJson = False) -> None:
+    """Read every byte of a chain and compare it with the recorded hashes.
+
+    Exit status 3 if a file is damaged, or a link does not follow the one before it.
+    """
+    from headrace.screens.links import VerifiedChainScreen
+    from trainer.serving.deltas.verify_chain import verify_chain
+
+    checks: list[LinkCheck] = []
+    with progress_bar("reading links", "files") as report:
+        for check in verify_chain(_local(chain, "the chain")):
+            checks.append(check)
+            report(len(checks), len(checks), check.link)
+    screen = VerifiedChainScreen(chain, tuple(checks))
+    emit(screen, as_json=as_json)
+    if screen.damaged:
+        raise typer.Exit(DataError.exit_status)
+
+
+def _local(folder: str, what: str) -> Path:
+    from warehouse.storage.locations import is_uri
+
+    if is_uri(folder):
+        raise InputError("links and what they are applied to must be in local folders", where=what, value=folder,
+                         next_step="name a folder on this machine")  # fmt: skip
+    return Path(folder)
+
+
+def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:
+    """The folder of a run and its files."""
+    from trainer.checkpoints.open_run import open_run
+
+    folder = run_folder(run, version, home)
+    return folder, open_run(folder)

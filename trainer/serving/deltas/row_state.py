@@ -1,0 +1,144 @@
+"""The digests of all rows after the newest link of a chain, from which the next delta is computed without the commit before it.
+
+It takes 24 bytes per row, in a hidden folder beside the links, which only exports read: ids and digests in ascending order of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.commit_manifest import TABLE_KINDS
+from trainer.checkpoints.local_run import read_file
+from trainer.checkpoints.manifest import signed_text, verified_document
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.serving.deltas.link_manifest import check_format, exact_members, read_sha256, table_file
+from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_pieces
+from trainer.serving.deltas.row_digests import digest_rows
+from trainer.serving.deltas.sorted_rows import Rows, RowStream
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT = "headrace.link-rows/1"
+STATE = "rows.json"
+_IDS, _DIGESTS = np.dtype("<i8"), np.dtype("<u8")
+_ROW_BYTES = 24
+_MOST_ROWS = 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfTable:
+    """The rows of a table, and the SHA-256 of its files."""
+
+    kind: str
+    table: str
+    rows: int
+    ids: str
+    digests: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowState:
+    """The rows after the link with this hash."""
+
+    link: str
+    tables: tuple[RowsOfTable, ...]
+
+    def to_bytes(self) -> bytes:
+        """The text of ``rows.json``."""
+        tables = [{"kind": one.kind, "table": one.table, "rows": one.rows, "ids": one.ids, "digests": one.digests} for one in self.tables]  # fmt: skip
+        return signed_text({"format": FORMAT, "link": self.link, "tables": tables})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> RowState:
+        """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
+        document = verified_document(data, where)
+        check_format(document, FORMAT)
+        members = exact_members(document, {"format", "link", "tables", "sha256"})
+        return cls(read_sha256(members["link"]), tuple(map(_read_table, members["tables"].items())))
+
+
+def _read_table(field: DocumentField) -> RowsOfTable:
+    members = exact_members(field, {"kind", "table", "rows", "ids", "digests"})
+    if (kind := members["kind"].text()) not in TABLE_KINDS:
+        raise TornCheckpoint("a table must be of a known kind", where=field.place, value=kind[:80])
+    rows = members["rows"].count(most=_MOST_ROWS)
+    return RowsOfTable(kind, members["table"].text(), rows, read_sha256(members["ids"]), read_sha256(members["digests"]))  # fmt: skip
+
+
+def state_folder(chain: Path, link: str) -> Path:
+    """The folder of the rows after the link with this hash."""
+    return chain / f".rows-{link[:32]}"
+
+
+def read_state(chain: Path, link: str) -> RowState | None:
+    """The rows after a link; None if they are not kept. Raises :class:`TornCheckpoint`."""
+    place = state_folder(chain, link) / STATE
+    if not place.exists():
+        return None
+    found = RowState.from_bytes(read_file(place), str(place))
+    if found.link != link:
+        raise TornCheckpoint("the rows of a chain must be those after its newest link", where=str(place), value=found.link[:12],
+                             allowed=link[:12])  # fmt: skip
+    return found
+
+
+class StateWriter:
+    """The ids and digests of one table on their way to files."""
+
+    def __init__(self, folder: Path, position: int, kind: str, table: str) -> None:
+        self._kind, self._table, self._rows = kind, table, 0
+        self._ids = RawWriter(folder / table_file(position, "ids"))
+        self._digests = RawWriter(folder / table_file(position, "digests"))
+
+    def append(self, ids: Array, digests: Array) -> None:
+        """Write the next rows."""
+        self._rows += len(ids)
+        self._ids.append(ids)
+        self._digests.append(digests)
+
+    def finish(self) -> RowsOfTable:
+        """Close both files, and describe them."""
+        return RowsOfTable(self._kind, self._table, self._rows, self._ids.finish(), self._digests.finish())
+
+    def close(self) -> None:
+        """Close both files."""
+        self._ids.close()
+        self._digests.close()
+
+
+_NO_ROWS = Rows(np.zeros(0, np.int64), (np.zeros((0, 2), np.uint64),))
+
+
+def digest_stream(chain: Path, state: RowState, kind: str, table: str, window_bytes: int) -> RowStream:
+    """The ids and digests, uint64 [rows, 2], of a table of the state. Raises :class:`TornCheckpoint` for one that it does not have."""
+    names = [(one.kind, one.table) for one in state.tables]
+    if (kind, table) not in names:
+        raise TornCheckpoint("the rows of a chain must be those of the tables of the run", where=f"{kind} table {table}",
+                             value=_listed(names))  # fmt: skip
+    position = names.index((kind, table))
+    found, folder = state.tables[position], state_folder(chain, state.link)
+    readers = [
+        RawReader(folder / table_file(position, "ids"), _IDS, (found.rows,), found.ids),
+        RawReader(folder / table_file(position, "digests"), _DIGESTS, (found.rows, 2), found.digests),
+    ]
+    return RowStream(_rows(readers, max(window_bytes // _ROW_BYTES, 1)), _NO_ROWS)
+
+
+def _rows(readers: list[RawReader], rows_at_once: int) -> Iterator[Rows]:
+    for ids, digests in read_pieces(readers, rows_at_once):
+        yield Rows(ids, (digests,))
+
+
+def digested(weights: RowStream) -> RowStream:
+    """The ids and digests of a stream of weights."""
+    return RowStream((Rows(one.ids, (digest_rows(one.values[0]),)) for one in weights.pieces), _NO_ROWS)
+
+
+def _listed(names: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} table {table}" for kind, table in names)[:200]
