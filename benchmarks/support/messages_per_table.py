@@ -136,7 +136,7 @@ class EnginePerTable:
         rows = self._buffers.of_batch(self._requests.make(batch))
 
         def fetch(server: int) -> None:
-            link, own, room = self._links[server], self._rows(rows, server), _all(rows.room(server))
+            link, own, room = self._links[server], self._rows(rows, server), _all(rows.space(server))
             for one in self._messages(rows, server):
                 numbers = _numbers(own[one.rows])
                 flags = one.table << _TABLE_SHIFT | messages.flags_of(numbers.rows)
