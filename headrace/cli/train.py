@@ -39,7 +39,15 @@ from headrace.cli.options.launchers import (
 )
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
-from headrace.cli.options.servers import ServerCa, Servers, ServerTokenFile, check_servers, open_servers
+from headrace.cli.options.servers import (
+    ServerCa,
+    Servers,
+    ServerTokenFile,
+    WireIds,
+    WireValues,
+    check_servers,
+    open_servers,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
@@ -211,6 +219,8 @@ def train(
     servers: Servers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
+    wire_ids: WireIds = "",
+    wire_values: WireValues = "",
     tpu: Tpu = "",
     max_ids: MaxIds = None,
     max_unique_ids: MaxUniqueIds = None,

@@ -14,6 +14,7 @@ from headrace.cli.options.tokens import read_token_file
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.embedding.wire.settings import WireSettings
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.run_servers import RunServers
 
@@ -39,13 +40,31 @@ ServerCa = Annotated[
         "--server-ca", help="PEM file of the authority of the servers' certificates: TLS.", show_default=False
     ),
 ]
+WireIds = Annotated[
+    str,
+    typer.Option(
+        "--wire-ids",
+        metavar="plain|unique",
+        help="Row numbers to and from servers: as they are, or as differences, lossless.",
+        show_default=False,
+    ),
+]
+WireValues = Annotated[
+    str,
+    typer.Option(
+        "--wire-values",
+        metavar="float32|fp16|fp14",
+        help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits a value.",
+        show_default=False,
+    ),
+]
 
 
 def check_servers(given: Mapping[str, Any], job: object, tpus: object) -> None:
     """Raise :class:`InputError` for options that do not go with servers."""
     text = given["servers"]
     if not text:
-        for option in ("server_token_file", "server_ca"):
+        for option in ("server_token_file", "server_ca", "wire_ids", "wire_values"):
             if given[option]:
                 name = f"--{option.replace('_', '-')}"
                 raise InputError(
@@ -56,6 +75,7 @@ def check_servers(given: Mapping[str, Any], job: object, tpus: object) -> None:
         if other is not None:
             raise InputError("--servers must train in this process", where=f"--servers, {option}", value=text,
                              next_step=f"leave {option} out")  # fmt: skip
+    _wire(given)
     if text.isascii() and text.isdigit():
         if not 1 <= int(text) <= _MOST_LOCAL:
             raise InputError(
@@ -82,15 +102,26 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
     token = read_token_file(given["server_token_file"]) if given["server_token_file"] else ""
     if not text.isdigit():
-        yield RunServers(_addresses(text), token, client_tls(given["server_ca"]), plan)
+        yield RunServers(_addresses(text), token, client_tls(given["server_ca"]), plan, wire=_wire(given))
         return
     with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield RunServers(servers.addresses, plan=plan)
+        yield RunServers(servers.addresses, plan=plan, wire=_wire(given))
 
 
 def server_command(options: Sequence[str]) -> list[str]:
     """The command line of a server."""
     return [sys.executable, "-m", "headrace", "ps", "serve", *options]
+
+
+def _wire(given: Mapping[str, Any]) -> WireSettings:
+    """The encodings of messages. Raises :class:`InputError` for unknown ones."""
+    from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
+
+    for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
+        option = f"--{name.replace('_', '-')}"
+        if given[name] and given[name] not in known:
+            raise InputError(f"{option} must be a known encoding", where=option, value=given[name], allowed=", ".join(known))  # fmt: skip
+    return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
 def _addresses(text: str) -> tuple[Any, ...]:
