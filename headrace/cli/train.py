@@ -45,6 +45,8 @@ from headrace.cli.options.servers import (
     Servers,
     ServerTokenFile,
     ServerUpdates,
+    WireIds,
+    WireValues,
     check_servers,
     open_servers,
 )
@@ -219,6 +221,8 @@ def train(
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
     server_updates: ServerUpdates = "summed",
+    wire_ids: WireIds = "",
+    wire_values: WireValues = "",
     tpu: Tpu = "",
     max_ids: MaxIds = None,
     max_unique_ids: MaxUniqueIds = None,

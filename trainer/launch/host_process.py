@@ -11,6 +11,7 @@ from pathlib import Path
 from trainer.control.controller_client import ControllerClient
 from trainer.control.membership import Membership
 from trainer.embedding.tpu.slices import TpuSlice
+from trainer.embedding.wire.settings import WireSettings
 from trainer.flight.addresses import Address
 from trainer.host.exchange_service import ExchangeService
 from trainer.host.host import Host
@@ -107,7 +108,8 @@ def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes]) -> RunS
             "the file of the servers' token cannot be read", where=spec.token_file, value=str(error)
         ) from None
     addresses = tuple(Address.parse(one) for one in spec.addresses)
-    return RunServers(addresses, token, client_tls(spec.authority), plan, Mode(spec.updates))
+    wire = WireSettings(spec.wire_ids, spec.wire_values)
+    return RunServers(addresses, token, client_tls(spec.authority), plan, Mode(spec.updates), wire=wire)
 
 
 #: The wait between attempts to report a notice.

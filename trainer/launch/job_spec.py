@@ -31,6 +31,7 @@ class ServersSpec:
         token_file: a file with their token; empty for none.
         authority: a PEM file of the authority of their certificates; empty: connections are not encrypted.
         plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
+        wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
     """
 
     addresses: tuple[str, ...]
@@ -38,6 +39,8 @@ class ServersSpec:
     token_file: str = ""
     authority: str = ""
     plan: str = ""
+    wire_ids: str = "plain"
+    wire_values: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)

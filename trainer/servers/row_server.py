@@ -7,22 +7,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from trainer.embedding.cpu.gradients import are_finite
+from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
-from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
+from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.server_status import ServerStatus
 from transforms.errors import DataError
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.
 _RETURN_SECS = 10.0
+_KEPT_ANSWERS = 4
 
 
 @dataclass(eq=False)
@@ -42,10 +50,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: its kind, and its body in parts that must be sent before the next request of the session is handled."""
+    """An answer: its kind, its body in parts that must be sent before the next request of the session is handled, and how it is encoded."""
 
     kind: Kind
     body: Sequence[Bytes] = ()
+    flags: int = 0
 
 
 class RowServer:
@@ -86,6 +95,7 @@ class RowServer:
         self.staleness: Counter[int] = Counter()
         self.wait_secs = 0.0
         self._counts: Counter[str] = Counter()
+        self._memory = OutputPool(spare=0.25, kept=_KEPT_ANSWERS)
 
     def begin(self, greeting: Greeting) -> Session:
         """Begin a session, in place of an earlier one of the same client.
@@ -157,6 +167,7 @@ class RowServer:
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
+        messages.check_flags(header)
         match header.kind:
             case Kind.FETCH:
                 return self._fetch(session, header, body)
@@ -243,17 +254,26 @@ class RowServer:
                 self.wait_secs += self._clock() - began
                 self.staleness[missing_updates(self._rows.applied(own.clients), own.client)] += 1
             found = self._rows.fetch(numbers)
+            flag = encoded_values.value_flag(header.flags)
+            floats = encoded_values.floats_of_pieces(numbers.counts, self._rows.dims) if flag else []
+            space = encoded_values.take_bytes(self._memory, encoded_values.encoded_bytes(floats, flag))
             self._counts["fetches"] += 1
             self._counts["fetched_rows"] += len(numbers.rows)
-        return Reply(Kind.ROWS, [found.data.cast("B")] if len(found) else [])
+        if flag:
+            _encode(encoded_values.split_pieces([found], floats), space, flag)
+            found = space
+        return Reply(Kind.ROWS, [found.data.cast("B")] if len(found) else [], flag)
 
     def _update(self, session: Session, header: Header, body: Bytes) -> Reply:
         own = session.greeting
         with self._changed:
             self._check(session)
-            update = messages.read_gradients(body, self._rows.dims, header.flags)
-            if not are_finite(update.values, 0, len(update.values)):
-                raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
+            dims = self._rows.dims
+        update = messages.read_gradients(body, dims, header.flags)
+        if not are_finite(update.values, 0, len(update.values)):
+            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
+        with self._changed:
+            self._check(session)  # other tables are opened by a newer attempt
             if not is_new(self._rows.applied(own.clients)[own.client], header.number, own.client):
                 self._counts["repeated_updates"] += 1
                 return Reply(Kind.DONE)
@@ -349,3 +369,11 @@ class RowServer:
                 wait_secs=self.wait_secs,
                 **self._counts,
             )
+
+
+def _encode(pieces: Sequence[Array], space: Array, flag: int) -> None:
+    """Encode fetched rows; without the lock of rows."""
+    try:
+        encoded_values.encode_pieces(pieces, space, flag)
+    except BadBatch as error:
+        raise NonFiniteLoss("training diverged: a weight is NaN or infinite", value=error.value) from None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.wire.settings import WireSettings
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode
@@ -31,6 +32,7 @@ class RunServers:
         plan: where the tables stand, a core for each server; None: rows are spread over them.
         mode: how the updates of several hosts come together.
         patience_secs: how long a server may be away before the run fails.
+        wire: how rows and values are encoded on their way; servers take any encoding.
     """
 
     addresses: tuple[Address, ...]
@@ -39,6 +41,7 @@ class RunServers:
     plan: PartitionPlan | None = None
     mode: Mode = Mode.SUMMED
     patience_secs: float = 60.0
+    wire: WireSettings = field(default_factory=WireSettings)
 
     def connect(
         self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = _go_on
@@ -52,7 +55,7 @@ class RunServers:
         self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int
     ) -> PsEngine:
         """The engine of tables over connections; ``held``: batches between a lookup and its update."""
-        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held)
+        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire)
 
     def engine(
         self, features: Sequence[FeatureSpec], seed: int, held: int, clock: Callable[[], float] = time.time

@@ -25,6 +25,7 @@ from trainer.embedding.ps.frames import (
     read_document,
     read_header,
 )
+from trainer.embedding.ps.row_messages import memory_bytes
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
 from trainer.flight.byte_streams import receive_into, send_parts
@@ -194,7 +195,7 @@ class ServerService:
                 value=header.body_bytes,
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
-        with self._budget.take(header.body_bytes, self._limits.patience_secs):
+        with self._budget.take(memory_bytes(header), self._limits.patience_secs):
             body = bytearray(header.body_bytes)
             if receive_into(stream, memoryview(body), time.monotonic() + self._limits.patience_secs) < len(body):
                 raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")
@@ -208,7 +209,7 @@ class ServerService:
         return True
 
     def _reply(self, stream: socket.socket, reply: Reply, number: int, patience_secs: float) -> None:
-        header = Header(reply.kind, sum(len(part) for part in reply.body), number)
+        header = Header(reply.kind, sum(len(part) for part in reply.body), number, flags=reply.flags)
         send_parts(stream, [header.to_bytes(), *reply.body], time.monotonic() + patience_secs)
 
     def _refuse(self, stream: socket.socket, error: Exception) -> None:

@@ -106,6 +106,8 @@ class TcpLink:
             if answer.header.number != request.number:
                 raise DataError("an answer must be that to the oldest request", where=str(self._address),
                                 value=answer.header.number, allowed=str(request.number))  # fmt: skip
+            if request.decode is not None:
+                request.decode()
             return answer
 
     def _transmit(self, request: Request) -> None:
@@ -128,9 +130,10 @@ class TcpLink:
                 self._generation = _opened(body)[0]
             return Answer(header, body)
         expected = sum(one.nbytes for one in request.space)
-        if header.kind != Kind.ROWS or header.body_bytes != expected:
+        if (header.kind, header.body_bytes, header.flags) != (Kind.ROWS, expected, request.answer_flags):
             raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
-                            value=f"{header.kind.name}, {header.body_bytes:,} bytes", allowed=f"{expected:,} bytes")  # fmt: skip
+                            value=f"{header.kind.name}, {header.body_bytes:,} bytes, flags {header.flags}",
+                            allowed=f"{expected:,} bytes, flags {request.answer_flags}")  # fmt: skip
         if not receive_parts(self._stream, [one.data.cast("B") for one in request.space if len(one)]):
             raise _Ended("the server ended an answer")
         return Answer(header)

@@ -16,6 +16,7 @@ from headrace.cli.options.tokens import read_token_file
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.embedding.wire.settings import WireSettings
     from trainer.flight.addresses import Address
     from trainer.launch.job_spec import ServersSpec
     from trainer.planning.plan import PartitionPlan
@@ -43,6 +44,24 @@ ServerCa = Annotated[
         "--server-ca", help="PEM file of the authority of the servers' certificates: TLS.", show_default=False
     ),
 ]
+WireIds = Annotated[
+    str,
+    typer.Option(
+        "--wire-ids",
+        metavar="plain|unique",
+        help="Row numbers to and from servers: as they are, or as differences, lossless.",
+        show_default=False,
+    ),
+]
+WireValues = Annotated[
+    str,
+    typer.Option(
+        "--wire-values",
+        metavar="float32|fp16|fp14",
+        help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits a value.",
+        show_default=False,
+    ),
+]
 
 
 ServerUpdates = Annotated[
@@ -58,7 +77,7 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     """Raise :class:`InputError` for options that do not go with servers."""
     text = given["servers"]
     if not text:
-        for option in ("server_token_file", "server_ca"):
+        for option in ("server_token_file", "server_ca", "wire_ids", "wire_values"):
             if given[option]:
                 name = f"--{option.replace('_', '-')}"
                 raise InputError(
@@ -67,6 +86,7 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
         return
     if given["server_updates"] not in ("summed", "each"):
         raise InputError("--server-updates must be summed or each", value=given["server_updates"])
+    wire_of(given)
     if tpus is not None or given["launcher"] != LOCAL:
         option = "--tpu" if tpus is not None else "--launcher"
         raise InputError("--servers must train on this machine, without TPUs", where=f"--servers, {option}", value=text,
@@ -123,15 +143,29 @@ def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: Part
         str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
     )
     token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
+    wire = wire_of(given)
     return OpenServers(
-        RunServers(addresses, token, client_tls(authority), plan, Mode(updates)),
-        ServersSpec(tuple(map(str, addresses)), updates, token_file, authority),
+        RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire),
+        ServersSpec(
+            tuple(map(str, addresses)), updates, token_file, authority, wire_ids=wire.ids, wire_values=wire.values
+        ),
     )
 
 
 def server_command(options: Sequence[str]) -> list[str]:
     """The command line of a server."""
     return [sys.executable, "-m", "headrace", "ps", "serve", *options]
+
+
+def wire_of(given: Mapping[str, Any]) -> WireSettings:
+    """The encodings of messages. Raises :class:`InputError` for unknown ones."""
+    from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
+
+    for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
+        option = f"--{name.replace('_', '-')}"
+        if given[name] and given[name] not in known:
+            raise InputError(f"{option} must be a known encoding", where=option, value=given[name], allowed=", ".join(known))  # fmt: skip
+    return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
 def _addresses(text: str) -> tuple[Address, ...]:

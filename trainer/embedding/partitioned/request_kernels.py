@@ -30,6 +30,7 @@ class Slots(NamedTuple):
         distinct: int64 [tables], the slots without those of the tail.
         counts: int64 [tables], all slots.
         places: int64, the slot of each id of the batch; 0 for ids after the end of a sequence.
+        order: int32, the slots of each table as they are asked for; empty: in their order.
     """
 
     starts: Array
@@ -38,6 +39,7 @@ class Slots(NamedTuple):
     distinct: Array
     counts: Array
     places: Array
+    order: Array
 
 
 class PartValues(NamedTuple):
@@ -59,7 +61,7 @@ def find_slots(
     chosen: Array, ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, dense_ids: Array, slots: Slots
 ) -> None:  # fmt: skip
     """Find the slots of the ``chosen`` tables. ``dense_ids``: of each feature, the ids of a bag that share the slots of their rows."""
-    starts, rows, samples, distinct_rows, counts, places = slots
+    starts, rows, samples, distinct_rows, counts, places, _ = slots
     for t in chosen:
         base = starts[t]
         bits = 4
@@ -176,10 +178,12 @@ def group_by_owner(
     ``ends``: int64 [owners, parts], where those of each owner and part begin; afterwards, where they end. Others: as in
     :func:`count_by_owner`.
     """
+    is_ordered = len(slots.order) > 0
     for p in range(ends.shape[1]):
         t, kind, first, stop = parts.table[p], parts.kind[p], parts.first_core[p], parts.first_core[p + 1]
         base = slots.starts[t]
-        for slot in range(slots.counts[t]):
+        for k in range(slots.counts[t]):
+            slot = slots.order[base + k] if is_ordered else k
             row = slots.rows[base + slot]
             if kind != REPLICATED:
                 place = _place_of(row, first, stop, kind, parts)

@@ -14,6 +14,7 @@ from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
 from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.threads import Team, split_evenly
 from trainer.embedding.partitioned import request_kernels as kernels
+from trainer.embedding.partitioned.slot_order import order_slots
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
@@ -78,14 +79,15 @@ class RequestMaker:
         parts: of the tables, on all cores.
         core: the core that asks.
         dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
+        ascending: the rows of each owner and part ascend; else they are in the order of their first ids.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, parts: TableParts, core: int,
-        dense_ids: Mapping[str, int] | None, team: Team,
+        dense_ids: Mapping[str, int] | None, team: Team, ascending: bool = False,
     ) -> None:  # fmt: skip
         self._of_features, self._layout, self._team = of_features, layout, team
-        self._parts, self._readers = parts, parts.readers(core)
+        self._parts, self._readers, self._ascending = parts, parts.readers(core), ascending
         dense_ids = dense_ids or {}
         self._dense_ids = np.array([dense_ids.get(one.name, _NO_LIMIT) for one in features], np.int64)
         _check_dense_ids(features, dense_ids)
@@ -133,11 +135,16 @@ class RequestMaker:
             distinct=np.zeros(tables, np.int64),
             counts=np.zeros(tables, np.int64),
             places=np.zeros(len(batch.ids), np.int64),
+            order=np.empty(total if self._ascending else 0, np.int32),
         )
         used = np.flatnonzero(most)
         chosen = [used[part] for part in split_evenly(most[used], self._team.threads)]
         find, layout, dense_ids = kernels.find_slots, self._layout, self._dense_ids
         self._team.run([partial(find, one, batch.ids, offsets, of, layout, dense_ids, slots) for one in chosen])
+        if self._ascending:
+            self._team.run(
+                [partial(order_slots, one, slots.starts, slots.rows, slots.counts, slots.order) for one in chosen]
+            )
         return slots
 
 

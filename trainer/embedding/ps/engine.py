@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from trainer.embedding.ps.stacked_plan import stack_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.state_checks import check_states, empty_state
+from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError
 from trainer.planning.plan import PartitionPlan
 
@@ -55,6 +57,7 @@ class PsEngine:
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
         held: batches between a lookup and its update.
         threads: threads of the loops; 0 for one a processor.
+        wire: how rows and values are encoded in fetches and updates; None: as they are.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
     :class:`~trainer.errors.ServerLost`.
@@ -62,7 +65,7 @@ class PsEngine:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
-        staleness: int | None = 0, held: int = 2, threads: int = 0,
+        staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -76,17 +79,16 @@ class PsEngine:
         layout = table_layout(of_features, self._stacked, seed)
         self._width = sum(feature.width for feature in self.features)
         self._table_of, self._staleness = of_features.table, staleness
-        self._team = Team(threads or available_threads())
-        self._requests = RequestMaker(
-            self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None, team=self._team
-        )
+        self._team, wire = Team(threads or available_threads()), wire or WireSettings()
+        self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
+                                      team=self._team, ascending=wire.ids == "unique")  # fmt: skip
         self._buffers = RowBuffers(self._parts, of_features, layout, self._width, self._team)
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
         shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         helds = [held_tables(own, seed) for own in shards]
-        self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server]), len(servers))
-        self._looked_up: deque[BatchRows] = deque(maxlen=held)
+        self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
+        self._looked_up: deque[_LookedUp] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
 
     def connect(self, servers: Sequence[Connect]) -> None:
@@ -120,8 +122,7 @@ class PsEngine:
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is fetched."""
         check_batch(batch, self.features)
-        rows = self._fetch(batch)
-        return rows.activations()
+        return self._fetch(batch).rows.activations()
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
@@ -133,31 +134,35 @@ class PsEngine:
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
-        rows = next((one for one in self._looked_up if one.requests.batch is batch), None) or self._fetch(batch)
-        pieces, rates = rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
-        updates = rows.requests.updates
-        self._of_each(
-            lambda server: self._servers[server].update(self._numbers(updates, server), rates, pieces[server])
-        )
-        self._counter.add(batch.offsets, rows.requests.layout.vocabulary)
+        found = next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._fetch(batch)
+        pieces, rates = found.rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
+        requests = found.rows.requests
 
-    def _fetch(self, batch: IdBatch) -> BatchRows:
+        def update(server: int) -> None:
+            is_same = requests.updates is requests.reads
+            numbers = found.numbers[server] if is_same else self._numbers(requests.updates, server)
+            self._servers[server].update(numbers, rates, pieces[server])
+
+        self._of_each(update)
+        self._counter.add(batch.offsets, requests.layout.vocabulary)
+
+    def _fetch(self, batch: IdBatch) -> _LookedUp:
         rows = self._buffers.of_batch(self._requests.make(batch))
-        reads = rows.requests.reads
 
-        def fetch(server: int) -> None:
-            remote = self._servers[server]
+        def fetch(server: int) -> RowNumbers:
+            remote, numbers = self._servers[server], self._numbers(rows.requests.reads, server)
             floor = -1 if self._staleness is None else remote.updates - self._staleness
-            remote.begin_fetch(self._numbers(reads, server), rows.space(server), floor)
+            remote.begin_fetch(numbers, rows.space(server), floor)
             remote.finish()
+            return numbers
 
-        self._of_each(fetch)
-        self._looked_up.append(rows)
-        return rows
+        found = _LookedUp(rows, self._of_each(fetch))
+        self._looked_up.append(found)
+        return found
 
     def _numbers(self, rows: RowsByOwner, server: int) -> RowNumbers:
         own = rows.rows[rows.of_owner(server)]
-        return RowNumbers(own.astype(np.int32) if self._short else own, rows.counts[server])
+        return self._servers[server].numbers_of(own, rows.counts[server], short=self._short)
 
     def _of_each(self, work: Callable[[int], _T], servers: int = 0) -> list[_T]:
         """Do the work of each server at once."""
@@ -186,7 +191,7 @@ class PsEngine:
                 counts = np.zeros(len(self._parts.parts), np.int64)
                 counts[p] = len(own)
                 values = np.empty(len(own) * part.slice_.columns, np.float32)
-                remote.begin_fetch(RowNumbers(own, counts), [values], -1)
+                remote.begin_fetch(RowNumbers(own, counts), [values], -1, exact=True)
                 remote.finish()
                 out[mine, part.columns] = values.reshape(len(own), -1)
         return out
@@ -239,6 +244,14 @@ class PsEngine:
             remote.close()
         if self._senders is not None:
             self._senders.shutdown()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LookedUp:
+    """The rows of a batch that was looked up, and the numbers of rows that each server was sent."""
+
+    rows: BatchRows
+    numbers: list[RowNumbers]
 
 
 class _RemoteRows:

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.optimizers import slot_width
+from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLink
 from trainer.embedding.ps.table_documents import HeldTables
-from trainer.errors import ServerLost
+from trainer.embedding.wire.settings import WireSettings
+from trainer.errors import BadBatch, NonFiniteLoss, ServerLost
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The bytes of rows in one message of a load.
 _LOAD_BYTES = 4 << 20
+#: Encoded answers and updates that are kept, beside those in use.
+_KEPT = 4
 
 
 class RemoteTables:
     """The tables of one server.
 
     Requests that change rows are not waited for: a server answers in order, so a later request sees what they did. Their errors are raised
-    by the next call.
+    by the next call. ``wire``: how the rows and values of fetches and updates are encoded; all else is sent as it is.
     """
 
-    def __init__(self, connect: Connect, held: HeldTables) -> None:
+    def __init__(self, connect: Connect, held: HeldTables, wire: WireSettings | None = None) -> None:
         self._connect, self._link, self._document = connect, connect(False), held.to_document()
         self._saving: ServerLink | None = None
         self._saving_lock = threading.Lock()
+        self._wire, self._memory = wire or WireSettings(), OutputPool(spare=0.25, kept=_KEPT)
         self._tables = tuple(one.table for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
@@ -67,19 +74,52 @@ class RemoteTables:
         """The rows of a part on this server."""
         return self._tables[part].vocabulary_size
 
-    def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int) -> None:
+    def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int, *, exact: bool = False) -> None:
         """Ask for the weights of rows; they are in ``space`` after :meth:`finish`.
 
-        ``floor``: the update that all clients must have made before.
+        Args:
+            numbers: the rows.
+            space: arrays for their values, one after the other; no piece of a message is in two of them.
+            floor: the update that all clients must have made before.
+            exact: values are not encoded.
         """
-        flags = messages.flags_of(numbers.rows)
-        self._link.send(Request(Kind.FETCH, messages.write_numbers(numbers), space, floor=floor, flags=flags))
+        flag = 0 if exact else encoded_values.FLAG_OF[self._wire.values]
+        body, flags = messages.write_numbers(numbers), numbers.flags | flag
+        if not flag:
+            self._link.send(Request(Kind.FETCH, body, space, floor=floor, flags=flags))
+            return
+        floats = encoded_values.floats_of_pieces(numbers.counts, self.dims)
+        pieces, buffer = encoded_values.split_pieces(space, floats), self._space_of(floats, flag)
+        decode = partial(encoded_values.decode_pieces, buffer, pieces, flag)
+        self._link.send(Request(Kind.FETCH, body, [buffer], floor=floor, flags=flags, answer_flags=flag, decode=decode))
+
+    def numbers_of(self, rows: Array, counts: Array, *, short: bool) -> RowNumbers:
+        """Rows of parts, int64, as they are sent; ``short``: all rows of this server have numbers of 32 bits."""
+        if self._wire.ids == "unique":
+            return messages.encode_rows(rows, counts)
+        return RowNumbers(rows.astype(np.int32) if short else rows, counts)
 
     def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> None:
-        """Send the summed gradients of rows, in pieces."""
+        """Send the summed gradients of rows, in pieces. Raises :class:`NonFiniteLoss` for sums that cannot be encoded."""
+        flag = encoded_values.FLAG_OF[self._wire.values]
+        if flag:
+            values = [self._encoded(values, encoded_values.floats_of_pieces(numbers.counts, self.dims), flag)]
         self._updates += 1
         body = messages.write_gradients(numbers, rates, values)
-        self._link.send(Request(Kind.UPDATE, body, number=self._updates, flags=messages.flags_of(numbers.rows)))
+        self._link.send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
+
+    def _encoded(self, values: Sequence[Array], floats: Sequence[int], flag: int) -> Array:
+        buffer = self._space_of(floats, flag)
+        try:
+            encoded_values.encode_pieces(encoded_values.split_pieces(values, floats), buffer, flag)
+        except BadBatch as error:
+            raise NonFiniteLoss(
+                "training diverged: the summed gradient of a row is infinite", value=error.value
+            ) from None
+        return buffer
+
+    def _space_of(self, floats: Sequence[int], flag: int) -> Array:
+        return encoded_values.take_bytes(self._memory, encoded_values.encoded_bytes(floats, flag))
 
     def finish(self) -> None:
         """Wait for the answers to all requests that were sent. Raises the first error among them."""

@@ -1,6 +1,7 @@
 """The bodies of frames about rows: rows that are fetched, gradients, and saved values. Each array begins at a multiple of 8 bytes.
 
-Rows are numbered by the server: row 0 of a part is its first row there. They stand part after part, of which each has a count.
+Rows are numbered by the server: row 0 of a part is its first row there. They stand part after part, of which each has a count. The flags of
+a frame say how its rows and values are encoded; those of a fetch say, too, how the values of its answer are to be.
 """
 
 from __future__ import annotations
@@ -12,14 +13,28 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.engine import ChangedRows
-from trainer.embedding.ps.frames import Bytes
+from trainer.embedding.ps.encoded_values import (
+    VALUE_FLAGS,
+    decode_pieces,
+    encoded_bytes,
+    floats_of_pieces,
+    split_pieces,
+    value_flag,
+)
+from trainer.embedding.ps.frames import Bytes, Header, Kind
+from trainer.embedding.wire import row_numbers
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: A flag of fetches and updates: rows are int64, not int32.
-LONG_ROWS = 1
-_FLAGS = LONG_ROWS
+#: Flags of fetches and updates: rows are int64; rows are as :mod:`~trainer.embedding.wire.row_numbers` writes them; neither: rows are int32.
+LONG_ROWS, ENCODED_ROWS = 1, 2
+_ROW_FLAGS = LONG_ROWS | ENCODED_ROWS
+_FLAGS = _ROW_FLAGS | VALUE_FLAGS
+#: The memory of a body and what is decoded from it, over its bytes: a row of 8 bytes comes in at least 1, a value of 4 in at least 1.75, and an
+#: update has a value for each row. By whether rows and values are encoded.
+_MOST_OF_FETCH = 9
+_MOST_OF_UPDATE = {(False, False): 1, (True, False): 3, (False, True): 4, (True, True): 6}
 _ALIGNED = 8
 _PADDING = bytes(_ALIGNED)
 _READ = np.dtype("<i8")
@@ -27,10 +42,22 @@ _READ = np.dtype("<i8")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowNumbers:
-    """Rows of the parts of a server: int32 or int64 ``rows``, part after part, and int64 ``counts`` of each part."""
+    """Rows of the parts of a server.
+
+    Attributes:
+        rows: int32 or int64, part after part.
+        counts: int64, the rows of each part.
+        encoded: the rows as they are sent, uint8; None: as they are.
+    """
 
     rows: Array
     counts: Array
+    encoded: Array | None = None
+
+    @property
+    def flags(self) -> int:
+        """The flags of a message with these rows."""
+        return flags_of(self.rows) if self.encoded is None else ENCODED_ROWS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,23 +70,36 @@ class RowGradients:
 
 
 def flags_of(rows: Array) -> int:
-    """The flags of a message with these rows."""
+    """The flags of a message with these rows as they are."""
     return LONG_ROWS if rows.dtype == np.int64 else 0
+
+
+def encode_rows(rows: Array, counts: Array) -> RowNumbers:
+    """Rows, int64, that are sent as differences where those take fewer bytes, which ascending ones do."""
+    memory = np.empty(row_numbers.most_bytes(len(rows), len(counts)), np.uint8)
+    return RowNumbers(rows, counts, memory[: row_numbers.encode(rows, counts, memory)].copy())
 
 
 def write_numbers(numbers: RowNumbers) -> list[Bytes]:
     """The body of a fetch, in parts that are views of the arrays."""
-    return _views([numbers.counts, numbers.rows])
+    return _views([numbers.counts, *_sent_rows(numbers)])
 
 
 def write_gradients(numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> list[Bytes]:
-    """The body of an update; ``values``: the gradients in pieces."""
-    head = _views([numbers.counts, rates, numbers.rows])
+    """The body of an update; ``values``: the gradients in pieces, float32, or what they are encoded to."""
+    head = _views([numbers.counts, rates, *_sent_rows(numbers)])
     return [*head, *(one.data.cast("B") for one in values if len(one))]
 
 
+def _sent_rows(numbers: RowNumbers) -> list[Array]:
+    """The rows as they are sent; encoded ones after their number of bytes."""
+    if numbers.encoded is None:
+        return [numbers.rows]
+    return [np.array([len(numbers.encoded)], np.int64), numbers.encoded]
+
+
 def read_numbers(body: Bytes, parts: int, flags: int) -> RowNumbers:
-    """The rows of a fetch. Raises :class:`DataError` for a body of another length and for counts below 0."""
+    """The rows of a fetch. Raises :class:`DataError` for a body of another length, for counts below 0, and for rows that no encoder writes."""
     reader = _Reader(body)
     numbers = _read_numbers(reader, parts, flags)
     reader.end()
@@ -67,7 +107,10 @@ def read_numbers(body: Bytes, parts: int, flags: int) -> RowNumbers:
 
 
 def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
-    """An update of parts with so many columns. Raises :class:`DataError` for a body of another length, and for rates that are no numbers."""
+    """An update of parts with so many columns.
+
+    Raises :class:`DataError` for a body of another length, for rates that are no numbers, and for rows and values that no encoder writes.
+    """
     reader = _Reader(body)
     counts = _read_counts(reader, len(dims))
     rates = reader.take(np.float32, len(dims))
@@ -75,8 +118,8 @@ def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
         raise DataError(
             "learning rates must be finite and >= 0", value=rates[~(np.isfinite(rates) & (rates >= 0))][:4].tolist()
         )
-    rows = reader.take(_row_type(flags), _total(counts))
-    values = reader.take(np.float32, _total(counts * dims))
+    rows = _read_rows(reader, counts, flags)
+    values = _read_values(reader, counts, dims, flags)
     reader.end()
     return RowGradients(RowNumbers(rows, counts), rates, values)
 
@@ -136,9 +179,44 @@ def read_counts(body: Bytes, parts: int) -> tuple[int, ...]:
     return tuple(counts.tolist())
 
 
+def check_flags(header: Header) -> None:
+    """Raise :class:`DataError` for flags that a request of this kind does not have."""
+    known = _FLAGS if header.kind in (Kind.FETCH, Kind.UPDATE) else 0
+    if header.flags & ~known or header.flags & _ROW_FLAGS == _ROW_FLAGS or header.flags & VALUE_FLAGS == VALUE_FLAGS:
+        raise DataError("the flags of a frame must be known", value=header.flags,
+                        allowed=f"of {known}; one encoding of rows, and one of values")  # fmt: skip
+
+
+def memory_bytes(header: Header) -> int:
+    """The most bytes that the body of a request and what is decoded from it take in memory."""
+    has_rows, has_values = bool(header.flags & ENCODED_ROWS), bool(header.flags & VALUE_FLAGS)
+    if header.kind == Kind.FETCH:
+        return header.body_bytes * (_MOST_OF_FETCH if has_rows else 1)
+    return header.body_bytes * (_MOST_OF_UPDATE[has_rows, has_values] if header.kind == Kind.UPDATE else 1)
+
+
 def _read_numbers(reader: _Reader, parts: int, flags: int) -> RowNumbers:
     counts = _read_counts(reader, parts)
-    return RowNumbers(reader.take(_row_type(flags), _total(counts)), counts)
+    return RowNumbers(_read_rows(reader, counts, flags), counts)
+
+
+def _read_rows(reader: _Reader, counts: Array, flags: int) -> Array:
+    row_type = _row_type(flags)
+    if not flags & ENCODED_ROWS:
+        return reader.take(row_type, _total(counts))
+    size = int(reader.take(_READ, 1)[0])
+    return row_numbers.decode(reader.take(np.uint8, size), counts)
+
+
+def _read_values(reader: _Reader, counts: Array, dims: Array, flags: int) -> Array:
+    total, flag = sum(map(int.__mul__, counts.tolist(), dims.tolist())), value_flag(flags)
+    if not flag:
+        return reader.take(np.float32, total)
+    floats = floats_of_pieces(counts, dims)
+    encoded = reader.take(np.uint8, encoded_bytes(floats, flag))
+    values = np.empty(total, np.float32)
+    decode_pieces(encoded, split_pieces([values], floats), flag)
+    return values
 
 
 def _read_counts(reader: _Reader, parts: int) -> Array:
@@ -161,8 +239,7 @@ def _read_part(reader: _Reader, dim: int, slots: int) -> ChangedRows:
 
 
 def _row_type(flags: int) -> type:
-    if flags & ~_FLAGS:
-        raise DataError("the flags of a frame must be known", value=flags, allowed=f"0 to {_FLAGS}")
+    check_flags(Header(Kind.FETCH, flags=flags))
     return np.int64 if flags & LONG_ROWS else np.int32
 
 

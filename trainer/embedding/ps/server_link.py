@@ -25,6 +25,8 @@ class Request:
         body: its body in parts, which must not change before the answer has come.
         space: where the body of the answer goes, which must be exactly as long; None: into new memory.
         number, floor, flags: see :class:`~trainer.embedding.ps.frames.Header`.
+        answer_flags: those of an answer that goes to ``space``.
+        decode: is called once the answer is in ``space``; None: that is all.
     """
 
     kind: Kind
@@ -33,6 +35,8 @@ class Request:
     number: int = 0
     floor: int = 0
     flags: int = 0
+    answer_flags: int = 0
+    decode: Callable[[], None] | None = None
 
     @property
     def header(self) -> Header:
@@ -61,7 +65,7 @@ class ServerLink(Protocol):
         """
 
     def receive(self) -> Answer:
-        """The answer to the oldest request that has none.
+        """The answer to the oldest request that has none, decoded as the request says.
 
         Raises :class:`~trainer.errors.ServerLost`; and for an error that the server sends, one of that kind.
         """

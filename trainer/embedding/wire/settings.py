@@ -14,7 +14,7 @@ VALUES = ("float32", "fp16", "fp14")
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """The encodings of messages; each is chosen by itself, and both sides of a connection have the same.
+    """The encodings of messages; each is chosen by itself. Messages to parameter servers name theirs, so servers have no settings.
 
     Attributes:
         ids: ``plain``: as they are; ``unique``: distinct ids and positions (``id_positions.py``), and differences of row numbers

@@ -14,11 +14,24 @@ from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from trainer.embedding.engine import ChangedRows
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.row_messages import LONG_ROWS, RowNumbers
+from trainer.embedding.ps.encoded_values import (
+    FP14,
+    FP16,
+    decode_pieces,
+    encode_pieces,
+    encoded_bytes,
+    floats_of_pieces,
+    split_pieces,
+)
+from trainer.embedding.ps.frames import Header, Kind
+from trainer.embedding.ps.row_messages import ENCODED_ROWS, LONG_ROWS, RowNumbers
 from transforms.errors import DataError
 
 #: The columns and slot values of each part.
 DIMS, SLOTS = np.array([1, 3, 8, 8], np.int64), np.array([0, 6, 1, 8], np.int64)
+
+
+MOST = (1 << 63) - 1
 
 
 def joined(parts) -> bytearray:
@@ -114,9 +127,6 @@ def test_a_range_lies_in_its_part(wanted):
         messages.read_range(joined(messages.write_counts(wanted)), np.array([10, 10], np.int64))
 
 
-MOST = (1 << 63) - 1
-
-
 @pytest.mark.parametrize(
     "counts",
     [
@@ -131,17 +141,73 @@ MOST = (1 << 63) - 1
 )
 def test_counts_that_wrap_around_are_refused(counts):
     body = joined(messages.write_counts(counts))
-    for flags in (0, LONG_ROWS):
+    for flags in (0, LONG_ROWS, ENCODED_ROWS, FP14, ENCODED_ROWS | FP16):
         with pytest.raises(DataError):
             messages.read_numbers(body, len(DIMS), flags)
         with pytest.raises(DataError):
             messages.read_gradients(body + bytes(16), DIMS, flags)
 
 
-@pytest.mark.parametrize("flags", [2, 3, 0xFFFF])
+@pytest.mark.parametrize("flags", [3, 12, 16, 17, 0xFFFF])
 def test_unknown_flags_are_refused(flags):
+    body = joined(messages.write_counts([0] * len(DIMS)))
     with pytest.raises(DataError, match="flags"):
-        messages.read_numbers(joined(messages.write_counts([0] * len(DIMS))), len(DIMS), flags)
+        messages.read_numbers(body, len(DIMS), flags)
+    with pytest.raises(DataError, match="flags"):
+        messages.read_gradients(body + bytes(16), DIMS, flags)
+    for kind in (Kind.FETCH, Kind.UPDATE):
+        with pytest.raises(DataError, match="flags"):
+            messages.check_flags(Header(kind, flags=flags))
+
+
+def test_flags_are_those_of_the_kind():
+    for flags in (0, LONG_ROWS, ENCODED_ROWS, FP16, FP14, ENCODED_ROWS | FP14, LONG_ROWS | FP16):
+        for kind in Kind:
+            if flags and kind not in (Kind.FETCH, Kind.UPDATE):
+                with pytest.raises(DataError, match="flags"):
+                    messages.check_flags(Header(kind, flags=flags))
+            else:
+                messages.check_flags(Header(kind, flags=flags))
+
+
+def encoded_update(wanted: RowNumbers, flag: int, seed: int = 0) -> tuple[list, np.ndarray]:
+    """The body of an update whose rows and values are encoded, and its values as they come back."""
+    floats = floats_of_pieces(wanted.counts, DIMS)
+    values = np.random.default_rng(seed).normal(size=sum(floats)).astype(np.float32)
+    buffer = np.empty(encoded_bytes(floats, flag), np.uint8)
+    encode_pieces(split_pieces([values], floats), buffer, flag)
+    decode_pieces(buffer, split_pieces([values], floats), flag)
+    return messages.write_gradients(wanted, np.ones(len(DIMS), np.float32), [buffer]), values
+
+
+@given(numbers(), st.sampled_from([FP16, FP14]))
+def test_encoded_rows_and_values_are_read_as_they_were_written(some, flag):
+    wanted = messages.encode_rows(some.rows.astype(np.int64), some.counts)
+    body = joined(messages.write_numbers(wanted))
+    found = messages.read_numbers(body, len(DIMS), wanted.flags)
+    assert found.rows.tolist() == some.rows.tolist()
+    assert found.counts.tolist() == some.counts.tolist()
+    parts, values = encoded_update(wanted, flag)
+    update = messages.read_gradients(joined(parts), DIMS, wanted.flags | flag)
+    assert update.values.tobytes() == values.tobytes()
+    assert update.numbers.rows.tolist() == some.rows.tolist()
+
+
+def test_ascending_rows_take_fewer_bytes_and_others_as_many_as_they_need():
+    counts = np.array([0, 1000, 0, 0], np.int64)
+    ascending = np.arange(0, 3000, 3)
+    assert len(messages.encode_rows(ascending, counts).encoded) < 1100
+    assert len(messages.encode_rows(ascending[::-1].copy(), counts).encoded) == 4000 + len(counts)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 5, 7, 1 << 40, MOST, -MOST])
+def test_the_length_of_encoded_rows_is_checked_before_memory_is_taken(size):
+    wanted = messages.encode_rows(np.arange(3), np.array([3, 0, 0, 0]))
+    body = joined(messages.write_numbers(wanted))
+    assert len(wanted.encoded) == 11
+    body[32:40] = size.to_bytes(8, "little", signed=True)
+    with pytest.raises(DataError):
+        messages.read_numbers(body, len(DIMS), ENCODED_ROWS)
 
 
 @pytest.mark.parametrize("rate", [np.nan, np.inf, -np.inf, -0.5])
@@ -183,6 +249,16 @@ def _readers(whole: dict[str, bytes]):
         assert len(found.values) == int((found.numbers.counts * DIMS).sum())
         assert (found.rates >= 0).all()
 
+    def right_decoded_numbers(found, body):
+        assert len(found.rows) == int(found.counts.sum())
+        assert found.rows.nbytes + len(body) <= messages.memory_bytes(Header(Kind.FETCH, len(body), flags=ENCODED_ROWS))
+
+    def right_decoded(found, body):
+        memory = found.numbers.rows.nbytes + found.values.nbytes + len(body)
+        assert memory <= messages.memory_bytes(Header(Kind.UPDATE, len(body), flags=ENCODED_ROWS | FP14))
+        assert len(found.values) == int((found.numbers.counts * DIMS).sum())
+        assert np.isfinite(found.values).all()
+
     def right_part(found, body):
         assert found.weights.shape == (len(found.rows), DIMS[1])
         assert found.slots.shape == (len(found.rows), SLOTS[1])
@@ -199,6 +275,16 @@ def _readers(whole: dict[str, bytes]):
     yield whole["load"], lambda body, _: messages.read_load(body, DIMS, SLOTS), lambda found, _: None
     yield whole["range"], lambda body, _: messages.read_range(body, sizes), right_range
     yield whole["counts"], lambda body, _: messages.read_counts(body, 4), lambda found, _: None
+
+    encoded = (ENCODED_ROWS, ENCODED_ROWS | FP16, ENCODED_ROWS | FP14)
+    for flags in encoded:
+        yield (
+            whole["encoded numbers"],
+            lambda body, _, f=flags: messages.read_numbers(body, 4, f),
+            right_decoded_numbers,
+        )
+    for flags in encoded[1:]:
+        yield whole[f"encoded {flags}"], lambda body, _, f=flags: messages.read_gradients(body, DIMS, f), right_decoded
 
 
 TOKENS = [
@@ -219,6 +305,10 @@ def test_a_mutated_body_is_one_error_or_right():
         "range": joined(messages.write_counts([1, 5, 50])),
         "counts": joined(messages.write_counts([1, 2, 3, 4])),
     }
+    ascending = messages.encode_rows(np.arange(6), some.counts)
+    whole["encoded numbers"] = joined(messages.write_numbers(ascending))
+    for flag in (FP16, FP14):
+        whole[f"encoded {ENCODED_ROWS | flag}"] = joined(encoded_update(ascending, flag)[0])
     read = refused = 0
     tracemalloc.start()
     try:
