@@ -366,10 +366,10 @@ def test_a_greeting_that_is_answered_with_other_bytes_is_one_error(answer):
     ],
 )
 def test_a_fetch_that_is_answered_with_other_bytes_is_one_error(answer):
-    room = np.zeros(10, np.float32)
+    space = np.zeros(10, np.float32)
     with lying_server(itertools.repeat(OPENED + answer)) as address:
         link = link_to(address)(False)
-        link.send(Request(Kind.FETCH, [], [room]))
+        link.send(Request(Kind.FETCH, [], [space]))
         with pytest.raises(DataError):
             link.receive()
         link.close()

@@ -27,7 +27,7 @@ def _passes_of(bits: int, digit_bits: int) -> int:
 @inlined
 def _digit_bits(count: int, bits: int) -> int:
     """The bits of a digit by which ``count`` numbers of so many bits are sorted soonest."""
-    best, least_cost = _LEAST_BITS, np.int64(1) << 62
+    best, least_cost = _LEAST_BITS, 1 << 62
     for digit_bits in range(_LEAST_BITS, _MOST_BITS + 1):
         cost = _passes_of(bits, digit_bits) * (_ROW_COST * count + (1 << digit_bits))
         if cost < least_cost:

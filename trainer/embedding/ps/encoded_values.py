@@ -8,7 +8,8 @@ the buffer, and is as long as its number of values says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +27,19 @@ FLAG_OF = {"float32": 0, "fp16": FP16, "fp14": FP14}
 _ALIGNED, _FLOAT_BYTES = 8, 4
 
 
-class _Encoding(Protocol):
-    """The functions of :mod:`trainer.embedding.wire.fp16_blocks` and :mod:`~trainer.embedding.wire.fp14_blocks`."""
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """The functions of :mod:`trainer.embedding.wire.fp16_blocks` or :mod:`~trainer.embedding.wire.fp14_blocks`."""
 
     encoded_bytes: Callable[[int], int]
     encode: Callable[[Array, Array], None]
     decode: Callable[[Array, Array], None]
 
 
-_ENCODINGS: dict[int, _Encoding] = {FP16: fp16_blocks, FP14: fp14_blocks}
+_ENCODINGS = {
+    FP16: _Encoding(fp16_blocks.encoded_bytes, fp16_blocks.encode, fp16_blocks.decode),
+    FP14: _Encoding(fp14_blocks.encoded_bytes, fp14_blocks.encode, fp14_blocks.decode),
+}
 
 
 def value_flag(flags: int) -> int:
