@@ -438,6 +438,7 @@ def test_reading_beside_updates_gives_one_moment(pool):
                 stop = min(first + 5, one.vocabulary_size)
                 body = ask(server, saving, Kind.READ_SNAPSHOT, messages.write_counts([p, first, stop])).body
                 found.append(messages.read_part(body_of(body), int(DIMS[p]), int(server._rows.slot_dims[p])))
+        ask(server, saving, Kind.END_SNAPSHOT)
         training.result(timeout=PATIENCE_SECS)
         expected = [alone.changed_rows(p, first, min(first + 5, one.vocabulary_size))
                     for p, one in enumerate(TABLES) for first in range(0, one.vocabulary_size, 5)]  # fmt: skip

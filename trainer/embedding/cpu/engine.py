@@ -304,9 +304,11 @@ class CpuEngine:
 
     def release_rows(self, rows: Array, counts: Array) -> None:
         """Make ``rows``, of which each table has ``counts``, rows that were never read. Raises :class:`BadBatch` as above."""
-        bags = self._bags(one_event(rows, counts))
+        bags, of = self._bags(one_event(rows, counts)), self._layout
         with self._changing(bags):
-            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = 0
+            self._values.row_state[np.repeat(of.row_base, counts) + rows] = 0
+            # A lookup looks at the state of a row only if its last weight is zero.
+            self._values.weights[np.repeat(of.weight_base, counts) + (rows + 1) * np.repeat(of.dims, counts) - 1] = 0.0
 
     def are_changed(self, rows: Array, counts: Array) -> Array:
         """Which of ``rows``, of which each table has ``counts``, training has changed."""
