@@ -15,6 +15,7 @@ import pytest
 from trainer.launch.local_servers import LocalServers
 from trainer.training.saved_run import read_newest_run
 
+_BETWEEN_KILLS_SECS = 0.7
 OPTIONS = {"deep": True, "linear": True, "passes": 1, "batch_rows": 64, "embedding_learning_rate": 0.01, "dense_learning_rate": 0.003,
            "linear_learning_rate": 0.05, "network": "dlrm", "deterministic": False}  # fmt: skip
 
@@ -92,7 +93,7 @@ def test_killed_servers_change_no_bit(served, tmp_path, monkeypatch):
 
     def kill() -> None:
         keepers = 2
-        while not ends.wait(0.7):
+        while not ends.wait(_BETWEEN_KILLS_SECS):
             for name, keeper in (started[-1].processes if started else {}).items():
                 children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
                 if len(kills) > 4 and keepers:

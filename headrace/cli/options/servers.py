@@ -58,7 +58,7 @@ WireValues = Annotated[
     typer.Option(
         "--wire-values",
         metavar="float32|fp16|fp14",
-        help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits a value.",
+        help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits each.",
         show_default=False,
     ),
 ]

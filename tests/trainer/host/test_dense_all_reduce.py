@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.support.whole_vectors import summed
 from tests.support.examples import scaled
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.thread_channels import on_channels
 from trainer.errors import AttemptOver
 from trainer.host import gradient_buckets
@@ -124,7 +125,7 @@ def test_a_step_that_is_given_up_leaves_no_thread_behind(buckets):
                 raise AttemptOver("closed")
 
         def receive(self):
-            assert closed.wait(10)
+            assert closed.wait(PATIENCE_SECS)
             raise AttemptOver("closed")
 
     reduce = DenseAllReduce(layout, Closing(), Closing())

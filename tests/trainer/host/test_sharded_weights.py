@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.host.training_ways import (
     ROWS,
     WAYS,
@@ -102,7 +103,7 @@ def test_host_processes_train_the_same_bits_in_every_way():
             assert len({line[2] for line in lines}) == 1, "dense weights are equal on all hosts"
             say(running, "done")
         assert found["one bucket"] == found["overlapped"] == found["gathered"]
-        assert [one.wait(60) for one in running] == [0] * hosts
+        assert [one.wait(PATIENCE_SECS) for one in running] == [0] * hosts
     finally:
         for one in running:
             one.kill()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.errors import ConfigError, NonFiniteLoss
@@ -21,6 +22,10 @@ from trainer.training.staleness import StalenessCounts
 from trainer.training.step_pipeline import StepPipeline
 
 pytest.importorskip("tensorflow")
+
+
+#: A wait that is meant to run out.
+_LOOK_SECS = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +206,7 @@ def test_batches_in_memory_are_bounded(scene):
 
     class Slow(Recorded):
         def look_up(self, batch):
-            released.wait(5.0)
+            released.wait(PATIENCE_SECS)
             return super().look_up(batch)
 
     recorded = Slow(weights_of(scene), batches)
@@ -210,11 +215,11 @@ def test_batches_in_memory_are_bounded(scene):
             steps.train(batch)
         training = threading.Thread(target=steps.train, args=(batches[staleness],))
         training.start()
-        training.join(0.1)
+        training.join(_LOOK_SECS)
         assert training.is_alive(), "the dense part of the first step waits for its lookup"
         assert len(steps._ahead) <= staleness + 1
         released.set()
-        training.join(5.0)
+        training.join(PATIENCE_SECS)
         steps.drain()
     assert recorded.effects[0] == "L0"
 

@@ -30,7 +30,7 @@ def _decoded(buffer: Array, count: int) -> Array | None:
     return out if take_ascending(buffer, out) else None
 
 
-@settings(max_examples=scaled(1000), deadline=None)
+@settings(max_examples=scaled(1000))
 @given(st.sets(st.integers(_LEAST, _MOST) | st.integers(-300, 300) | st.sampled_from((_LEAST, _MOST)), max_size=60))
 def test_any_ascending_numbers_come_back(numbers: set[int]) -> None:
     ascending = np.array(sorted(numbers), np.int64)

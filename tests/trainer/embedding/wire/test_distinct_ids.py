@@ -10,7 +10,7 @@ from tests.support.examples import scaled
 from trainer.embedding.wire.distinct_ids import find_distinct, scratch_for, sort_distinct, write_positions
 
 
-@settings(max_examples=scaled(500), deadline=None)
+@settings(max_examples=scaled(500))
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1) | st.integers(0, 10**6), min_size=1, max_size=60))
 def test_they_are_those_of_numpy(numbers: list[int]) -> None:
     ids = np.array(numbers, np.int64)

@@ -44,7 +44,7 @@ def _check_bound(values: Array) -> None:
         assert (np.abs(x - y) <= allowed).all()
 
 
-@settings(max_examples=scaled(1000), deadline=None)
+@settings(max_examples=scaled(1000))
 @given(st.integers(0, 3), hnp.arrays(np.float32, st.integers(0, 2 * BLOCK_VALUES + 5),
        elements=st.floats(width=32, allow_nan=False, allow_infinity=False), fill=st.just(0.0)))  # fmt: skip
 def test_any_finite_values_keep_the_bound(repeats: int, values: Array) -> None:

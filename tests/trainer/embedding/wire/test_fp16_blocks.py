@@ -43,7 +43,7 @@ def _check_bound(values: Array, block: int) -> None:
         assert (np.abs(x - y) <= np.maximum(RELATIVE_ERROR * np.abs(x), NORM_ERROR * np.abs(x).max())).all()
 
 
-@settings(max_examples=scaled(1000), deadline=None)
+@settings(max_examples=scaled(1000))
 @given(hnp.arrays(np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
        st.sampled_from((1, 3, 16, 64, BLOCK_VALUES)))  # fmt: skip
 def test_any_finite_values_keep_the_bound(values: Array, block: int) -> None:

@@ -61,7 +61,7 @@ def _batches(draw: st.DrawFn) -> IdBatch:
     return batch
 
 
-@settings(max_examples=scaled(1000), deadline=None)
+@settings(max_examples=scaled(1000))
 @given(_batches())
 def test_any_batch_comes_back_bit_for_bit(batch: IdBatch) -> None:
     content = encode(batch)

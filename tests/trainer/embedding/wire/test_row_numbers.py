@@ -27,7 +27,7 @@ def _encoded(tables: list[list[int]]) -> tuple[Array, Array, Array]:
     return rows, counts, out[: encode(rows, counts, out)]
 
 
-@settings(max_examples=scaled(500), deadline=None)
+@settings(max_examples=scaled(500))
 @given(st.lists(_ROWS | _ROWS.map(lambda rows: sorted(set(rows))), max_size=6))
 def test_any_rows_come_back_in_their_order(tables: list[list[int]]) -> None:
     rows, counts, buffer = _encoded(tables)
