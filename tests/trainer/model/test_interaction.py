@@ -14,6 +14,7 @@ ROWS, DIM, UNITS = 5, 3, 4
 
 
 def layer_of(inputs, *, bias=True, seed=1):
+    tf.random.set_seed(0)  # determinism, which other tests of the process may ask for, needs a seed
     layer = keras.layers.Dense(UNITS, "relu", use_bias=bias, kernel_initializer=keras.initializers.GlorotUniform(seed))
     layer.build((None, inputs))
     return layer
