@@ -18,6 +18,9 @@ from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits, listen
 from trainer.servers.tcp_link import LinkOptions, connect_to
 
+#: How soon a reader of a snapshot must connect again.
+_RETURN_SECS = 3.0
+
 
 class ThreadServer:
     """A server in this process; ``folder``: of its memory, which a later server may take over."""
@@ -26,7 +29,7 @@ class ThreadServer:
         self, folder: Path | None = None, *, token: str = "", limits: ServiceLimits | None = None, tls=None
     ) -> None:
         self.listening = listen(LOOPBACK)
-        self.rows = RowServer(HeldRows(folder), patience_secs=30.0)
+        self.rows = RowServer(HeldRows(folder), patience_secs=30.0, return_secs=_RETURN_SECS)
         self.service = ServerService(self.listening, self.rows, token=token, limits=limits, tls=tls)
         self.address = self.service.address
 

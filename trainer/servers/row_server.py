@@ -87,6 +87,7 @@ class RowServer:
         self._attempt = rows.attempt
         self._waiting: dict[int, dict[int, RowGradients]] = {}
         self._saving = threading.Lock()
+        self._reads = 0
         self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs) if rows.is_open else None
         self._owner: int | None = (
             None  # the attempt of the snapshot; not known of one that an earlier process has begun
@@ -109,6 +110,8 @@ class RowServer:
                 one.is_over = one.is_over or (one.greeting.attempt < greeting.attempt and not one.greeting.saves)
             if not self._has_reader():
                 self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
+            elif self._snapshot is not None:
+                self._watch_reader(self._snapshot, self._reads)
         with self._changed:
             if greeting.attempt < self._attempt and not greeting.saves:
                 raise AttemptOver(
@@ -146,6 +149,21 @@ class RowServer:
         """End a snapshot that no connection reads. Without the lock: an update may hold it until then."""
         if self._snapshot is snapshot and not self._has_reader():
             self._end_snapshot()
+
+    def _watch_reader(self, snapshot: EngineSnapshot, reads: int) -> None:
+        """End a snapshot of an earlier attempt, for which an update may wait, when its reader asks for nothing more."""
+
+        def look() -> None:
+            if self._snapshot is not snapshot:
+                return
+            if self._reads == reads:
+                self._end_snapshot()
+            else:
+                self._watch_reader(snapshot, self._reads)
+
+        watching = threading.Timer(self._return_secs, look)
+        watching.daemon = True
+        watching.start()
 
     def _has_reader(self) -> bool:
         return any(one.greeting.saves and not one.is_over for one in tuple(self._sessions))
@@ -317,6 +335,7 @@ class RowServer:
             if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
                 raise ConfigError("a snapshot must be begun first")
             session.snapshot = snapshot
+            self._reads += 1
             part, first, stop = self._read_range(body)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
