@@ -154,7 +154,7 @@ class TcpLink:
             return
         until, look = self._options.clock() + self._options.patience_secs, select.poll()
         look.register(stream, select.POLLIN)
-        while not look.poll(_LOOK_SECS * 1000):
+        while not look.poll(1000 * min(_LOOK_SECS, self._options.patience_secs)):
             self._options.check()
             if self._options.clock() >= until:
                 raise TimeoutError("no answer")

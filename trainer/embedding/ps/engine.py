@@ -261,11 +261,21 @@ class _RemoteRows:
         self, read: Callable[[int, int, int], ChangedRows], remote: RemoteTables, counts: tuple[int, ...] = ()
     ) -> None:
         self._remote, self.counts, self._is_snapshot = remote, counts, bool(counts)
-        self.capture = read
+        self._read = read
+        self._left = set(range(len(remote.dims)))
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """All changed rows of a part."""
         yield self.capture(t, 0, self._remote.rows_of(t))
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a part from ``first`` to ``stop``; a snapshot ends with the last row of all parts."""
+        found = self._read(t, first, stop)
+        if first == stop or stop == self._remote.rows_of(t):
+            self._left.discard(t)
+            if not self._left:
+                self.close()
+        return found
 
     def skip(self, t: int) -> None:
         """Leave out a part that is not read."""
