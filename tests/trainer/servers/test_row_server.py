@@ -364,6 +364,21 @@ def test_an_update_that_waits_for_memory_goes_on_when_the_reader_does(pool):
     waiting.result(timeout=PATIENCE_SECS)
 
 
+def test_an_update_of_more_unchanged_rows_than_can_be_noted_waits_for_the_reader(pool):
+    """They have no values to put aside, but each is noted, in space for a row every 4 bytes of the limit."""
+    server, alone = server_of(), engine_alone()
+    (session,) = sessions_of(server, 1)
+    saving = server.begin(Greeting(saves=True))
+    begin_snapshot(server, saving, most_bytes=40)
+    rows = RowNumbers(np.arange(11), np.array([0, 11, 0]))
+    parts = messages.write_gradients(rows, np.ones(3, np.float32), [np.ones(33, np.float32)])
+    waiting = pool.submit(ask, server, session, Kind.UPDATE, parts, number=1, flags=messages.LONG_ROWS)
+    assert is_waiting(waiting)
+    assert read_all(server, saving) == saved_rows(alone)
+    ask(server, saving, Kind.END_SNAPSHOT)
+    waiting.result(timeout=PATIENCE_SECS)
+
+
 ENDS = {
     "the reader's connection ends": lambda server, saving: server.end(saving),
     "the reader ends the snapshot": lambda server, saving: ask(server, saving, Kind.END_SNAPSHOT),

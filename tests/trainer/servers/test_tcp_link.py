@@ -384,7 +384,7 @@ def test_mutated_answers_are_one_error_or_an_answer():
         for _ in range(scaled(1000)):
             link = None
             try:
-                link = link_to(address, 0.001)(False)
+                link = link_to(address, 0.01)(False)
                 link.send(Request(Kind.BEGIN_SNAPSHOT, number=5))
                 link.receive()
                 read += 1

@@ -90,6 +90,10 @@ class _Aside(threading.Condition):
         self._ends[1] = used
         self._ends[0] = count
 
+    def has_space(self, rows: int) -> bool:
+        """Whether so many more rows can be noted; no row is noted twice."""
+        return not self._is_kept or len(self.rows) == len(self.is_aside) or self.count + rows <= len(self.rows)
+
     def reserve(self, rows: int, floats: int) -> None:
         """Make space for more rows."""
         if self._is_kept:
@@ -187,12 +191,13 @@ class EngineSnapshot:
     def put_aside(self, bags: Bags) -> None:
         """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`."""
         aside, width = self._aside, int((self._layout.dims + self._layout.slot_dims).max())
-        if not self._is_done and 4 * (aside.used + len(bags.ids) * width) > self._most_bytes:
+        may_be_noted = aside.has_space(len(bags.ids))  # rows without changes are noted, too
+        if not self._is_done and (not may_be_noted or 4 * (aside.used + len(bags.ids) * width) > self._most_bytes):
             # An upper bound of what this batch may need: count it only when it seems too much.
             needed = count_aside(
                 bags, self._table_of, self._layout, self._captured, aside.is_aside, self._values.row_state
             )
-            is_full = 4 * (aside.used + needed) > self._most_bytes
+            is_full = not may_be_noted or 4 * (aside.used + needed) > self._most_bytes
             if is_full and not aside.wait_for(lambda: self._is_done, self._patience_secs):
                 self.close()  # its reader is gone
         if self._is_done:
