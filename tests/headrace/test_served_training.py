@@ -52,6 +52,9 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--servers", "2", "--tpu", "local"), "--servers must train on this machine, without TPUs"),
         (("--servers", "2", "--server-updates", "some"), "--server-updates must be summed or each"),
         (("--server-ca", "file"), "--server-ca must go with --servers"),
+        (("--wire-values", "fp14"), "--wire-values must go with --servers"),
+        (("--servers", "2", "--wire-ids", "short"), "--wire-ids must be a known encoding"),
+        (("--servers", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
     ],
 )
 def test_servers_that_cannot_be_are_refused(served, options, problem):
@@ -78,6 +81,21 @@ def test_training_on_servers_has_the_bits_of_one_process(served, tmp_path):
     assert_equal_runs(tmp_path / "alone", tmp_path / "served")
     again = served(*arguments, "--run-dir", tmp_path / "served").json
     assert again["events_this_time"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", ["float32", "fp16", "fp14"])
+def test_training_with_encoded_messages_ends(served, tmp_path, values):
+    """With the bits of one process where only row numbers are encoded, and near them where values are rounded."""
+    arguments = ("train", "first", "--config", served.options, "--json")
+    alone = served(*arguments, "--run-dir", tmp_path / "alone").json
+    wire = ("--servers", 2, "--wire-ids", "unique", "--wire-values", values)
+    found = served(*arguments, "--run-dir", tmp_path / "served", *wire).json
+    assert found["events_this_time"] == alone["events_this_time"]
+    expected, arrays = read_newest(tmp_path / "alone"), read_newest(tmp_path / "served")
+    assert arrays.keys() == expected.keys()
+    differing = [name for name, array in expected.items() if array.tobytes() != arrays[name].tobytes()]
+    assert bool(differing) == (values != "float32"), differing
 
 
 @pytest.mark.slow
