@@ -35,7 +35,7 @@ from trainer.scheduling.assignment import (
     withdraw_service,
 )
 from trainer.scheduling.buffer_control import BufferSample, BufferSettings, accepts_unit, units_to_request
-from trainer.scheduling.holds import ErrorClass, ErrorDocument, classify, describe_error
+from trainer.scheduling.holds import ErrorClass, classify, describe_error
 
 #: Decodes what a reader delivered, in the thread that fetched it: the events of a unit that are trained.
 DecodeUnit = Callable[[UnitRequest, Delivered], DecodedFragment]
@@ -550,7 +550,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         with self._lock:
             # While another reader can serve the unit, one that answers badly is as good as lost.
             is_lost = is_lost or (isinstance(error, BadAnswer) and len(self._readers) > 1)
-            if not is_lost and not job.revoked and _outcome_of(error) is ErrorClass.TRANSIENT:
+            if not is_lost and not job.revoked and classify(describe_error(error)) is ErrorClass.TRANSIENT:
                 is_final = self._count_failure(number, error)
             else:
                 is_final = not is_lost
@@ -586,12 +586,6 @@ def _is_lost(fetcher: Fetcher, error: BaseException) -> bool:
     except Exception:
         return True
     return False
-
-
-def _outcome_of(error: BaseException) -> ErrorClass:
-    if isinstance(error, RemoteError):
-        return classify(ErrorDocument(error.kinds, str(error)))
-    return classify(describe_error(error))
 
 
 def _first_line(error: BaseException) -> str:

@@ -154,8 +154,12 @@ def classify(error: ErrorDocument) -> ErrorClass:
 
 
 def describe_error(error: BaseException) -> ErrorDocument:
-    """The document of an exception, with the error number and status of its nearest cause that has one."""
-    types = tuple(cls.__name__[:_MOST_NAME] for cls in type(error).__mro__ if cls is not object)[:_MOST_TYPES]
+    """The document of an exception, with the error number and status of its nearest cause that has one.
+
+    An error of another process, which has the names of its classes as ``kinds``, is one of those.
+    """
+    names = getattr(error, "kinds", None) or (cls.__name__ for cls in type(error).__mro__ if cls is not object)
+    types = tuple(str(name)[:_MOST_NAME] for name in names)[:_MOST_TYPES]
     return ErrorDocument(types, _text(error)[:_MOST_MESSAGE], _number(error, "errno"), _number(error, "code"))
 
 

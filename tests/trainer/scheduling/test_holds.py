@@ -5,7 +5,17 @@ import json
 
 import pytest
 
-from trainer.errors import BadLabel, CheckpointNotWritten, ConfigError, DataNotReady, NonFiniteLoss, TornCheckpoint
+from trainer.errors import (
+    BadBatch,
+    BadLabel,
+    CheckpointNotWritten,
+    ConfigError,
+    DataNotReady,
+    NonFiniteLoss,
+    ServerLost,
+    TornCheckpoint,
+)
+from trainer.flight.error_documents import from_bytes, to_bytes
 from trainer.scheduling.holds import (
     CAUSE_RULES,
     DEFAULT_RULE,
@@ -117,3 +127,11 @@ def test_documents_are_bounded_and_name_the_most_derived_type_first() -> None:
     loop = ValueError("a")
     loop.__cause__ = loop
     assert describe_error(loop).summary == "ValueError: a"
+
+
+def test_an_error_of_another_process_is_classified_by_its_kinds():
+    """A server that refuses tables holds the job as a host does that refuses them; else it would restart for ever."""
+    for error in (ConfigError("x"), NonFiniteLoss("x"), ServerLost("x"), BadBatch("x")):
+        remote = from_bytes(to_bytes(error), "127.0.0.1:1")
+        assert classify(describe_error(remote)) is classify(describe_error(error))
+    assert classify(describe_error(from_bytes(to_bytes(ConfigError("x")), "s"))) is ErrorClass.PERMANENT
