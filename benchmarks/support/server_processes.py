@@ -14,10 +14,11 @@ from typing import Any, Protocol, Self, TypeAlias
 from trainer.embedding.ps.frames import Bytes, Header
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK, Address
+from trainer.flight.connections import listen
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import Reply, RowServer, Session
-from trainer.servers.service import ServerService, listen
+from trainer.servers.service import ServerService
 from trainer.servers.tcp_link import LinkOptions, connect_to
 
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from trainer.flight.addresses import LOOPBACK, Address
-from trainer.servers.service import listen
+from trainer.flight.connections import listen
 
 #: After how many bytes a connection is cut, in both directions together; None: not at all.
 Cut = Callable[[], int | None]

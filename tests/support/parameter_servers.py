@@ -11,11 +11,12 @@ from trainer.embedding import FeatureSpec
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK
+from trainer.flight.connections import listen
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
-from trainer.servers.service import ServerService, ServiceLimits, listen
+from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.tcp_link import LinkOptions, connect_to
 
 #: How soon a reader of a snapshot must connect again.

@@ -20,9 +20,10 @@ from trainer.embedding.engine import ChangedRows
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.flight.addresses import Address
+from trainer.flight.connections import listen
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
-from trainer.servers.service import ServerService, listen
+from trainer.servers.service import ServerService
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hmac
 import logging
 import socket
-import threading
 import time
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
 from trainer.flight.byte_streams import receive_into
+from trainer.flight.connections import Connections, listen, refuse
 from trainer.flight.error_documents import to_bytes
 from trainer.host.host_messages import LENGTH, MAGIC, Sender, read_description, read_greeting, read_length
 from trainer.host.mailbox import Mailbox
@@ -27,9 +26,8 @@ from transforms.errors import DataError, HeadraceError, InputError
 _LOG = logging.getLogger(__name__)
 #: Connections at once; more are closed unread.
 _MOST_CONNECTIONS = 1024
-#: How long a connection may take for its greeting, and an error to be read.
-_GREETING_SECS, _ERROR_SECS = 10.0, 1.0
-_JOIN_SECS = 5.0
+#: How long a connection may take for its greeting.
+_GREETING_SECS = 10.0
 
 
 class ExchangeService:
@@ -46,52 +44,21 @@ class ExchangeService:
     def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "") -> None:
         check_token(address, token)
         self._mailbox, self._token = mailbox, token.encode()
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        try:
-            self._listening = socket.create_server((address.host, address.port), family=family)
-        except OSError as error:
-            raise ConfigError("the address of a service must be free and of this machine", where=str(address),
-                              value=error.strerror or str(error), next_step="choose another port, or 0 for any") from None  # fmt: skip
+        self._listening = listen(address)
         self.address = Address(address.host, self._listening.getsockname()[1])
-        self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
-        self._closed = False
-        self._accepting = threading.Thread(target=self._accept, name="exchange", daemon=True)
-        self._accepting.start()
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError as error:
-                if not self._closed:  # such as too many open files
-                    _LOG.warning("a connection of a host failed: %s", error)
-                    time.sleep(0.1)
-                continue
-            with self._lock:
-                takes = len(self._connections) < _MOST_CONNECTIONS and not self._closed
-                if takes:
-                    self._connections.add(connection)
-            if takes:
-                threading.Thread(target=self._serve, args=(connection,), name="exchange", daemon=True).start()
-            else:
-                connection.close()
+        self._connections = Connections(self._listening, self._serve, most=_MOST_CONNECTIONS, name="exchange")
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             self._receive(connection)
         except HeadraceError as error:
             _LOG.warning("a stream to this host was refused: %s", error)
-            _refuse(connection, error)
+            refuse(connection, _error(error))
         except OSError as error:
             _LOG.info("a stream to this host ended: %s", error)
         except Exception as error:
             _LOG.exception("a stream to this host failed")
-            _refuse(connection, error)
-        finally:
-            with self._lock:
-                self._connections.discard(connection)
-            connection.close()
+            refuse(connection, _error(error))
 
     def _receive(self, connection: socket.socket) -> None:
         """The stream of one host on one channel of an attempt."""
@@ -138,14 +105,9 @@ class ExchangeService:
 
     def close(self) -> None:
         """Stop receiving; streams end."""
-        self._closed = True
         self._mailbox.close()
-        _end(self._listening)  # ends a call of accept
+        self._connections.close()
         self._listening.close()
-        with self._lock:
-            for connection in self._connections:
-                _end(connection)
-        self._accepting.join(_JOIN_SECS)
 
     def __enter__(self) -> Self:
         return self
@@ -164,22 +126,6 @@ def _received(connection: socket.socket, size: int, until_secs: float | None = N
     return bytes(content)
 
 
-def _refuse(connection: socket.socket, error: Exception) -> None:
-    """Send an error and end the stream. What was sent meanwhile is discarded, since the system would discard the error else."""
+def _error(error: Exception) -> list[bytes]:
     document = to_bytes(error)
-    try:
-        connection.settimeout(_ERROR_SECS)
-        connection.sendall(LENGTH.pack(len(document)) + document)
-        connection.shutdown(socket.SHUT_WR)
-        discarded, until = bytearray(1 << 16), time.monotonic() + _ERROR_SECS
-        while connection.recv_into(discarded) and time.monotonic() < until:
-            continue
-    except OSError as failed:
-        _LOG.info("an error was not sent to a host: %s", failed)
-
-
-def _end(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError as error:
-        _LOG.debug("a connection has ended already: %s", error)
+    return [LENGTH.pack(len(document)), document]

@@ -26,10 +26,11 @@ from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import TableSpec
 from trainer.flight.addresses import LOOPBACK, Address, check_token
+from trainer.flight.connections import listen
 from trainer.launch.role_signals import end_with_supervisor
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
-from trainer.servers.service import ServerService, ServiceLimits, listen
+from trainer.servers.service import ServerService, ServiceLimits
 from transforms.errors import HeadraceError
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ import hmac
 import logging
 import socket
 import ssl
-import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +19,7 @@ from trainer.embedding.ps.frames import (
     HEADER_BYTES,
     MOST_DOCUMENT_BYTES,
     MOST_GREETING_BYTES,
+    Bytes,
     Header,
     Kind,
     read_document,
@@ -29,6 +29,7 @@ from trainer.embedding.ps.row_messages import memory_bytes
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
 from trainer.flight.byte_streams import receive_into, send_parts
+from trainer.flight.connections import Connections, refuse
 from trainer.flight.error_documents import to_bytes
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
@@ -37,7 +38,7 @@ from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 2048
-_GREETING_SECS, _JOIN_SECS, _RETRY_SECS, _REFUSAL_SECS = 10.0, 5.0, 0.1, 1.0
+_GREETING_SECS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,6 @@ class ServiceLimits:
         for name in ("most_bytes", "message_bytes", "patience_secs"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be > 0", value=getattr(self, name), allowed="> 0")
-
-
-def listen(address: Address) -> socket.socket:
-    """A socket that listens at an address. Raises :class:`ConfigError` for one that is in use, or not of this machine."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        return socket.create_server((address.host, address.port), family=family, backlog=512)
-    except OSError as error:
-        raise ConfigError("the address of a server must be free and of this machine", where=str(address),
-                          value=error.strerror or str(error), next_step="choose another port, or 0 for any") from None  # fmt: skip
 
 
 class ServerService:
@@ -93,35 +84,10 @@ class ServerService:
         host, port = listening.getsockname()[:2]
         self.address = Address(host, port)
         check_token(self.address, token)
-        self._listening, self._server, self._token = listening, server, token.encode()
+        self._server, self._token = server, token.encode()
         self._limits, self._tls = limits or ServiceLimits(), tls
         self._budget = ByteBudget(self._limits.message_bytes)
-        self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
-        self._closed = False
-        self._accepting = threading.Thread(target=self._accept, name="accept", daemon=True)
-        self._accepting.start()
-
-    def _accept(self) -> None:
-        self._listening.settimeout(_RETRY_SECS)
-        while not self._closed:
-            try:
-                connection, _ = self._listening.accept()
-            except TimeoutError:
-                continue
-            except OSError as error:
-                if not self._closed:  # such as too many open files
-                    _LOG.warning("a connection of a client failed: %s", error)
-                    time.sleep(_RETRY_SECS)
-                continue
-            with self._lock:
-                takes = len(self._connections) < _MOST_CONNECTIONS and not self._closed
-                if takes:
-                    self._connections.add(connection)
-            if takes:
-                threading.Thread(target=self._serve, args=(connection,), name="client", daemon=True).start()
-            else:
-                connection.close()
+        self._connections = Connections(listening, self._serve, most=_MOST_CONNECTIONS, name="client")
 
     def _serve(self, connection: socket.socket) -> None:
         stream, session = connection, None
@@ -133,32 +99,27 @@ class ServerService:
                 stream = self._encrypted(connection)
                 stream.do_handshake()
             session = self._greeted(stream)
-            self._reply(stream, self._server.opened(session), 0, self._limits.patience_secs)
+            self._reply(stream, self._server.opened(session), 0)
             stream.settimeout(None)
             while self._answer(stream, session):
                 pass
         except HeadraceError as error:
             _LOG.warning("a client was refused: %s", error)
-            self._refuse(stream, error)
+            refuse(stream, _frame(Reply(Kind.ERROR, [to_bytes(error)]), 0))
         except OSError as error:
             _LOG.info("a connection of a client ended: %s", error)
         except Exception as error:
             _LOG.exception("a connection of a client failed")
-            self._refuse(stream, error)
+            refuse(stream, _frame(Reply(Kind.ERROR, [to_bytes(error)]), 0))
         finally:
             if session is not None:
                 self._server.end(session)
-            with self._lock:
-                self._connections.discard(stream)
-            stream.close()
 
     def _encrypted(self, connection: socket.socket) -> ssl.SSLSocket:
         """The connection with TLS, in its place among those that :meth:`close` ends, before the handshake."""
         assert self._tls is not None
         stream = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        with self._lock:
-            self._connections.discard(connection)
-            self._connections.add(stream)
+        self._connections.replace(connection, stream)
         return stream
 
     def _greeted(self, stream: socket.socket) -> Session:
@@ -204,36 +165,16 @@ class ServerService:
             except HeadraceError as error:
                 _LOG.warning("a request was refused: %s", error)
                 reply = Reply(Kind.ERROR, [to_bytes(error)])
-            self._reply(stream, reply, header.number, self._limits.patience_secs)
+            self._reply(stream, reply, header.number)
             stream.settimeout(None)
         return True
 
-    def _reply(self, stream: socket.socket, reply: Reply, number: int, patience_secs: float) -> None:
-        header = Header(reply.kind, sum(len(part) for part in reply.body), number, flags=reply.flags)
-        send_parts(stream, [header.to_bytes(), *reply.body], time.monotonic() + patience_secs)
-
-    def _refuse(self, stream: socket.socket, error: Exception) -> None:
-        """Send an error before the end of a stream."""
-        try:
-            self._reply(stream, Reply(Kind.ERROR, [to_bytes(error)]), 0, _REFUSAL_SECS)
-            stream.shutdown(socket.SHUT_WR)
-            discarded, until = bytearray(1 << 16), time.monotonic() + _REFUSAL_SECS
-            stream.settimeout(_REFUSAL_SECS)
-            while stream.recv_into(discarded) and time.monotonic() < until:
-                continue  # else the system would discard the error with what was not read
-        except OSError as failed:
-            _LOG.info("an error was not sent to a client: %s", failed)
+    def _reply(self, stream: socket.socket, reply: Reply, number: int) -> None:
+        send_parts(stream, _frame(reply, number), time.monotonic() + self._limits.patience_secs)
 
     def close(self) -> None:
         """Answer no more; connections end."""
-        self._closed = True
-        with self._lock:
-            for connection in self._connections:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError as error:
-                    _LOG.debug("a connection has ended already: %s", error)
-        self._accepting.join(_JOIN_SECS)
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -242,3 +183,8 @@ class ServerService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _frame(reply: Reply, number: int) -> list[Bytes]:
+    header = Header(reply.kind, sum(len(part) for part in reply.body), number, flags=reply.flags)
+    return [header.to_bytes(), *reply.body]

@@ -31,13 +31,14 @@ from trainer.embedding.ps.server_link import Request
 from trainer.errors import ConfigError
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.byte_streams import receive_into, send_parts
+from trainer.flight.connections import listen
 from trainer.flight.error_documents import RemoteError
 from trainer.servers import service as service_module
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.server_status import ServerStatus, read_status
-from trainer.servers.service import ServerService, ServiceLimits, listen
+from trainer.servers.service import ServerService, ServiceLimits
 from transforms.errors import DataError
 
 SEED = 3
@@ -373,7 +374,7 @@ def test_threads_end_with_their_connections():
             stream = connected(server, greeting()[: k % 80] if k % 2 else greeting())
             stream.close()
         wait_until(lambda: client_threads() == 0)
-        assert server.service._connections == set()
+        assert server.service._connections.open_count == 0
         assert server.rows._sessions == set()
 
 

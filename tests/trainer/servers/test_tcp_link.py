@@ -25,11 +25,12 @@ from trainer.embedding.ps.frames import HEADER_BYTES, Header, Kind, write_docume
 from trainer.embedding.ps.server_link import Request
 from trainer.errors import ServerLost
 from trainer.flight.addresses import LOOPBACK, Address
+from trainer.flight.connections import listen
 from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
-from trainer.servers.service import ServerService, listen
+from trainer.servers.service import ServerService
 from trainer.servers.tcp_link import LinkOptions, TcpLink, connect_to
 from transforms.errors import DataError
 
