@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -201,10 +202,14 @@ class Catalog:
             migrate(connection, self.where)
 
     def _use_write_ahead_log(self) -> None:
+        statement = "PRAGMA journal_mode=WAL"
         try:
             with self._engine.connect() as connection:
                 raw: Any = connection.connection.dbapi_connection
-                raw.execute("PRAGMA journal_mode=WAL")
+                try:
+                    raw.execute(statement)  # the driver's own: SQLAlchemy would begin a transaction first
+                except sqlite3.Error as error:
+                    raise DBAPIError.instance(statement, None, error, sqlite3.Error) from error
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
 

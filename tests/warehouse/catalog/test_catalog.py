@@ -97,6 +97,21 @@ def test_a_catalog_locked_by_another_process_is_busy(tmp_path: Path) -> None:
         assert register_table(warehouse, "log", str(root)).rows == 20, "free again once the other process is gone"
 
 
+def test_a_new_catalog_locked_by_another_process_is_busy(tmp_path: Path) -> None:
+    """The mode of the journal cannot change meanwhile."""
+    path = tmp_path / "catalog.db"
+    holder = start(_HOLD, path, "IMMEDIATE")
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(CatalogBusy, match="locked by another process"):
+            Catalog.open(f"sqlite:///{path}", busy_timeout_secs=0.2)
+    finally:
+        holder.kill()
+        holder.communicate()
+    Catalog.open(f"sqlite:///{path}").close()
+
+
 def test_readers_open_a_catalog_whose_write_lock_another_process_holds(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with Warehouse.open(WarehouseConfig(str(home))) as warehouse:
