@@ -71,7 +71,7 @@ def _measure(case: ClientCase, delay_us: int, rounds: int, steps: int) -> dict[s
         for name, one in servers.items():
             missed: Counter[int] = Counter()
             for address in one.addresses:
-                missed.update({int(k): n for k, n in read_status(address).staleness.items()})
+                missed.update(read_status(address).staleness)
             found[name] = _Measured(rates[name], missed)
     return found
 

@@ -27,7 +27,7 @@ class ServerRow:
     updates: int
     updated_rows: int
     repeated_updates: int
-    staleness: dict[str, int]
+    staleness: dict[int, int]
     wait_secs: float
 
     @classmethod
@@ -98,7 +98,7 @@ class ServersScreen:
             for number in one.staleness
         }
         if missed:
-            listed = ", ".join(f"{number}: {missed[number]:,}" for number in sorted(missed, key=int))
+            listed = ", ".join(f"{number}: {missed[number]:,}" for number in sorted(missed))
             waited = sum(one.wait_secs for one in self.servers)
             lines.append(
                 f"fetches by missed updates of other clients: {listed}; fetches have waited {waited:.1f} s for them"

@@ -19,7 +19,7 @@ from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
-from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
+from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, ServerLost
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.server_status import ServerStatus
@@ -31,6 +31,7 @@ _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.
 _RETURN_SECS = 10.0
 _KEPT_ANSWERS = 4
+_TAKEN_OVER = "a newer run or attempt has taken the server over: start other servers for a second run"
 
 
 @dataclass(eq=False)
@@ -114,9 +115,8 @@ class RowServer:
                 self._watch_reader(self._snapshot, self._reads)
         with self._changed:
             if greeting.attempt < self._attempt and not greeting.saves:
-                raise AttemptOver(
-                    "the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt)
-                )
+                raise AttemptOver("the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt),
+                                  next_step=_TAKEN_OVER)  # fmt: skip
             if greeting.attempt > self._attempt:
                 self._attempt = greeting.attempt
                 self._waiting.clear()
@@ -333,7 +333,7 @@ class RowServer:
             self._check_owner(session)
             snapshot = self._snapshot
             if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
-                raise ConfigError("a snapshot must be begun first")
+                raise ServerLost("a snapshot must be begun first")
             session.snapshot = snapshot
             self._reads += 1
             part, first, stop = self._read_range(body)
@@ -345,7 +345,7 @@ class RowServer:
                 self._read = part, first, stop
             found = snapshot.read(part, first, stop)
             if snapshot.is_done:
-                raise ConfigError("a snapshot must be read before it ends")
+                raise ServerLost("a snapshot must be read before it ends")
             return Reply(Kind.PART, messages.write_part(found))
 
     def _read_range(self, body: Bytes) -> tuple[int, int, int]:
@@ -370,9 +370,8 @@ class RowServer:
         if session.greeting.watches:
             raise ConfigError("a connection for the status must ask for nothing else")
         if session.is_over:
-            raise AttemptOver(
-                "the session of a client must be its newest one", where=f"client {session.greeting.client}"
-            )
+            raise AttemptOver("the session of a client must be its newest one", where=f"client {session.greeting.client}",
+                              next_step=_TAKEN_OVER)  # fmt: skip
 
     def status(self) -> ServerStatus:
         """What is held, what was done, and the staleness of fetches."""
@@ -384,7 +383,7 @@ class RowServer:
                 rows=sum(one.vocabulary_size for one in tables),
                 attempt=self._attempt,
                 applied=tuple(self._rows.applied(clients)),
-                staleness={str(missed): count for missed, count in sorted(self.staleness.items())},
+                staleness=dict(sorted(self.staleness.items())),
                 wait_secs=self.wait_secs,
                 **self._counts,
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -13,8 +15,8 @@ from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from transforms.errors import DataError
 
-_PATIENCE_SECS = 5.0
 _MOST_LISTED = 4096
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,9 @@ class ServerStatus:
 
     Attributes:
         tables, rows: what it holds: parts of tables, and the rows that they may have.
-        attempt: the newest attempt of its clients.
+        attempt: the number of the newest attempt of its clients.
         applied: the last update of each client.
-        staleness: how many fetches have missed so many updates of other clients, by that number as a text.
+        staleness: how many fetches have missed so many updates of other clients, by that number.
         wait_secs: how long fetches have waited for updates of other clients.
         fetches, fetched_rows, updates, updated_rows: that it has answered.
         repeated_updates: that were sent again, and not made again.
@@ -35,7 +37,7 @@ class ServerStatus:
     rows: int = 0
     attempt: int = 0
     applied: tuple[int, ...] = ()
-    staleness: dict[str, int] = field(default_factory=dict)
+    staleness: dict[int, int] = field(default_factory=dict)
     wait_secs: float = 0.0
     fetches: int = 0
     fetched_rows: int = 0
@@ -45,7 +47,7 @@ class ServerStatus:
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return asdict(self)
+        return asdict(self) | {"staleness": {str(missed): count for missed, count in self.staleness.items()}}
 
     @classmethod
     def read(cls, body: Bytes) -> ServerStatus:
@@ -53,19 +55,35 @@ class ServerStatus:
         document = read_document(body, frozenset(one.name for one in fields(cls)))
         numbers = {one.name: count_at(document, one.name) for one in fields(cls) if one.type == "int"}
         applied, staleness, wait_secs = (document[name] for name in ("applied", "staleness", "wait_secs"))
-        counts = (
-            [*applied, *staleness.values()] if isinstance(applied, list) and isinstance(staleness, dict) else [None]
-        )
+        counts: list[object] = [None]
+        if isinstance(applied, list) and isinstance(staleness, dict) and all(map(_NUMBER.fullmatch, staleness)):
+            counts = [*applied, *staleness.values()]
         if len(counts) > _MOST_LISTED or not all(type(one) is int and one >= 0 for one in counts):
             raise DataError("the updates in a server's status must be numbers", value=str(document)[:200])
         if not isinstance(wait_secs, int | float) or isinstance(wait_secs, bool) or not 0 <= wait_secs < float("inf"):
             raise DataError("wait_secs must be a number >= 0", value=str(wait_secs)[:80])
-        return cls(applied=tuple(applied), staleness=staleness, wait_secs=float(wait_secs), **numbers)
+        return cls(
+            applied=tuple(applied),
+            staleness={int(missed): count for missed, count in staleness.items()},
+            wait_secs=float(wait_secs),
+            **numbers,
+        )
 
 
-def read_status(address: Address, *, token: str = "", tls: ssl.SSLContext | None = None) -> ServerStatus:
-    """The status of the server at an address. Raises :class:`~trainer.errors.ServerLost`."""
-    link = TcpLink(address, LinkOptions(Greeting(token=token, watches=True), patience_secs=_PATIENCE_SECS, tls=tls))
+def read_status(
+    address: Address,
+    *,
+    token: str = "",
+    tls: ssl.SSLContext | None = None,
+    patience_secs: float = 5.0,
+    check: Callable[[], None] = lambda: None,
+) -> ServerStatus:
+    """The status of the server at an address; ``check`` is called while it does not answer.
+
+    Raises :class:`~trainer.errors.ServerLost` after the patience.
+    """
+    greeting = Greeting(token=token, watches=True)
+    link = TcpLink(address, LinkOptions(greeting, patience_secs=patience_secs, tls=tls, check=check))
     try:
         link.send(Request(Kind.STATUS))
         return ServerStatus.read(link.receive().body)
