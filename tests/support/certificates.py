@@ -1,12 +1,14 @@
-"""Certificates that are made in a test: an authority, and one for 127.0.0.1 that it has signed."""
+"""Certificates that are made in a test: an authority, and a server's that it has signed."""
 
 from __future__ import annotations
 
-import subprocess
+import datetime
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.support.processes import PATIENCE_SECS
+import pytest
 
 
 @dataclass(frozen=True)
@@ -24,20 +26,59 @@ class Certificates:
 
 
 def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """With the program ``openssl``."""
-    folder.mkdir()
-    names = ("authority.pem", "authority.key", "server.pem", "server.key", "request.pem", "extensions")
-    authority, authority_key, server, key, request, extensions = (str(folder / name) for name in names)
-    Path(extensions).write_text(f"subjectAltName=IP:{host}\n")
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    _openssl(
-        "req", "-x509", *curve, "-days", "2", "-subj", "/CN=authority", "-keyout", authority_key, "-out", authority
-    )
-    _openssl("req", *curve, "-subj", f"/CN={host}", "-keyout", key, "-out", request)
-    _openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", "2",
-             "-extfile", extensions, "-out", server)  # fmt: skip
-    return Certificates(Path(authority), Path(server), Path(key))
+    """Those of a server at an IP address."""
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder.mkdir(parents=True, exist_ok=True)
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    found = Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
+    found.authority.write_bytes(_signed("authority", authority_key, "authority", authority_key, None))
+    found.certificate.write_bytes(_signed(host, key, "authority", authority_key, names))
+    found.key.write_bytes(_private(key))
+    return found
 
 
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=PATIENCE_SECS)
+def _signed(name: str, key: Any, issuer: str, issuer_key: Any, names: Any) -> bytes:
+    """A certificate for the key; of an authority without ``names``."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    now, is_authority = datetime.datetime.now(datetime.UTC), names is None
+    one = (
+        x509.CertificateBuilder()
+        .subject_name(_common_name(name))
+        .issuer_name(_common_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
+        )
+        .add_extension(
+            x509.KeyUsage(not is_authority, False, False, False, False, is_authority, is_authority, False, False), critical=True
+        )
+    )  # fmt: skip
+    if names is not None:
+        one = one.add_extension(names, critical=False)
+    content: bytes = one.sign(issuer_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return content
+
+
+def _common_name(name: str) -> Any:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _private(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    content: bytes = key.private_bytes(serialization.Encoding.PEM, form, plain)
+    return content

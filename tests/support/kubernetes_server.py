@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import pytest
-
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.kubernetes_schemas import check_object
 from trainer.flight.addresses import Address
 
@@ -138,10 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
     """A server, with the files of its service account in ``folder``."""
-    certificate = make_service_account(folder)
+    certificates = make_service_account(folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, folder / "key.pem")
+    context.load_cert_chain(certificates.certificate, certificates.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.state = state = KubernetesServer(Address("127.0.0.1", server.server_address[1]), folder)  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -153,39 +150,9 @@ def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
         server.server_close()
 
 
-def make_service_account(folder: Path) -> Path:
-    """Write a token, and a certificate for this machine that is its own authority."""
-    pytest.importorskip("cryptography")
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    folder.mkdir(parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(names, critical=False)
-        .add_extension(
-            x509.KeyUsage(True, False, False, False, False, True, True, False, False),
-            critical=True,
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.crt").write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    )
+def make_service_account(folder: Path) -> Certificates:
+    """Write a token, and the authority of the certificates of a server on this machine."""
+    found = make_certificates(folder)
+    found.authority.rename(folder / "ca.crt")
     (folder / "token").write_text(f"{TOKEN}\n")
-    return folder / "ca.crt"
+    return replace(found, authority=folder / "ca.crt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from contextlib import contextmanager
 
@@ -25,9 +24,6 @@ from trainer.servers.client_updates import Greeting
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.servers.tls import client_tls, server_tls
-
-if shutil.which("openssl") is None:
-    pytest.skip("certificates are made with openssl", allow_module_level=True)
 
 SEED = 3
 SHORT_SECS = 0.3
