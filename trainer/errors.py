@@ -28,7 +28,7 @@ StorageError
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 CheckFailed               a program for TPUs could not be lowered or compiled
 HostLost                  another host of the job ended, or does not answer
-ServerLost                a parameter server does not answer, or has lost its rows
+ServerLost                a parameter server does not answer, or has lost its rows or what a client had begun
 AttemptOver               the controller gave the attempt up
 JobHeld                   a person must release the job before it goes on
 """
@@ -132,7 +132,10 @@ class HostLost(HeadraceError):
 
 
 class ServerLost(HeadraceError):
-    """A parameter server does not answer in time, or has lost its rows: training goes on from the last checkpoint."""
+    """A parameter server does not answer in time, or has lost its rows, or the load or snapshot that a client had begun.
+
+    Training goes on from the last checkpoint.
+    """
 
     exit_status = 6
 

@@ -40,7 +40,7 @@ from headrace.cli.options.launchers import (
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import (
-    OpenServers,
+    SUMMED,
     ServerCa,
     Servers,
     ServerTokenFile,
@@ -73,14 +73,12 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
+    from trainer.servers.run_servers import RunServers
     from trainer.training.loop import TrainEvent, TrainReport
+    from trainer.training.served_weights import MakeEngine
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
-
-
-#: Losses of servers, one after the other, without a checkpoint between them.
-_MOST_LOSSES = 3
 
 
 def train(
@@ -220,7 +218,7 @@ def train(
     servers: Servers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
-    server_updates: ServerUpdates = "summed",
+    server_updates: ServerUpdates = SUMMED,
     wire_ids: WireIds = "",
     wire_values: WireValues = "",
     tpu: Tpu = "",
@@ -304,9 +302,11 @@ def train(
             )
         else:
             import_tensorflow_quietly()
-            one_process = partial(_train, warehouse, solution, settings, changes, slice_, partition, sparse_core)
+            train_once = partial(_train, warehouse, solution, settings, changes, slice_)
             report = (
-                one_process(None) if on_servers is None else _train_on_servers(partial(one_process, on_servers), folder)
+                train_once(partition, sparse_core)
+                if on_servers is None
+                else _train_on_servers(partial(train_once, None, None), on_servers.servers, folder)
             )
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
@@ -403,7 +403,7 @@ def _train(
     slice_: TpuSlice | None,
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
-    on_servers: OpenServers | None,
+    make_engine: MakeEngine | None = None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
@@ -423,28 +423,25 @@ def _train(
             read_labels=partial(read_labels, warehouse.storage, solution),
             changes=changes,
             slice_=slice_,
-            plan=None if on_servers is not None else plan,
+            plan=plan,
             settings=sparse_core,
-            make_engine=None if on_servers is None else on_servers.servers.engine,
+            make_engine=make_engine,
             record=recorder(warehouse, PROCESS),
         )
 
 
-def _train_on_servers(train_once: Callable[[], TrainReport], folder: str) -> TrainReport:
-    """Train, and go on from the last checkpoint when a server loses its rows. Raises :class:`ServerLost` if that leads to no new one."""
-    from trainer.errors import ServerLost
+def _train_on_servers(train_once: Callable[[MakeEngine], TrainReport], servers: RunServers, folder: str) -> TrainReport:
+    """Train, and go on from the newest checkpoint when a server loses its rows."""
+    from trainer.checkpoints.open_run import open_run
+    from trainer.checkpoints.run_files import newest_first
+    from trainer.training.server_losses import train_through_losses
 
-    losses, last = 0, ""
-    while True:
-        try:
-            return train_once()
-        except ServerLost as error:
-            newest = max((path.name for path in Path(folder, "checkpoints").glob("[0-9]*")), default="")
-            losses = losses + 1 if newest == last else 1
-            last = newest
-            if losses > _MOST_LOSSES:
-                raise
-            say(f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}")
+    files = open_run(folder)
+    return train_through_losses(
+        lambda attempt: train_once(partial(servers.engine, attempt)),
+        lambda: next(iter(newest_first(files)), ""),
+        lambda error, newest: say(f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"),
+    )
 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:

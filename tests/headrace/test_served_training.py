@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import threading
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from tests.support.parameter_servers import ThreadServer, thread_servers
 from trainer.launch.local_servers import LocalServers
 from trainer.training.saved_run import read_newest_run
 
@@ -53,6 +55,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--servers", "2", "--server-updates", "some"), "--server-updates must be summed or each"),
         (("--server-ca", "file"), "--server-ca must go with --servers"),
         (("--wire-values", "fp14"), "--wire-values must go with --servers"),
+        (("--server-updates", "each"), "--server-updates must go with --servers"),
         (("--servers", "2", "--wire-ids", "short"), "--wire-ids must be a known encoding"),
         (("--servers", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
     ],
@@ -147,6 +150,43 @@ def test_a_job_on_servers_has_the_bits_of_one_without(served, tmp_path):
         "train", "first", "--config", served.options, "--hosts", 2, "--run-dir", tmp_path / "served", "--json"
     ).json
     assert again["events_this_time"] == 0
+
+
+@pytest.mark.slow
+def test_servers_serve_one_run_after_the_other(served, tmp_path):
+    """In one process and in jobs: none of them sees rows of the run before, or is refused since its attempts have lower numbers."""
+    arguments = ("train", "first", "--config", served.options, "--json")
+    job = ("--hosts", 2, "--readers", 1)
+    with thread_servers(2) as servers:
+        addresses = ",".join(str(one.address) for one in servers)
+        for number, hosts in enumerate(((), (), job, job, ())):
+            run = tmp_path / str(number)
+            report = served(*arguments, *hosts, "--run-dir", run, "--servers", addresses).json
+            assert report["exact"] is True
+            assert report["events_this_time"] == report["events_in_range"]
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    served(*arguments, *job, "--run-dir", tmp_path / "job")
+    for number, alone in enumerate(("alone", "alone", "job", "job", "alone")):
+        assert_equal_runs(tmp_path / alone, tmp_path / str(number))
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_another_run_had_its_servers(served, tmp_path):
+    arguments = ("train", "first", "--config", served.options, "--json")
+    first = ("--end", "2026-03-02T01:00")
+    with thread_servers(1) as (server,):
+        for name, end in (("one", first), ("other", ()), ("one", ())):
+            served(*arguments, "--run-dir", tmp_path / name, *end, "--servers", server.address)
+    for end in (first, ()):
+        served(*arguments, "--run-dir", tmp_path / "alone", *end)
+    assert_equal_runs(tmp_path / "alone", tmp_path / "one")
+
+
+def test_servers_must_answer_before_data_is_read(served, tmp_path):
+    with closing(ThreadServer(token="secret")) as server:
+        found = served("train", "first", "--servers", server.address, "--run-dir", tmp_path / "run", status=1)
+    assert "the token must be that of the servers" in found.err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ class ServerProcess:
 
     def __init__(self, folder: Path) -> None:
         self.address = Address("127.0.0.1", free_port())
-        self.pid = 0
+        self.pid, self._folder = 0, folder
         self._parent = subprocess.Popen(
             [sys.executable, "-m", "tests.support.server_process", str(folder), str(self.address.port)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
@@ -54,6 +55,12 @@ class ServerProcess:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
+
+    def lose(self) -> None:
+        """Kill it, and lose its rows, as a machine does that fails; :meth:`start` starts another one at its address."""
+        self.kill()
+        shutil.rmtree(self._folder)
+        self._folder.mkdir()
 
     def close(self) -> None:
         os.killpg(self._parent.pid, signal.SIGKILL)

@@ -109,7 +109,10 @@ class ServedHostWeights(HostWeights):
         meet(self._exchange)  # all hosts have opened the tables
         if self._loads:
             has_tables = any(not name.startswith("dense/") for name in arrays)
-            self.tables.load(arrays if has_tables else state_arrays(self._empty()))
+            if has_tables:
+                self.tables.load(arrays)
+            else:
+                self.tables.clear()
         meet(self._exchange)
         self.tables.engine.open()
 

@@ -32,6 +32,7 @@ class ServersSpec:
         authority: a PEM file of the authority of their certificates; empty: connections are not encrypted.
         plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
         wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
+        run: its number; see :class:`~trainer.servers.run_servers.RunServers`.
     """
 
     addresses: tuple[str, ...]
@@ -41,6 +42,7 @@ class ServersSpec:
     plan: str = ""
     wire_ids: str = "plain"
     wire_values: str = "float32"
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)

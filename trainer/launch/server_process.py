@@ -129,7 +129,8 @@ class _Keeper:
             signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keeper's
             end_with_supervisor(os.getppid())
-            server = RowServer(HeldRows(options.memory, threads=options.threads), patience_secs=options.patience_secs)
+            rows = HeldRows(options.memory, threads=options.threads)
+            server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
             with ServerService(self._listening, server, token=options.token, limits=options.limits, tls=options.tls):
                 while True:
                     signal.pause()

@@ -29,7 +29,7 @@ class ByteBudget:
         with self._freed:
             if not self._freed.wait_for(lambda: self._has_space(size_bytes), patience_secs):
                 raise Busy("messages in memory must be below their limit", value=f"{self._used_bytes:,} bytes are in use",
-                           allowed=f"{self._most_bytes:,} bytes", next_step="give the server more --message-bytes, or use a smaller batch_rows")  # fmt: skip
+                           allowed=f"{self._most_bytes:,} bytes", next_step="give the server more --message-mib, or use a smaller batch_rows")  # fmt: skip
             self._used_bytes += size_bytes
         try:
             yield

@@ -11,6 +11,8 @@ from transforms.errors import DataError, InputError
 
 #: The most clients of a server.
 MOST_CLIENTS = 1024
+#: Of the number of an attempt; those of a run are fewer than 2 to this power.
+_ATTEMPT_BITS = 20
 GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves", "watches"})
 
 
@@ -25,6 +27,16 @@ class Mode(Enum):
     EACH = "each"
 
 
+def attempt_number(run: int, attempt: int) -> int:
+    """The number of an attempt of a run: above those of all runs with lower numbers."""
+    return (run << _ATTEMPT_BITS) + attempt
+
+
+def run_of(number: int) -> int:
+    """The run of the number of an attempt."""
+    return number >> _ATTEMPT_BITS
+
+
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """What a client says first.
@@ -33,7 +45,7 @@ class Greeting:
         token: that of the server.
         client: its place among the clients, from 0 on.
         clients: how many there are.
-        attempt: requests of earlier attempts are refused.
+        attempt: its number; requests of earlier attempts are refused.
         mode: how updates come together.
         saves: the connection is for snapshots.
         watches: the connection is for the status alone; it belongs to no client.

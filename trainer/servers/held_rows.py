@@ -21,7 +21,7 @@ from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
 from trainer.embedding.spec import FeatureSpec
-from trainer.errors import ConfigError, DamagedMemory
+from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
 from transforms.errors import DataError
 
@@ -78,9 +78,9 @@ class HeldRows:
 
     @property
     def engine(self) -> CpuEngine:
-        """The rows. Raises :class:`ConfigError` without tables."""
+        """The rows. Raises :class:`ServerLost` without tables."""
         if self._engine is None:
-            raise ConfigError("the tables of a server must be opened first")
+            raise ServerLost("the tables of a server must be opened first")
         return self._engine
 
     @property
@@ -165,9 +165,9 @@ class HeldRows:
         return self.engine.read_rows(numbers.rows, numbers.counts)
 
     def check(self, numbers: RowNumbers | None = None) -> None:
-        """Raise :class:`ConfigError` during a load, and :class:`BadBatch` for a row outside its part."""
+        """Raise :class:`ServerLost` during a load, and :class:`BadBatch` for a row outside its part."""
         if self._loading is not None:
-            raise ConfigError("rows must be used after their load has ended")
+            raise ServerLost("rows must be used after their load has ended")
         if numbers is not None:
             check_batch(one_event(numbers.rows, numbers.counts), self.engine.features)
 
@@ -191,18 +191,18 @@ class HeldRows:
         self.engine.clear()
 
     def load(self, part: int, found: ChangedRows) -> None:
-        """Replace rows of a part; inside a load. Raises :class:`BadBatch` for rows outside the part."""
+        """Replace rows of a part; inside a load. Raises :class:`ServerLost` without one, and :class:`BadBatch` for rows outside the part."""
         if self._loading is None:
-            raise ConfigError("a load must be begun first")
+            raise ServerLost("a load must be begun first")
         counts = np.zeros(len(self.engine.tables), np.int64)
         counts[part] = len(found.rows)
         values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
         self.engine.write_values(found.rows, counts, values, are_changed=True)
 
     def end_load(self) -> None:
-        """End the load. Raises :class:`ConfigError` without one."""
+        """End the load. Raises :class:`ServerLost` without one."""
         if self._loading is None:
-            raise ConfigError("a load must be begun first")
+            raise ServerLost("a load must be begun first")
         self._begin_generation()
         self._stop_load()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
@@ -13,7 +13,8 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
-from trainer.servers.client_updates import Greeting, Mode
+from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
+from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
 
 
@@ -33,6 +34,7 @@ class RunServers:
         mode: how the updates of several hosts come together.
         patience_secs: how long a server may be away before the run fails.
         wire: how rows and values are encoded on their way; servers take any encoding.
+        run: its number. A run with a higher one takes the servers over.
     """
 
     addresses: tuple[Address, ...]
@@ -42,12 +44,25 @@ class RunServers:
     mode: Mode = Mode.SUMMED
     patience_secs: float = 60.0
     wire: WireSettings = field(default_factory=WireSettings)
+    run: int = 0
+
+    def wait(self, on_wait: Callable[[Address], None]) -> int:
+        """The highest number of a run that a server has had, once all of them answer.
+
+        ``on_wait`` is called for each that does not answer at once. Raises :class:`~trainer.errors.ServerLost` for one that stays away
+        longer than the patience.
+        """
+        return max(self._run_on(address, cache(partial(on_wait, address))) for address in self.addresses)
+
+    def _run_on(self, address: Address, check: Callable[[], None]) -> int:
+        found = read_status(address, token=self.token, tls=self.tls, patience_secs=self.patience_secs, check=check)
+        return run_of(found.attempt)
 
     def connect(
         self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = _go_on
     ) -> list[Connect]:
-        """What connects to each server in an attempt; ``check`` is called while a request waits, and raises to end it."""
-        greeting = Greeting(self.token, client, clients, attempt, self.mode)
+        """What connects to each server in an attempt of the run; ``check`` is called while a request waits, and raises to end it."""
+        greeting = Greeting(self.token, client, clients, attempt_number(self.run, attempt), self.mode)
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls, check=check)
         return [connect_to(address, options) for address in self.addresses]
 
@@ -57,8 +72,6 @@ class RunServers:
         """The engine of tables over connections; ``held``: batches between a lookup and its update."""
         return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire)
 
-    def engine(
-        self, features: Sequence[FeatureSpec], seed: int, held: int, clock: Callable[[], float] = time.time
-    ) -> PsEngine:
-        """The engine of the one process of a run; a run that begins later takes the servers over from it."""
-        return self.engine_over(self.connect(int(clock() * 1000)), features, seed, held)
+    def engine(self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int) -> PsEngine:
+        """The engine of an attempt of a run that one process trains."""
+        return self.engine_over(self.connect(attempt), features, seed, held)

@@ -135,7 +135,7 @@ class ServerService:
             raise InputError(
                 "the token must be that of the servers",
                 where=f"client {greeting.client}",
-                next_step="give the job's --token-file",
+                next_step="give the file of the servers' token: --server-token-file of headrace train",
             )
         return self._server.begin(greeting)
 

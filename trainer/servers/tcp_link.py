@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from trainer.embedding.ps.frames import (
     HEADER_BYTES,
     OPENED_MEMBERS,
+    Bytes,
     Header,
     Kind,
     count_at,
@@ -27,12 +28,13 @@ from trainer.flight.addresses import Address
 from trainer.flight.byte_streams import receive_into, receive_parts, send_parts
 from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
 from trainer.servers.client_updates import Greeting
-from transforms.errors import DataError
+from transforms.errors import DataError, HeadraceError
 
 _BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
 #: Between looks while it waits for an answer.
 _LOOK_SECS = 0.25
-_NEXT_STEP = "training goes on from its last checkpoint: run it again"
+_GO_ON = "run training again: it goes on from its last checkpoint"
+_START = f"start it with headrace ps serve, or give another address; {_GO_ON}"
 
 
 class _Ended(OSError):
@@ -102,7 +104,7 @@ class TcpLink:
                 continue
             request = self._outstanding.popleft()
             if answer.header.kind == Kind.ERROR:
-                raise from_bytes(bytes(answer.body), str(self._address))
+                raise self._error(answer.body)
             if answer.header.number != request.number:
                 raise DataError("an answer must be that to the oldest request", where=str(self._address),
                                 value=answer.header.number, allowed=str(request.number))  # fmt: skip
@@ -170,7 +172,8 @@ class TcpLink:
                 self._resend(applied)
             except OSError as error:
                 if options.clock() + backoff >= until:
-                    raise self._lost("a server must answer", error) from None
+                    raise ServerLost("a server must answer", where=str(self._address),
+                                     value=f"{error} for {options.patience_secs:g} s", next_step=_START) from None  # fmt: skip
                 options.check()
                 options.sleep(backoff)
                 backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
@@ -194,10 +197,11 @@ class TcpLink:
         if receive_into(self._stream, memoryview(body)) < len(body):
             raise _Ended("the server ended an answer")
         if header.kind == Kind.ERROR:
-            raise from_bytes(bytes(body), str(self._address))
+            raise self._error(body)
         generation, applied = _opened(body)
         if self._generation and generation != self._generation:
-            raise self._lost("a server must have the rows that it had", None)
+            raise ServerLost("a server must have the rows that it had", where=str(self._address),
+                             value="it was started without them", next_step=_GO_ON)  # fmt: skip
         return applied
 
     def _encrypt(self, tls: ssl.SSLContext) -> None:
@@ -219,9 +223,12 @@ class TcpLink:
         for request in self._outstanding:
             self._transmit(request)
 
-    def _lost(self, what: str, failure: OSError | None) -> ServerLost:
-        value = "it was started without them" if failure is None else f"{failure} for {self._options.patience_secs:g} s"
-        return ServerLost(what, where=str(self._address), value=value, next_step=_NEXT_STEP)
+    def _error(self, body: Bytes) -> HeadraceError:
+        """The error that the server has sent."""
+        error = from_bytes(bytes(body), str(self._address))
+        if ServerLost.__name__ in error.kinds:
+            return ServerLost(error.what, where=error.where, value=error.value, next_step=error.next_step or _GO_ON)
+        return error
 
     def close(self) -> None:
         """End the connection."""

@@ -221,7 +221,9 @@ class _Run:
         self._events = 0
         self._weights: Weights | TpuWeights
         if make_engine is not None:
-            self._weights = ServedWeights(prepared.layout, self._config, prepared.head, make_engine)
+            self._weights = served = ServedWeights(prepared.layout, self._config, prepared.head, make_engine)
+            if not prepared.saved:
+                served.tables.clear()
         else:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:

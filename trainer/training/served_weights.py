@@ -13,6 +13,8 @@ from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.state_checks import empty_state
+from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
@@ -37,15 +39,21 @@ MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], PsEngine]
 class ServedTables:
     """The tables of a model on servers. Those of the towers and of the linear part are in one engine: a batch takes one fetch and one update.
 
+    Rows are those that the servers have until :meth:`clear` or :meth:`load`. Raises :class:`ConfigError` for a model without tables.
+
     Attributes:
         engine: of all tables.
     """
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
+        features = joined_features(layout, config, head)
+        if not features:
+            raise ConfigError("training on servers must have embedding tables", where="--servers", value="no input of ids",
+                              next_step="train without --servers")  # fmt: skip
         self._config = config
         self._towers = sum(one.width for one in layout.features) if config.deep else 0
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
-        self.engine = make_engine(joined_features(layout, config, head), config.seed, config.batches_held)
+        self.engine = make_engine(features, config.seed, config.batches_held)
 
     def look_up(self, batch: Batch) -> LookedUp:
         """The activations of a batch."""
@@ -73,6 +81,10 @@ class ServedTables:
     def begin(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """Begin to read the tables; see :meth:`Weights.begin_tables`."""
         return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def clear(self) -> None:
+        """Give all rows their initial values: servers may have those of an earlier run."""
+        self.engine.load_state({one.name: empty_state(one) for one in self.engine.tables})
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the tables of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.tokens import read_token_file
+from headrace.terminal.output import say
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
+SUMMED = "summed"
+#: Options that need ``--servers``, and their defaults.
+_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": ""}
 
 Servers = Annotated[
     str,
@@ -77,14 +82,14 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     """Raise :class:`InputError` for options that do not go with servers."""
     text = given["servers"]
     if not text:
-        for option in ("server_token_file", "server_ca", "wire_ids", "wire_values"):
-            if given[option]:
+        for option, default in _OPTIONS.items():
+            if given[option] != default:
                 name = f"--{option.replace('_', '-')}"
                 raise InputError(
                     f"{name} must go with --servers", where=name, value=given[option], next_step="give --servers too"
                 )
         return
-    if given["server_updates"] not in ("summed", "each"):
+    if given["server_updates"] not in (SUMMED, "each"):
         raise InputError("--server-updates must be summed or each", value=given["server_updates"])
     wire_of(given)
     if tpus is not None or given["launcher"] != LOCAL:
@@ -115,7 +120,10 @@ class OpenServers:
 
 @contextmanager
 def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[OpenServers | None]:
-    """The servers of a run while it trains; None without ``--servers``. Those of this machine are started, and end with the context."""
+    """The servers of a run while it trains; None without ``--servers``.
+
+    Those of this machine are started, and end with the context; those at addresses must answer.
+    """
     text = given["servers"]
     if not text:
         yield None
@@ -144,10 +152,19 @@ def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: Part
     )
     token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
     wire = wire_of(given)
+    servers = RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire)
+    before = servers.wait(lambda address: say(f"waiting for the server at {address}"))
+    run = max(int(time.time() * 1000), before + 1)
     return OpenServers(
-        RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire),
+        replace(servers, run=run),
         ServersSpec(
-            tuple(map(str, addresses)), updates, token_file, authority, wire_ids=wire.ids, wire_values=wire.values
+            tuple(map(str, addresses)),
+            updates,
+            token_file,
+            authority,
+            wire_ids=wire.ids,
+            wire_values=wire.values,
+            run=run,
         ),
     )
 

@@ -135,3 +135,4 @@ def test_an_error_of_another_process_is_classified_by_its_kinds():
         remote = from_bytes(to_bytes(error), "127.0.0.1:1")
         assert classify(describe_error(remote)) is classify(describe_error(error))
     assert classify(describe_error(from_bytes(to_bytes(ConfigError("x")), "s"))) is ErrorClass.PERMANENT
+    assert classify(describe_error(from_bytes(to_bytes(ServerLost("x")), "s"))) is ErrorClass.TRANSIENT

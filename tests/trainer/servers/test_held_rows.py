@@ -13,7 +13,7 @@ from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import TABLES, all_rows, apply_to, engine_alone, held, random_update
 from trainer.embedding.engine import ChangedRows
 from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.errors import BadBatch, ConfigError, DamagedMemory
+from trainer.errors import BadBatch, DamagedMemory, ServerLost
 from trainer.servers.held_rows import HeldRows
 
 
@@ -48,7 +48,7 @@ def test_rows_are_those_of_an_engine(tmp_path, is_shared):
 def test_before_tables_there_is_nothing(tmp_path):
     rows = HeldRows(tmp_path)
     assert (rows.is_open, rows.digest, rows.generation, rows.attempt, rows.applied(2)) == (False, "", 0, 0, [0, 0])
-    with pytest.raises(ConfigError, match="opened first"):
+    with pytest.raises(ServerLost, match="opened first"):
         rows.fetch(all_rows())
 
 
@@ -211,7 +211,7 @@ def test_rows_are_not_used_while_they_are_loaded(tmp_path):
     rows = opened(tmp_path)
     rows.begin_load()
     for use in (lambda: rows.fetch(all_rows()), lambda: rows.update([(0, random_update(0))], 1)):
-        with pytest.raises(ConfigError, match="after their load"):
+        with pytest.raises(ServerLost, match="after their load"):
             use()
     generation = rows.generation
     assert HeldRows(tmp_path).generation != generation
@@ -228,7 +228,7 @@ def test_tables_that_are_opened_in_a_load_have_initial_values(tmp_path, seed):
     assert rows.generation != generation
     updated(rows, range(2))
     assert rows.applied(1) == [2]
-    with pytest.raises(ConfigError, match="begun first"):
+    with pytest.raises(ServerLost, match="begun first"):
         rows.load(0, some_rows())
     assert_same(HeldRows(tmp_path).engine.state(), rows.engine.state())
 
@@ -237,7 +237,7 @@ def test_a_load_must_be_begun():
     rows = opened(None)
     generation = rows.generation
     for step in (lambda: rows.load(0, some_rows()), rows.end_load):
-        with pytest.raises(ConfigError, match="begun first"):
+        with pytest.raises(ServerLost, match="begun first"):
             step()
     assert rows.generation == generation
 

@@ -212,6 +212,19 @@ def test_a_server_that_starts_again_without_its_rows_is_lost():
         engine.close()
 
 
+def test_a_snapshot_is_lost_with_the_rows_of_its_server():
+    """It is read over another connection, which does not know what the server has held before."""
+    with restarting(None) as (address, restart):
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(address)])
+        train(engine, range(2))
+        engine.finish()
+        restart()
+        with pytest.raises(ServerLost, match="opened first") as found:
+            engine.begin_snapshot(most_bytes=1 << 20)
+        assert str(address) in found.value.where
+        engine.close()
+
+
 def test_rows_that_another_client_has_loaded_are_others(tmp_path):
     """A client that connects again afterwards must not go on with its numbers."""
     with restarting(tmp_path) as (address, restart):

@@ -108,7 +108,7 @@ def test_a_snapshot_that_was_ended_is_not_read():
         train(engine, range(3))
         snapshot = engine.begin_snapshot(most_bytes=1 << 20)
         engine.end_snapshot()
-        with pytest.raises(RemoteError, match="snapshot must be begun"):
+        with pytest.raises(ServerLost, match="snapshot must be begun"):
             read(snapshot)
         engine.close()
 

@@ -31,7 +31,7 @@ from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Connect
-from trainer.embedding.ps.stacked_plan import stack_order, with_stacks
+from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.state_checks import check_states, empty_state
@@ -72,7 +72,7 @@ class PsEngine:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self.tables:
             refuse_unsupported(table)
-        self._order = stack_order(self.tables)
+        self._order = width_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)

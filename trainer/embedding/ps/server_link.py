@@ -67,7 +67,8 @@ class ServerLink(Protocol):
     def receive(self) -> Answer:
         """The answer to the oldest request that has none, decoded as the request says.
 
-        Raises :class:`~trainer.errors.ServerLost`; and for an error that the server sends, one of that kind.
+        Raises :class:`~trainer.errors.ServerLost`, also for one that the server sends, and for its other errors
+        :class:`~trainer.flight.error_documents.RemoteError` with the names of their kinds.
         """
 
     @property

@@ -9,7 +9,7 @@ from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 
 
-def stack_order(tables: Sequence[TableSpec]) -> list[int]:
+def width_order(tables: Sequence[TableSpec]) -> list[int]:
     """The positions of tables by width, in a width by optimizer, in a stack as given: how they stand in messages."""
     first: dict[tuple[int, object], int] = {}
     for t, table in enumerate(tables):
@@ -25,14 +25,14 @@ def stacked_plan(tables: Sequence[TableSpec], servers: int) -> PartitionPlan:
     """
     base: dict[tuple[int, object], int] = {}
     plans = {}
-    for t in stack_order(tables):
+    for t in width_order(tables):
         table = tables[t]
         start = base.get((table.dim, table.optimizer), 0)
         base[table.dim, table.optimizer] = start + table.vocabulary_size
         cores = tuple((start + place) % servers for place in range(servers))
         plans[t] = TablePlan(table.name, table.vocabulary_size, table.dim, (Slice(0, table.dim, cores),))
     stacks: dict[tuple[int, object], list[str]] = {}
-    for t in stack_order(tables):
+    for t in width_order(tables):
         stacks.setdefault((tables[t].dim, tables[t].optimizer), []).append(tables[t].name)
     return PartitionPlan(servers, tuple(plans[t] for t in range(len(tables))), tuple(map(tuple, stacks.values())))
 

@@ -75,9 +75,18 @@ def read_chain(folder: Path) -> tuple[Link, ...]:
         return (read_link(folder),)
     links = tuple(map(read_link, link_folders(folder)))
     if not links:
-        raise NotFound("a chain must hold a link", where=str(folder), next_step="headrace export full RUN --output FOLDER writes one")  # fmt: skip
+        raise no_links(folder)
     check_chain(links)
     return links
+
+
+def no_links(folder: Path) -> NotFound:
+    """The error for a chain without links."""
+    return NotFound(
+        "a chain must hold a link",
+        where=str(folder),
+        next_step="headrace export full RUN --output FOLDER writes one",
+    )
 
 
 def check_chain(links: Sequence[Link]) -> None:

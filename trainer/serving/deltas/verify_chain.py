@@ -10,14 +10,14 @@ import numpy as np
 
 from trainer.checkpoints.local_run import read_file
 from trainer.errors import OtherFormat, TornCheckpoint
-from trainer.serving.deltas.chain import Link, check_chain, link_folders, read_link
+from trainer.serving.deltas.chain import Link, check_chain, link_folders, no_links, read_link
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.link_manifest import MANIFEST, dense_file, table_file
 from trainer.serving.deltas.link_tables import removed_stream, set_stream
 from trainer.serving.deltas.raw_files import RawReader
 from trainer.serving.deltas.row_state import STATE, read_state, state_folder
 from trainer.serving.deltas.sorted_rows import RowStream, merge_windows
-from transforms.errors import HeadraceError, NotFound
+from transforms.errors import HeadraceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def verify_chain(folder: Path, window_bytes: int = WINDOW_BYTES) -> Iterator[Lin
     """Each file of a chain, or of one link, in order. Raises :class:`NotFound` without a link."""
     folders = [folder] if (folder / MANIFEST).exists() else link_folders(folder)
     if not folders:
-        raise NotFound("a chain must hold a link", where=str(folder))
+        raise no_links(folder)
     before: Link | None = None
     for one in folders:
         link, check = _manifest(one, before)

@@ -18,7 +18,7 @@ from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.placed_rows import PlacedRows, place_bags, places_of
-from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
+from trainer.embedding.ps.stacked_plan import stacked_plan, width_order
 from trainer.embedding.spec import tables_of
 
 WIDTHS = st.lists(st.sampled_from([1, 3, 4, 5, 8, 16, 17]), min_size=1, max_size=6)
@@ -60,7 +60,7 @@ class Sides:
 
     def __init__(self, features, servers: int, threads: int, seed: int, **shape) -> None:
         tables = tables_of(features)
-        stacked = tuple(tables[t] for t in stack_order(tables))
+        stacked = tuple(tables[t] for t in width_order(tables))
         self.parts = TableParts(stacked, servers, stacked_plan(stacked, servers))
         of_features, team = feature_layout(features, stacked), Team(threads)
         layout = table_layout(of_features, stacked, 3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainer.embedding import SGD, Adagrad, TableSpec
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
+from trainer.embedding.ps.stacked_plan import stacked_plan, width_order
 
 OPTIMIZERS = [Adagrad(0.1, 0.25), Adagrad(0.1, 0.5), SGD(0.5)]
 TABLES = st.lists(
@@ -30,7 +30,7 @@ def placed(tables, servers):
 
 @given(TABLES)
 def test_the_order_has_each_table_once_widths_ascend_and_stacks_are_whole(tables):
-    order = stack_order(tables)
+    order = width_order(tables)
     assert sorted(order) == list(range(len(tables)))
     assert [tables[t].dim for t in order] == sorted(table.dim for table in tables)
     keys = [(tables[t].dim, tables[t].optimizer) for t in order]
@@ -62,7 +62,7 @@ def test_row_r_of_a_stack_is_on_server_r_modulo_servers(tables, servers):
     """So first rows of tables that follow each other are on different servers, unless a table has a multiple of their number."""
     by_name = {table.name: rows for table, rows in placed(tables, servers)}
     base = defaultdict(int)
-    for t in stack_order(tables):
+    for t in width_order(tables):
         table = tables[t]
         key = table.dim, table.optimizer
         for server, rows in enumerate(by_name[table.name]):
