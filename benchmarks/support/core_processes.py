@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet
+from benchmarks.support.piped_processes import PipedProcesses
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
@@ -30,7 +28,6 @@ _BATCHES = 4
 #: A step has three exchanges: of requests, of rows, and of gradients.
 _EXCHANGES = 3
 _PATIENCE_SECS = 120.0
-_THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Result = TypeVar("Result", covariant=True)
 
@@ -116,43 +113,17 @@ def _serve(rank: int, pipe: Connection) -> None:
                 exchange.close()
 
 
-class CoreProcesses:
+class CoreProcesses(PipedProcesses):
     """``cores`` processes with one thread for their matrices; :meth:`run` does the same work on all of them."""
 
     def __init__(self, cores: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(cores)]
-        self._pipes = [own for own, _ in pipes]
-        self._processes = [
-            context.Process(target=_serve, args=(rank, other), daemon=True) for rank, (_, other) in enumerate(pipes)
-        ]
-        os.environ |= dict.fromkeys(_THREAD_SETTINGS, "1")  # of the processes that start now
-        for process in self._processes:
-            process.start()
-        for _, other in pipes:
-            other.close()
-        addresses = [pipe.recv() for pipe in self._pipes]
-        for pipe in self._pipes:
-            pipe.send(addresses)
+        super().__init__(_serve, cores)
+        self.send(self.receive())  # their addresses
 
     def run(self, work: Work[Result]) -> list[Result]:
         """What ``work`` gives on each core. Raises :class:`EOFError` if a process ended."""
-        for pipe in self._pipes:
-            pipe.send(work)
-        return [pipe.recv() for pipe in self._pipes]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            if kind is None:
-                pipe.send(None)
-            else:
-                process.kill()
-            process.join()
+        self.send(work)
+        return self.receive()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

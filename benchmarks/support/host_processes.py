@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
+from benchmarks.support.piped_processes import ONE_THREAD, PipedProcesses
 from trainer.flight.addresses import Address
 from trainer.host.channels import ChannelName, Channels
 from trainer.host.exchange_service import ExchangeService
@@ -49,43 +47,16 @@ def _serve(rank: int, pipe: Connection) -> None:
                 one.close()
 
 
-class HostProcesses:
+class HostProcesses(PipedProcesses):
     """``hosts`` processes with one thread for their matrices."""
 
     def __init__(self, hosts: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(hosts)]
-        self._pipes = [own for own, _ in pipes]
-        self._processes = [
-            context.Process(target=_serve, args=(rank, other), daemon=True) for rank, (_, other) in enumerate(pipes)
-        ]
-        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}  # of the processes that start now
-        for process in self._processes:
-            process.start()
-        for _, other in pipes:
-            other.close()
-        addresses = [pipe.recv() for pipe in self._pipes]
-        for pipe in self._pipes:
-            pipe.send(addresses)
+        super().__init__(_serve, hosts, {**ONE_THREAD, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        self.send(self.receive())  # their addresses
 
     def run(self, work: Work[Result]) -> list[Result]:
         """What ``work`` gives on each host. Raises :class:`EOFError` if a process ended."""
-        for pipe in self._pipes:
-            pipe.send(work)
-        found: list[Result] = [pipe.recv() for pipe in self._pipes]
-        for pipe in self._pipes:
-            pipe.send(None)
+        self.send(work)
+        found: list[Result] = self.receive()
+        self.send(None)
         return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            if kind is None:
-                pipe.send(None)
-            else:
-                process.kill()
-            process.join()

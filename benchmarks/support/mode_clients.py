@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet
+from benchmarks.support.piped_processes import PipedProcesses
 from benchmarks.support.server_processes import connects_to
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.ps.engine import PsEngine
@@ -67,7 +67,7 @@ class _FixedWeights(Weights):
         return DenseStep(np.zeros(batch.rows, np.float32), gradients)
 
 
-def _client(pipe: Connection, case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], client: int) -> None:
+def _client(case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], client: int, pipe: Connection) -> None:
     greeting = Greeting(client=client, clients=case.clients, mode=mode.mode)
     engine = PsEngine(case.drawn.features(), seed=1, servers=connects_to(addresses, greeting), staleness=mode.bound,
                       held=mode.ahead + 2, threads=1)  # fmt: skip
@@ -85,32 +85,13 @@ def _client(pipe: Connection, case: ClientCase, mode: TrainingMode, addresses: S
     engine.close()
 
 
-class ModeClients:
+class ModeClients(PipedProcesses):
     """The clients of one mode, as a context; the servers are theirs alone."""
 
     def __init__(self, case: ClientCase, mode: TrainingMode, addresses: Sequence[Address]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipes, self._processes = [], []
-        for client in range(case.clients):
-            own, other = context.Pipe()
-            process = context.Process(target=_client, args=(other, case, mode, addresses, client), daemon=True)
-            process.start()
-            other.close()
-            self._pipes.append(own)
-            self._processes.append(process)
+        super().__init__(partial(_client, case, mode, addresses), case.clients, {})
 
     def train(self, steps: int) -> float:
         """Train so many steps more on each client; the seconds of the slowest one. Raises :class:`EOFError` if a client ended."""
-        for pipe in self._pipes:
-            pipe.send(steps)
-        return max(float(pipe.recv()) for pipe in self._pipes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for process in self._processes:
-            process.kill()
-            process.join()
+        self.send(steps)
+        return max(self.receive())

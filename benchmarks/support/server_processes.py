@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
+from benchmarks.support.piped_processes import ONE_THREAD
 from trainer.embedding.ps.frames import Bytes, Header
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK, Address
@@ -20,8 +21,6 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import Reply, RowServer, Session
 from trainer.servers.service import ServerService
 from trainer.servers.tcp_link import LinkOptions, connect_to
-
-_THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class AnyServer(Protocol):
@@ -64,7 +63,7 @@ class ServerProcess:
     def __init__(self, make: MakeServer = row_server, folder: Path | None = None, port: int = 0) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
-        os.environ |= dict.fromkeys(_THREAD_SETTINGS, "1")  # of the process that starts now
+        os.environ |= ONE_THREAD  # of the process that starts now
         self._process = context.Process(target=_serve, args=(other, make, folder, port), daemon=True)
         self._process.start()
         other.close()
