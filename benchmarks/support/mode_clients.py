@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -14,7 +14,6 @@ import numpy as np
 from benchmarks.support.drawn_tables import DrawnSet
 from benchmarks.support.piped_processes import PipedProcesses
 from benchmarks.support.server_processes import connects_to
-from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.ps.engine import PsEngine
 from trainer.flight.addresses import Address
 from trainer.reading.batches import Batch
@@ -56,9 +55,14 @@ class ClientCase:
 class _FixedWeights(Weights):
     """Tables on servers, and a dense part that waits."""
 
-    def __init__(self, engine: EmbeddingEngine, dense_secs: float) -> None:
+    def __init__(self, engine: PsEngine, dense_secs: float) -> None:
         self.engine, self.linear = engine, None
-        self._dense_secs = dense_secs
+        self._served, self._dense_secs = engine, dense_secs
+
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """See :meth:`~trainer.training.run_state.Weights.begin_look_up`."""
+        end, nothing = self._served.begin_lookup(batch.ids), np.zeros((batch.rows, 0), np.float32)
+        return lambda: LookedUp(end(), nothing)
 
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """Gradients that depend on the activations."""
@@ -70,7 +74,7 @@ class _FixedWeights(Weights):
 def _client(case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], client: int, pipe: Connection) -> None:
     greeting = Greeting(client=client, clients=case.clients, mode=mode.mode)
     engine = PsEngine(case.drawn.features(), seed=1, servers=connects_to(addresses, greeting), staleness=mode.bound,
-                      held=mode.ahead + 2, threads=1)  # fmt: skip
+                      held=mode.ahead + 2, threads=1, overlaps=mode.mode is Mode.EACH)  # fmt: skip
     rows = case.drawn.events
     nothing, ones = np.zeros((rows, 0), np.float32), np.ones(rows, np.float32)
     batches = [Batch(rows, ids, nothing, ones, ones, ()) for ids in case.drawn.batches(_BATCHES, seed=client)]

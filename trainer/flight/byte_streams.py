@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _MOST_PARTS = 512
 _MOST_TLS_BYTES = 1 << 20
@@ -37,14 +38,48 @@ def send_parts(
     ``until_secs``: when all must be sent, by the monotonic clock; None: the socket's timeout holds for each of its writes. Raises OSError,
     TimeoutError among them.
     """
-    left = [memoryview(part).cast("B") for part in parts if len(part)]
+    left = _views(parts)
     while left:
         _limit(stream, until_secs)
-        if isinstance(stream, ssl.SSLSocket):
-            sent = stream.send(left[0][:_MOST_TLS_BYTES])
-        else:
-            sent = stream.sendmsg(left[:_MOST_PARTS])
-        left = rest_of(left, sent)
+        left = rest_of(left, _send_some(stream, left))
+
+
+def _views(parts: Sequence[bytes | bytearray | memoryview]) -> list[memoryview]:
+    return [memoryview(part).cast("B") for part in parts if len(part)]
+
+
+def _send_some(stream: socket.socket, left: list[memoryview]) -> int:
+    if isinstance(stream, ssl.SSLSocket):
+        return stream.send(left[0][:_MOST_TLS_BYTES])
+    return stream.sendmsg(left[:_MOST_PARTS])
+
+
+def send_while_receiving(
+    stream: socket.socket, parts: Sequence[bytes | bytearray | memoryview], receive: Callable[[], None]
+) -> None:
+    """Send all parts to an end that may wait until what it sends is taken, where :func:`send_parts` would wait for ever.
+
+    ``receive`` takes a message; it is called when the beginning of one is here while the other end takes nothing. The socket's timeout holds
+    for each wait. Raises OSError, TimeoutError among them, and what ``receive`` raises.
+    """
+    left, timeout_secs = _views(parts), stream.gettimeout()
+    look = select.poll()
+    look.register(stream, select.POLLIN | select.POLLOUT)
+    try:
+        while left:
+            stream.settimeout(0.0)
+            try:
+                left = rest_of(left, _send_some(stream, left))
+                continue
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                stream.settimeout(timeout_secs)
+            ready = look.poll(None if timeout_secs is None else 1000 * timeout_secs)
+            if not ready:
+                raise TimeoutError("timed out")
+            if ready[0][1] & select.POLLIN:
+                receive()
+    finally:
+        stream.settimeout(timeout_secs)
 
 
 def receive_into(stream: socket.socket, content: memoryview, until_secs: float | None = None) -> int:

@@ -66,6 +66,10 @@ class ServedHostWeights(HostWeights):
         """See :meth:`HostWeights.initial_arrays`: tables without changed rows."""
         return self.dense_arrays()
 
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """See :meth:`Weights.begin_look_up`."""
+        return self.tables.begin_look_up(batch)
+
     def look_up(self, batch: Batch) -> LookedUp:
         """See :meth:`Weights.look_up`."""
         return self.tables.look_up(batch)

@@ -31,7 +31,7 @@ class RunServers:
         token: of the servers; empty for none.
         tls: what verifies them; None: connections are not encrypted.
         plan: where the tables stand, a core for each server; None: rows are spread over them.
-        mode: how the updates of several hosts come together.
+        mode: how the updates of several hosts come together. With :attr:`Mode.EACH` bits depend on timing, so lookups may overlap.
         patience_secs: how long a server may be away before the run fails.
         wire: how rows and values are encoded on their way; servers take any encoding.
         run: its number. A run with a higher one takes the servers over.
@@ -70,7 +70,8 @@ class RunServers:
         self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int
     ) -> PsEngine:
         """The engine of tables over connections; ``held``: batches between a lookup and its update."""
-        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire)
+        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
+                        overlaps=self.mode is Mode.EACH)  # fmt: skip
 
     def engine(self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int) -> PsEngine:
         """The engine of an attempt of a run that one process trains."""

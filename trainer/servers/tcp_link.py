@@ -25,7 +25,7 @@ from trainer.embedding.ps.frames import (
 from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, Request
 from trainer.errors import ConfigError, ServerLost
 from trainer.flight.addresses import Address
-from trainer.flight.byte_streams import receive_into, receive_parts, send_parts
+from trainer.flight.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
 from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
 from trainer.servers.client_updates import Greeting
 from transforms.errors import DataError, HeadraceError
@@ -67,13 +67,26 @@ def connect_to(address: Address, options: LinkOptions) -> Connect:
     return lambda saves: TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves)))
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request whose answer was not given to the engine; ``is_sent``: over the connection that there is."""
+
+    request: Request
+    is_sent: bool = False
+    answer: Answer | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its answer is to come over the connection."""
+        return self.is_sent and self.answer is None
+
+
 class TcpLink:
     """See :class:`~trainer.embedding.ps.server_link.ServerLink`. Raises :class:`ServerLost` if the server does not answer in time."""
 
     def __init__(self, address: Address, options: LinkOptions) -> None:
         self._address, self._options = address, options
-        self._outstanding: deque[Request] = deque()
-        self._made: deque[Answer] = deque()  # answers to updates that the server had made before the connection failed
+        self._asked: deque[_Asked] = deque()
         self._stream: socket.socket | None = None
         self._generation = 0
         self.sent_bytes = self.received_bytes = self.reconnections = 0
@@ -82,40 +95,53 @@ class TcpLink:
     @property
     def waiting(self) -> int:
         """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
-        return len(self._outstanding) + len(self._made)
+        return len(self._asked)
 
     def send(self, request: Request) -> None:
         """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
-        self._outstanding.append(request)
+        self._asked.append(_Asked(request))
         try:
-            self._transmit(request)
+            self._send_asked()
         except OSError as error:
             self._reconnect(error)
 
     def receive(self) -> Answer:
         """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
-        while True:
-            if self._made:
-                return self._made.popleft()
+        while (answer := self._asked[0].answer) is None:
             try:
-                answer = self._receive(self._outstanding[0])
+                self._take_answer()
             except OSError as error:
                 self._reconnect(error)
-                continue
-            request = self._outstanding.popleft()
-            if answer.header.kind == Kind.ERROR:
-                raise self._error(answer.body)
-            if answer.header.number != request.number:
-                raise DataError("an answer must be that to the oldest request", where=str(self._address),
-                                value=answer.header.number, allowed=str(request.number))  # fmt: skip
-            if request.decode is not None:
-                request.decode()
-            return answer
+        request = self._asked.popleft().request
+        if answer.header.kind == Kind.ERROR:
+            raise self._error(answer.body)
+        if answer.header.number != request.number:
+            raise DataError("an answer must be that to the oldest request", where=str(self._address),
+                            value=answer.header.number, allowed=str(request.number))  # fmt: skip
+        if request.decode is not None:
+            request.decode()
+        return answer
+
+    def _take_answer(self) -> None:
+        """Take the next answer, to the oldest request that waits for one."""
+        one = next(one for one in self._asked if one.waits)
+        one.answer = self._receive(one.request)
+
+    def _send_asked(self) -> None:
+        """Send the requests that were not sent over this connection, in their order."""
+        for one in tuple(self._asked):
+            if not one.is_sent and one.answer is None:
+                self._transmit(one.request)
+                one.is_sent = True
 
     def _transmit(self, request: Request) -> None:
         assert self._stream is not None
         header = request.header
-        send_parts(self._stream, [header.to_bytes(), *request.body])
+        parts = [header.to_bytes(), *request.body]
+        if any(one.waits for one in self._asked):
+            send_while_receiving(self._stream, parts, self._take_answer)
+        else:
+            send_parts(self._stream, parts)
         self.sent_bytes += HEADER_BYTES + header.body_bytes
 
     def _receive(self, request: Request) -> Answer:
@@ -167,9 +193,10 @@ class TcpLink:
         until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
         while True:
             self.close()
+            for one in self._asked:
+                one.is_sent = False
             try:
-                applied = self._connect()
-                self._resend(applied)
+                self._resend(self._connect())
             except OSError as error:
                 if options.clock() + backoff >= until:
                     raise ServerLost("a server must answer", where=str(self._address),
@@ -214,14 +241,12 @@ class TcpLink:
                               value=error.verify_message, next_step="give the authority's certificate, or another address") from None  # fmt: skip
 
     def _resend(self, applied: int) -> None:
-        waiting, self._outstanding = self._outstanding, deque()
-        for request in waiting:
-            if request.kind == Kind.UPDATE and request.number <= applied:
-                self._made.append(Answer(Header(Kind.DONE, number=request.number)))
-                continue
-            self._outstanding.append(request)
-        for request in self._outstanding:
-            self._transmit(request)
+        """Send what has no answer; ``applied``: the last update that the server has made, whose answer may have been lost."""
+        for one in self._asked:
+            request = one.request
+            if one.answer is None and request.kind == Kind.UPDATE and request.number <= applied:
+                one.answer = Answer(Header(Kind.DONE, number=request.number))
+        self._send_asked()
 
     def _error(self, body: Bytes) -> HeadraceError:
         """The error that the server has sent."""

@@ -177,6 +177,11 @@ class Weights:
         """The activations of a batch."""
         return LookedUp(self._lookup(self.engine, batch), self._lookup(self.linear, batch))
 
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """Begin :meth:`look_up`; the function that is returned ends it. Several may be begun; they end in their order."""
+        found = self.look_up(batch)
+        return lambda: found
+
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """The dense part of a step. It uses the dense weights alone, so tables may change meanwhile."""
         logits, towers, linear = self.dense.step(

@@ -55,11 +55,20 @@ class ServedTables:
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
         self.engine = make_engine(features, config.seed, config.batches_held)
 
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """Ask for the rows of a batch; the function that is returned gives its activations. Several may be asked for; they end in their order."""
+        end = self.engine.begin_lookup(self._ids(batch))
+
+        def looked_up() -> LookedUp:
+            found = end()
+            towers, linear = found[:, : self._towers], found[:, self._towers :]
+            return LookedUp(np.ascontiguousarray(towers), np.ascontiguousarray(linear))
+
+        return looked_up
+
     def look_up(self, batch: Batch) -> LookedUp:
         """The activations of a batch."""
-        found = self.engine.lookup(self._ids(batch))
-        towers, linear = found[:, : self._towers], found[:, self._towers :]
-        return LookedUp(np.ascontiguousarray(towers), np.ascontiguousarray(linear))
+        return self.begin_look_up(batch)()
 
     def update(self, batch: Batch, gradients: TableGradients) -> None:
         """The updates of the rows of a batch."""
@@ -101,6 +110,10 @@ class ServedWeights(Weights):
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
         super().__init__(layout, None, build_weights(layout, config, head, with_tables=False).dense, head, None)
         self.tables = ServedTables(layout, config, head, make_engine)
+
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """See :meth:`Weights.begin_look_up`."""
+        return self.tables.begin_look_up(batch)
 
     def look_up(self, batch: Batch) -> LookedUp:
         """See :meth:`Weights.look_up`."""

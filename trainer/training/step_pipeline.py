@@ -6,17 +6,19 @@ update of exactly one step. That is the order of effects of TensorFlow's embeddi
 looked up while that of step n runs, and a lookup misses the updates of exactly the t steps before; fewer after a drain. That is hybrid
 training with a bounded staleness (Persia: Lian et al., KDD 2022, arXiv:2111.05897). The order does not depend on timing, so equal
 batches give equal bits.
+
+A lookup is *begun* in that order, and ends one step before its dense part: weights on servers may have t - 1 lookups on their way.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -27,6 +29,8 @@ from trainer.training.staleness import StalenessCounts
 from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Ends a lookup that was begun.
+_End: TypeAlias = Callable[[], LookedUp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class StepPipeline:
     """The :class:`Steps` of weights in memory.
 
     Tables are read and updated in a thread of their own, in an order that ``staleness`` fixes: the update of step n - staleness - 1, then
-    the lookup of step n. The dense part of step n - staleness runs meanwhile.
+    the beginning of the lookup of step n, and the end of that of step n - staleness + 1. The dense part of step n - staleness runs meanwhile.
 
     ``staleness``: the updates that a lookup misses. At most twice as many batches and their activations or gradients are in memory, and two
     more.
@@ -88,6 +92,7 @@ class StepPipeline:
     def __init__(self, weights: Weights, staleness: int) -> None:
         self._weights, self._staleness = weights, staleness
         self._tables = ThreadPoolExecutor(1, "tables") if staleness else None
+        self._begun: deque[tuple[Batch, Future[_End]]] = deque()
         self._ahead: deque[tuple[Batch, Future[LookedUp]]] = deque()
         self._due: tuple[Batch, TableGradients] | None = None
         self._latest: Batch | None = None
@@ -99,7 +104,7 @@ class StepPipeline:
     @property
     def is_ahead(self) -> bool:
         """See :class:`Steps`."""
-        return bool(self._ahead) or self._due is not None
+        return bool(self._begun or self._ahead) or self._due is not None
 
     @property
     def latest(self) -> Batch:
@@ -121,19 +126,27 @@ class StepPipeline:
             self._missed[0] += 1
             return [_finite(batch, logits)]
         self._raise_failure()
-        self._ahead.append((batch, self._tables.submit(self._update_and_look_up, self._take_due(), batch)))
-        return self._train_dense() if len(self._ahead) > self._staleness else []
+        self._begun.append((batch, self._tables.submit(self._update_and_begin, self._take_due(), batch)))
+        self._end_lookups(self._tables, self._staleness - 1)
+        return self._train_dense() if len(self._begun) + len(self._ahead) > self._staleness else []
 
     def drain(self) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         if self._tables is None:
             return []
         trained: list[TrainedBatch] = []
+        self._end_lookups(self._tables, 0)
         while self._ahead:
             self._tables.submit(self._update, self._take_due())
             trained += self._train_dense()
         self._tables.submit(self._update, self._take_due()).result()
         return trained
+
+    def _end_lookups(self, tables: ThreadPoolExecutor, most: int) -> None:
+        """Let at most so many lookups be begun and not ended."""
+        while len(self._begun) > most:
+            batch, beginning = self._begun.popleft()
+            self._ahead.append((batch, tables.submit(self._end, batch, beginning)))
 
     def _train_dense(self) -> Sequence[TrainedBatch]:
         """The dense part of the oldest step; its update is due after it."""
@@ -148,13 +161,18 @@ class StepPipeline:
         due, self._due = self._due, None
         return due
 
-    def _update_and_look_up(self, due: tuple[Batch, TableGradients] | None, batch: Batch) -> LookedUp:
+    def _update_and_begin(self, due: tuple[Batch, TableGradients] | None, batch: Batch) -> _End:
         self._update(due)
         with self._failing(batch):
             missed = self._looked_up - self._updated
             self._missed[missed] += 1
             self._looked_up += 1
-            return self._weights.look_up(batch)
+            return self._weights.begin_look_up(batch)
+
+    def _end(self, batch: Batch, beginning: Future[_End]) -> LookedUp:
+        end = beginning.result()  # it is done, in this thread
+        with self._failing(batch):
+            return end()
 
     def _update(self, due: tuple[Batch, TableGradients] | None) -> None:
         self._raise_failure()

@@ -43,8 +43,8 @@ class Recorder:
         )
         return np.linspace(-1, 1, len(batch.labels), dtype=np.float32)[: batch.rows]
 
-    def look_up(self, batch):
-        return batch
+    def begin_look_up(self, batch):
+        return lambda: batch
 
     def differentiate(self, batch, looked_up):
         assert looked_up is batch

@@ -66,6 +66,15 @@ class Recorded:
         self._note("L", batch)
         return self._weights.look_up(batch)
 
+    def begin_look_up(self, batch):
+        found = self.look_up(batch)
+
+        def end():
+            self._note("E", batch)
+            return found
+
+        return end
+
     def differentiate(self, batch, looked_up):
         step = self._weights.differentiate(batch, looked_up)
         self._note("D", batch)
@@ -168,6 +177,10 @@ def test_a_lookup_misses_exactly_so_many_updates(scene, staleness, slow):
             assert at[f"U{k}"] < at[f"L{k + staleness + 1}"], "a lookup sees all earlier updates"
         for later in range(k + 1, min(k + staleness + 1, len(batches))):
             assert at[f"L{later}"] < at[f"U{k}"], "and misses those of the last steps"
+    ends = [at[f"E{k}"] for k in range(len(batches))] if staleness else []
+    assert ends == sorted(ends)
+    for k in range(staleness, len(ends)):
+        assert at[f"L{k}"] < ends[k - staleness + 1], "a lookup ends when the last one of the bound has begun"
     missed = [min(k, staleness) for k in range(len(batches))]
     assert steps.staleness.lookups == tuple(missed.count(k) for k in range(staleness + 1))
 

@@ -58,6 +58,8 @@ class PsEngine:
         held: batches between a lookup and its update.
         threads: threads of the loops; 0 for one a processor.
         wire: how rows and values are encoded in fetches and updates; None: as they are.
+        overlaps: whether several lookups may be on their way at once, which hides the delay of a network. One that is on its way when a server is
+            killed is sent again, and then sees the updates that were sent after it. Else a lookup has ended before anything else is sent.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
     :class:`~trainer.errors.ServerLost`.
@@ -65,7 +67,7 @@ class PsEngine:
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
-        staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
+        staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -78,7 +80,7 @@ class PsEngine:
         of_features = feature_layout(self.features, self._stacked)
         layout = table_layout(of_features, self._stacked, seed)
         self._width = sum(feature.width for feature in self.features)
-        self._table_of, self._staleness = of_features.table, staleness
+        self._table_of, self._staleness, self._overlaps = of_features.table, staleness, overlaps
         self._team, wire = Team(threads or available_threads()), wire or WireSettings()
         self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
                                       team=self._team, ascending=wire.ids == "unique")  # fmt: skip
@@ -121,8 +123,27 @@ class PsEngine:
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is fetched."""
+        return self.begin_lookup(batch)()
+
+    def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
+        """Ask the servers for the rows of a batch; the function that is returned gives the activations, as :meth:`lookup`, and is called once.
+
+        Lookups that overlap end in the order in which they were begun.
+        """
         check_batch(batch, self.features)
-        return self._fetch(batch).rows.activations()
+        found, fetches = self._begin_fetch(batch)
+
+        def wait() -> None:
+            self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]))
+
+        def end() -> Array:
+            if self._overlaps:
+                wait()
+            return found.rows.activations()
+
+        if not self._overlaps:
+            wait()
+        return end
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
@@ -134,7 +155,10 @@ class PsEngine:
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
-        found = next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._fetch(batch)
+        found = (
+            next((one for one in self._looked_up if one.rows.requests.batch is batch), None)
+            or self._begin_fetch(batch)[0]
+        )
         pieces, rates = found.rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
         requests = found.rows.requests
 
@@ -146,19 +170,18 @@ class PsEngine:
         self._of_each(update)
         self._counter.add(batch.offsets, requests.layout.vocabulary)
 
-    def _fetch(self, batch: IdBatch) -> _LookedUp:
+    def _begin_fetch(self, batch: IdBatch) -> tuple[_LookedUp, list[int]]:
+        """Ask each server; returns what an update needs, too, and the numbers of the fetches."""
         rows = self._buffers.of_batch(self._requests.make(batch))
 
-        def fetch(server: int) -> RowNumbers:
+        def begin(server: int) -> tuple[RowNumbers, int]:
             remote, numbers = self._servers[server], self._numbers(rows.requests.reads, server)
             floor = -1 if self._staleness is None else remote.updates - self._staleness
-            remote.begin_fetch(numbers, rows.space(server), floor)
-            remote.finish()
-            return numbers
+            return numbers, remote.begin_fetch(numbers, rows.space(server), floor)
 
-        found = _LookedUp(rows, self._of_each(fetch))
-        self._looked_up.append(found)
-        return found
+        numbers, fetches = zip(*self._of_each(begin), strict=True)
+        self._looked_up.append(_LookedUp(rows, list(numbers)))
+        return self._looked_up[-1], list(fetches)
 
     def _numbers(self, rows: RowsByOwner, server: int) -> RowNumbers:
         own = rows.rows[rows.of_owner(server)]

@@ -34,7 +34,7 @@ class RemoteTables:
     """The tables of one server.
 
     Requests that change rows are not waited for: a server answers in order, so a later request sees what they did. Their errors are raised
-    by the next call. ``wire``: how the rows and values of fetches and updates are encoded; all else is sent as it is.
+    by the next call. Fetches may be on their way at once: see :meth:`begin_fetch`. ``wire``: how the rows and values of fetches and updates are encoded; all else is sent as it is.
     """
 
     def __init__(self, connect: Connect, held: HeldTables, wire: WireSettings | None = None) -> None:
@@ -46,7 +46,7 @@ class RemoteTables:
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = False
-        self._updates = 0
+        self._updates = self._sent = 0
         self.open()
 
     def open(self) -> None:
@@ -58,6 +58,7 @@ class RemoteTables:
         """Open the tables over another connection. A snapshot is read to its end over the earlier one."""
         self._link.close()
         self._connect, self._link, self._is_saving_old = connect, connect(False), True
+        self._sent = 0
         self.open()
 
     @property
@@ -74,8 +75,8 @@ class RemoteTables:
         """The rows of a part on this server."""
         return self._tables[part].vocabulary_size
 
-    def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int, *, exact: bool = False) -> None:
-        """Ask for the weights of rows; they are in ``space`` after :meth:`finish`.
+    def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int, *, exact: bool = False) -> int:
+        """Ask for the weights of rows; they are in ``space`` after :meth:`end_fetch` of the number that is returned, and after :meth:`finish`.
 
         Args:
             numbers: the rows.
@@ -86,12 +87,24 @@ class RemoteTables:
         flag = 0 if exact else encoded_values.FLAG_OF[self._wire.values]
         body, flags = messages.write_numbers(numbers), numbers.flags | flag
         if not flag:
-            self._link.send(Request(Kind.FETCH, body, space, floor=floor, flags=flags))
-            return
+            return self._send(Request(Kind.FETCH, body, space, floor=floor, flags=flags))
         floats = encoded_values.floats_of_pieces(numbers.counts, self.dims)
         pieces, buffer = encoded_values.split_pieces(space, floats), self._space_of(floats, flag)
         decode = partial(encoded_values.decode_pieces, buffer, pieces, flag)
-        self._link.send(Request(Kind.FETCH, body, [buffer], floor=floor, flags=flags, answer_flags=flag, decode=decode))
+        return self._send(
+            Request(Kind.FETCH, body, [buffer], floor=floor, flags=flags, answer_flags=flag, decode=decode)
+        )
+
+    def end_fetch(self, number: int) -> None:
+        """Wait for the answer to a fetch, and to what was sent before it. Raises the first error among them."""
+        while self._sent - self._link.waiting < number:
+            self._link.receive()
+
+    def _send(self, request: Request) -> int:
+        """Send a request; returns how many were sent over the connection."""
+        self._sent += 1
+        self._link.send(request)
+        return self._sent
 
     def numbers_of(self, rows: Array, counts: Array, *, short: bool) -> RowNumbers:
         """Rows of parts, int64, as they are sent; ``short``: all rows of this server have numbers of 32 bits."""
@@ -106,7 +119,7 @@ class RemoteTables:
             values = [self._encoded(values, encoded_values.floats_of_pieces(numbers.counts, self.dims), flag)]
         self._updates += 1
         body = messages.write_gradients(numbers, rates, values)
-        self._link.send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
+        self._send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
 
     def _encoded(self, values: Sequence[Array], floats: Sequence[int], flag: int) -> Array:
         buffer = self._space_of(floats, flag)
@@ -192,7 +205,7 @@ class RemoteTables:
 
     def _call(self, request: Request, expected: Kind) -> Answer:
         self.finish()
-        self._link.send(request)
+        self._send(request)
         return _checked(self._link.receive(), expected)
 
 
