@@ -20,7 +20,7 @@ from trainer.flight.addresses import Address
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import RunServers
-from transforms.errors import Busy, HeadraceError, InputError
+from transforms.errors import Busy, HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
 _LOOK_SECS = 0.5
@@ -241,9 +241,9 @@ class ServerMoves:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._give_up(MoveGivenUp("training has ended first"))
-        self._background.shutdown()
         if self._started is not None:
-            self._started.end()
+            self._started.end()  # before the thread in which it was started
+        self._background.shutdown()
         self._context.close()
 
 
@@ -270,4 +270,4 @@ def _end_started(move: _Move) -> None:
 
 
 def _listed(addresses: Sequence[Address]) -> str:
-    return ", ".join(map(str, addresses))
+    return listed([str(one) for one in addresses])

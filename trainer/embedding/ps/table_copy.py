@@ -6,7 +6,7 @@ What is read is as of the moment of each read. Rows that are updated meanwhile a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -35,7 +35,8 @@ class TableCopy:
         if source.parts.tables != target.parts.tables:
             raise ConfigError("tables must be copied to the same tables on other servers")
         self._source, self._target, self._on_rows = source, target, on_rows
-        self._senders = ThreadPoolExecutor(len(target.servers), "copy")
+        self._workers = ThreadPoolExecutor(len(source.servers) + len(target.servers), "copy")
+        self._loading: list[Future[None]] = []
 
     def begin(self) -> None:
         """Give all rows of the target their initial values."""
@@ -46,6 +47,7 @@ class TableCopy:
         for t in range(len(self._source.parts.tables)):
             for found in self._windows(t):
                 self._load(t, found)
+        self._end_load()
 
     def copy_noted(self, noted: NotedRows) -> None:
         """Copy the noted rows."""
@@ -53,6 +55,7 @@ class TableCopy:
             row_bytes = 4 * (table.dim + slot_width(table.optimizer, table.dim)) + 8
             for rows in noted.windows(t, max(RANGE_BYTES // row_bytes, 1) * len(self._source.servers)):
                 self._load(t, self._read(t, partial(self._rows_on, rows)))
+        self._end_load()
 
     def end(self) -> None:
         """The target has all rows; it may be used from now on."""
@@ -60,11 +63,11 @@ class TableCopy:
 
     def close(self) -> None:
         """End the threads of the copy."""
-        self._senders.shutdown()
+        self._workers.shutdown()
 
     def _of_each(self, work: Callable[[int], None]) -> None:
         """Do the work of each server of the target at once."""
-        list(self._senders.map(work, range(len(self._target.servers))))
+        list(self._workers.map(work, range(len(self._target.servers))))
 
     def _windows(self, t: int) -> Iterator[ChangedRows]:
         table, parts = self._source.parts.tables[t], self._source.parts
@@ -85,14 +88,21 @@ class TableCopy:
     def _read(self, t: int, read: Callable[[TablePart, int, int], ChangedRows | None]) -> ChangedRows:
         """Rows of a table from all servers, with all their columns."""
         parts = self._source.parts
-        by_part = []
-        for p in parts.of_table(t):
-            part = parts.parts[p]
-            found = ((server, read(part, p, server)) for server in range(parts.cores) if part.gives(server))
-            by_part.append([replace(one, rows=part.whole_rows(server, one.rows)) for server, one in found if one is not None])  # fmt: skip
+
+        def read_part(of: tuple[int, int]) -> ChangedRows | None:
+            (p, server), part = of, parts.parts[of[0]]
+            found = read(part, p, server)
+            return None if found is None else replace(found, rows=part.whole_rows(server, found.rows))
+
+        asked = [
+            (p, server) for p in parts.of_table(t) for server in range(parts.cores) if parts.parts[p].gives(server)
+        ]
+        found = list(zip(asked, self._workers.map(read_part, asked), strict=True))
+        by_part = [[one for (of_part, _), one in found if of_part == p and one is not None] for p in parts.of_table(t)]
         return _joined(self._source, t, by_part)
 
     def _load(self, t: int, found: ChangedRows) -> None:
+        """Load rows into the target while the next ones are read."""
         parts, target = self._target.parts, self._target
         whole = TableState(found.rows, found.weights, found.slots)
 
@@ -100,9 +110,16 @@ class TableCopy:
             for p in parts.of_table(t):
                 target.servers[server].load_rows(p, parts.parts[p].own_state(server, whole))
 
+        self._end_load()
         if len(found.rows):
-            self._of_each(load)
+            self._loading = [self._workers.submit(load, server) for server in range(len(target.servers))]
         self._on_rows(len(found.rows))
+
+    def _end_load(self) -> None:
+        """Wait for the rows that are being loaded. Raises what that has raised."""
+        loading, self._loading = self._loading, []
+        for one in loading:
+            one.result()
 
 
 def _joined(source: PsEngine, t: int, by_part: Sequence[Sequence[ChangedRows]]) -> ChangedRows:
