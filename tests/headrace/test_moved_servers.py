@@ -17,7 +17,6 @@ from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
 from trainer.runs.lock import run_lock
-from trainer.servers import server_moves
 from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
 
 _HEADRACE = (sys.executable, "-m", "headrace")
@@ -91,9 +90,8 @@ class Mover:
 
 
 @pytest.mark.slow
-def test_moves_change_no_bit(served, tmp_path, monkeypatch):  # noqa: F811
+def test_moves_change_no_bit(served, tmp_path):  # noqa: F811
     """From 2 to 3 to 1, from those that training has started to others and back; some of the others do not answer."""
-    monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", 1.0)
     served.options.write_text(json.dumps({**OPTIONS, "passes": 120, "staleness": 2}))
     arguments = ("train", "first", "--config", served.options, "--json")
     run = tmp_path / "moved"

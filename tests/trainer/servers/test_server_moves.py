@@ -15,14 +15,14 @@ from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
 from trainer.embedding.ps.engine_move import MoveStage
-from trainer.errors import MoveGivenUp, ServerLost
+from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import is_locked
 from trainer.servers import server_moves
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_moves import ServerMoves
-from transforms.errors import HeadraceError, StorageError
+from transforms.errors import StorageError
 
 SEED = 3
 
@@ -87,7 +87,7 @@ class Training:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     monkeypatch.setattr(server_moves, "_LOOK_SECS", 0.0)
-    monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", 1.0)
+    monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", PATIENCE_SECS)
 
 
 def of(servers, token: str = "") -> RunServers:
@@ -159,7 +159,9 @@ def failing(count: int) -> Started:
         ("another training", "for the training that runs"),
     ],
 )
-def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, case, problem):
+def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, monkeypatch, case, problem):
+    if case == "none":
+        monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", 0.1)
     with thread_servers(2) as servers, closing(ThreadServer(token="secret")) as other:
         training = Training(tmp_path, of(servers), start=failing)
         asked = {
@@ -176,6 +178,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, case, problem):
             assert problem in report.problem["what"]
             assert training.moves.servers.addresses == addresses(servers)
             assert any("training goes on with" in one for one in training.told)
+            monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", PATIENCE_SECS)
             with thread_servers(1) as good:
                 assert training.report(training.ask(addresses(good))).figures.stage is MoveStage.DONE
 
@@ -233,19 +236,25 @@ def test_a_request_of_an_earlier_training_is_removed(tmp_path):
         assert training.told == []
 
 
-def test_lost_servers_of_training_are_its_own_error(tmp_path):
+def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
     """Not that of the move: training begins again from its newest checkpoint, as without one."""
-    with thread_servers(2) as servers, closing(ThreadServer()) as lost:
-        training = Training(tmp_path, RunServers((lost.address,), run=1, patience_secs=1.0))
+
+    def lose() -> None:
+        raise ServerLost("a server must have the rows that it had")
+
+    with thread_servers(3) as servers:
+        training = Training(tmp_path, of(servers[:1]))
         with training.moves:
             training.step()
-            training.ask(addresses(servers))
+            request = training.ask(addresses(servers[1:]))
             training.step()
-            lost.close()
-            with pytest.raises(ServerLost):
+            monkeypatch.setattr(training.engine, "finish", lose)
+            with pytest.raises(ServerLost, match="the rows that it had"):
                 training.step_until_the_end()
-            report = training.files.read_state().move
-            assert report is not None
-            if report.is_over:  # the copy has seen it first
-                assert report.figures.stage is MoveStage.GIVEN_UP
-    assert issubclass(MoveGivenUp, HeadraceError)
+            monkeypatch.undo()
+            training.begin(2)
+            training.step()
+        report = training.files.read_state().move
+        assert report is not None
+        assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
+        assert "training began again" in report.problem["what"]
