@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -20,7 +21,9 @@ from trainer.embedding import CpuEngine
 from trainer.embedding.ps import engine_move
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveStage
+from trainer.embedding.ps.frames import Kind
 from trainer.embedding.ps.noted_rows import NotedRows
+from trainer.embedding.ps.server_link import Answer, Request, ServerLink
 from trainer.embedding.ps.table_copy import TableCopy
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.servers.client_updates import Greeting
@@ -28,8 +31,39 @@ from trainer.servers.client_updates import Greeting
 SEED = 3
 
 
+class SlowLink:
+    """A link whose updates reach the server when a later request does, or their answers are waited for."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self._link, self._held = link, []
+
+    @property
+    def waiting(self) -> int:
+        return self._link.waiting + len(self._held)
+
+    def send(self, request: Request) -> None:
+        self._held.append(request)
+        if request.kind is not Kind.UPDATE:
+            self._flush()
+
+    def receive(self) -> Answer:
+        self._flush()
+        return self._link.receive()
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        for one in held:
+            self._link.send(one)
+
+    def close(self) -> None:
+        self._link.close()
+
+
 def engine_on(servers: list[ThreadServer], attempt: int = 1, *, planned: bool = False) -> PsEngine:
-    connects = [one.connect(Greeting(attempt=attempt)) for one in servers]
+    def connect(server: ThreadServer, saves: bool) -> SlowLink:
+        return SlowLink(server.connect(Greeting(attempt=attempt))(saves))
+
+    connects = [partial(connect, one) for one in servers]
     plan = mixed_plan(FEATURES, len(servers)) if planned else None
     return PsEngine(FEATURES, seed=SEED, servers=connects, plan=plan, threads=1)
 
