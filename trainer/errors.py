@@ -29,6 +29,7 @@ StorageError
 CheckFailed               a program for TPUs could not be lowered or compiled
 HostLost                  another host of the job ended, or does not answer
 ServerLost                a parameter server does not answer, or has lost its rows or what a client had begun
+MoveGivenUp               tables were not moved to other servers; training goes on with those before
 AttemptOver               the controller gave the attempt up
 JobHeld                   a person must release the job before it goes on
 """
@@ -136,6 +137,12 @@ class ServerLost(HeadraceError):
 
     Training goes on from the last checkpoint.
     """
+
+    exit_status = 6
+
+
+class MoveGivenUp(HeadraceError):
+    """A move of tables to other parameter servers was given up; training goes on with those before."""
 
     exit_status = 6
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.move_servers import move
 from headrace.cli.options.session import AsJson
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import emit, say
@@ -110,3 +111,6 @@ def status(
     token, tls = read_token_file(token_file) if token_file else "", client_tls(tls_ca)
     rows = [ServerRow.of(one, read_status(Address.parse(one), token=token, tls=tls)) for one in servers]
     emit(ServersScreen(tuple(rows)), as_json=as_json)
+
+
+app.command("move")(move)

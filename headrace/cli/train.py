@@ -41,6 +41,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
+    OpenServers,
     ServerCa,
     Servers,
     ServerTokenFile,
@@ -73,9 +74,8 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
-    from trainer.servers.run_servers import RunServers
     from trainer.training.loop import TrainEvent, TrainReport
-    from trainer.training.served_weights import MakeEngine
+    from trainer.training.served_weights import FollowMoves, MakeEngine
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -306,7 +306,7 @@ def train(
             report = (
                 train_once(partition, sparse_core)
                 if on_servers is None
-                else _train_on_servers(partial(train_once, None, None), on_servers.servers, folder)
+                else _train_on_servers(partial(train_once, None, None), on_servers)
             )
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
@@ -404,8 +404,10 @@ def _train(
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
     make_engine: MakeEngine | None = None,
+    follow_moves: FollowMoves | None = None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
+    from trainer.training.served_weights import stay
     from warehouse.reading.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
@@ -426,22 +428,28 @@ def _train(
             plan=plan,
             settings=sparse_core,
             make_engine=make_engine,
+            follow_moves=follow_moves or stay,
             record=recorder(warehouse, PROCESS),
         )
 
 
-def _train_on_servers(train_once: Callable[[MakeEngine], TrainReport], servers: RunServers, folder: str) -> TrainReport:
+def _train_on_servers(
+    train_once: Callable[[MakeEngine, FollowMoves], TrainReport], on_servers: OpenServers
+) -> TrainReport:
     """Train, and go on from the newest checkpoint when a server loses its rows."""
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
     from trainer.training.server_losses import train_through_losses
 
-    files = open_run(folder)
-    return train_through_losses(
-        lambda attempt: train_once(partial(servers.engine, attempt)),
-        lambda: next(iter(newest_first(files)), ""),
-        lambda error, newest: say(f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"),
-    )
+    files = open_run(on_servers.folder)
+    with on_servers.moves() as moves:
+        return train_through_losses(
+            lambda attempt: train_once(partial(moves.engine, attempt), moves.follow),
+            lambda: next(iter(newest_first(files)), ""),
+            lambda error, newest: say(
+                f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"
+            ),
+        )
 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:

@@ -105,7 +105,7 @@ class ServedHostWeights(HostWeights):
         """See :meth:`Weights.end_tables`."""
         if self._is_saving:
             self._is_saving = False
-            self.tables.engine.end_snapshot()
+            self.tables.end()
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """See :meth:`Weights.load`. ``arrays``: on the host of rank 0 with all rows of all tables; without any tables they are empty."""

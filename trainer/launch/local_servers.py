@@ -61,7 +61,7 @@ class LocalServers:
             for one in self._servers:
                 one.address = self._wait_for_address(one)
         except BaseException:
-            self._end()
+            self.end()
             raise
         self._watching.start()
         return self
@@ -114,7 +114,8 @@ class LocalServers:
                     )
                     self._start(one)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the servers, and free their memory."""
         self._ends.set()
         if self._watching.is_alive():
             self._watching.join()
@@ -133,4 +134,4 @@ class LocalServers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self.end()

@@ -70,3 +70,18 @@ def _acquire(descriptor: int, path: Path, what: str) -> None:
         ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+
+
+def is_locked(run_dir: Path) -> bool:
+    """Whether a process has the lock of ``run_dir``. For the moment of the question this process may have it."""
+    try:
+        descriptor = os.open(run_dir / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -211,6 +211,10 @@ class RowServer:
             case Kind.READ_STATE:
                 part, first, stop = self._read_range(body)
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
+            case Kind.READ_ROWS:
+                part, asked = messages.read_rows(body, rows.sizes)
+                self._check_answer(len(asked) * int(rows.dims[part] + rows.slot_dims[part]))
+                return Reply(Kind.PART, messages.write_part(rows.engine.changed_among(part, asked)))
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
                 if session.greeting.attempt < self._attempt:

@@ -40,7 +40,7 @@ from trainer.training.preparation import PreparedRun, check_policy, described, p
 from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, Weights, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
-from trainer.training.served_weights import MakeEngine, ServedWeights
+from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
@@ -141,6 +141,7 @@ def train(
     plan: PartitionPlan | None = None,
     settings: SparseCoreSettings | None = None,
     make_engine: MakeEngine | None = None,
+    follow_moves: FollowMoves = stay,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -156,6 +157,7 @@ def train(
         plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
         settings: of SparseCore on ``slice_``, in place of those with which it was connected.
         make_engine: makes the engine of all tables on parameter servers; None: they are in this process.
+        follow_moves: replaces that engine when its tables are on other servers.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -189,6 +191,7 @@ def train(
             plan,
             settings,
             make_engine,
+            follow_moves,
         )
         return run.finish(clock, read, stop or _never)
 
@@ -213,6 +216,7 @@ class _Run:
         plan: PartitionPlan | None = None,
         settings: SparseCoreSettings | None = None,
         make_engine: MakeEngine | None = None,
+        follow_moves: FollowMoves = stay,
     ) -> None:
         self._prepared, self._tell = prepared, tell
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
@@ -221,7 +225,9 @@ class _Run:
         self._events = 0
         self._weights: Weights | TpuWeights
         if make_engine is not None:
-            self._weights = served = ServedWeights(prepared.layout, self._config, prepared.head, make_engine)
+            self._weights = served = ServedWeights(
+                prepared.layout, self._config, prepared.head, make_engine, follow_moves
+            )
             if not prepared.saved:
                 served.tables.clear()
         else:

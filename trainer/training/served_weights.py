@@ -34,6 +34,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
 MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], PsEngine]
+#: The engine to go on with between a lookup and an update: the given one, or one with its rows on other servers. True: it may be replaced.
+FollowMoves: TypeAlias = Callable[[PsEngine, bool], PsEngine]
+
+
+def stay(engine: PsEngine, may_end: bool) -> PsEngine:
+    """The engine, which no move replaces."""
+    return engine
 
 
 class ServedTables:
@@ -41,11 +48,15 @@ class ServedTables:
 
     Rows are those that the servers have until :meth:`clear` or :meth:`load`. Raises :class:`ConfigError` for a model without tables.
 
+    ``follow``: is called before each lookup, update and checkpoint.
+
     Attributes:
         engine: of all tables.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, follow: FollowMoves = stay
+    ) -> None:  # fmt: skip
         features = joined_features(layout, config, head)
         if not features:
             raise ConfigError("training on servers must have embedding tables", where="--servers", value="no input of ids",
@@ -54,9 +65,11 @@ class ServedTables:
         self._towers = sum(one.width for one in layout.features) if config.deep else 0
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
         self.engine = make_engine(features, config.seed, config.batches_held)
+        self._follow, self._has_snapshot = follow, False
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
         """Ask for the rows of a batch; the function that is returned gives its activations. Several may be asked for; they end in their order."""
+        self._follow_moves()
         end = self.engine.begin_lookup(self._ids(batch))
 
         def looked_up() -> LookedUp:
@@ -72,8 +85,13 @@ class ServedTables:
 
     def update(self, batch: Batch, gradients: TableGradients) -> None:
         """The updates of the rows of a batch."""
+        self._follow_moves()
         both = np.concatenate([gradients.towers, gradients.linear], axis=1)
         self.engine.apply_gradients(self._ids(batch), both)
+
+    def _follow_moves(self) -> None:
+        """Go on with the engine that has the rows now; a snapshot is read to its end over the one that has begun it."""
+        self.engine = self._follow(self.engine, not self._has_snapshot)
 
     def _ids(self, batch: Batch) -> IdBatch:
         """The ids of a batch for all features: the same object for a lookup and its update."""
@@ -89,7 +107,14 @@ class ServedTables:
 
     def begin(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """Begin to read the tables; see :meth:`Weights.begin_tables`."""
+        self._follow_moves()
+        self._has_snapshot = True
         return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def end(self) -> None:
+        """End the reading of :meth:`begin`; see :meth:`Weights.end_tables`."""
+        self.engine.end_snapshot()
+        self._has_snapshot = False
 
     def clear(self) -> None:
         """Give all rows their initial values: servers may have those of an earlier run."""
@@ -107,9 +132,11 @@ class ServedTables:
 class ServedWeights(Weights):
     """The model of one process, whose tables are on servers."""
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine) -> None:
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, follow: FollowMoves = stay
+    ) -> None:  # fmt: skip
         super().__init__(layout, None, build_weights(layout, config, head, with_tables=False).dense, head, None)
-        self.tables = ServedTables(layout, config, head, make_engine)
+        self.tables = ServedTables(layout, config, head, make_engine, follow)
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
         """See :meth:`Weights.begin_look_up`."""
@@ -133,7 +160,7 @@ class ServedWeights(Weights):
 
     def end_tables(self) -> None:
         """See :meth:`Weights.end_tables`."""
-        self.tables.engine.end_snapshot()
+        self.tables.end()
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """See :meth:`Weights.load`."""

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from trainer.embedding.wire.settings import WireSettings
     from trainer.flight.addresses import Address
     from trainer.launch.job_spec import ServersSpec
+    from trainer.launch.local_servers import LocalServers
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.run_servers import RunServers
+    from trainer.servers.server_moves import ServerMoves
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
@@ -96,13 +98,18 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
         option = "--tpu" if tpus is not None else "--launcher"
         raise InputError("--servers must train on this machine, without TPUs", where=f"--servers, {option}", value=text,
                          next_step=f"leave {option} out")  # fmt: skip
-    if text.isascii() and text.isdigit():
-        if not 1 <= int(text) <= _MOST_LOCAL:
-            raise InputError(
-                "--servers must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
-            )
-        return
-    _addresses(text)
+    servers_of(text)
+
+
+def servers_of(text: str) -> tuple[Address, ...] | int:
+    """A number of processes, or addresses. Raises :class:`InputError` for others."""
+    if not (text.isascii() and text.isdigit()):
+        return _addresses(text)
+    if not (len(text) < 9 and 1 <= int(text) <= _MOST_LOCAL):
+        raise InputError(
+            "--servers must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
+        )
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +119,27 @@ class OpenServers:
     Attributes:
         servers: for training in this process.
         spec: for the hosts of a job.
+        folder: of the run.
+        local: those that were started; None: they are at addresses.
     """
 
     servers: RunServers
     spec: ServersSpec
+    folder: str
+    local: LocalServers | None = None
+
+    def moves(self) -> ServerMoves:
+        """The servers of training in this process, which a user may replace by others."""
+        from trainer.launch.local_servers import LocalServers
+        from trainer.servers.move_documents import MoveFiles
+        from trainer.servers.server_moves import ServerMoves
+
+        logs = Path(self.folder) / "logs"
+
+        def start(count: int) -> LocalServers:
+            return LocalServers(count, server_command, logs=logs).__enter__()
+
+        return ServerMoves(self.servers, MoveFiles.of_run(self.folder), start=start, started=self.local, tell=say)
 
 
 @contextmanager
@@ -135,13 +159,15 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
     if not text.isdigit():
-        yield _opened(_addresses(text), given, plan)
+        yield _opened(_addresses(text), given, plan, folder)
         return
     with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield _opened(servers.addresses, given, plan)
+        yield replace(_opened(servers.addresses, given, plan, folder), local=servers)
 
 
-def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None) -> OpenServers:
+def _opened(
+    addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None, folder: str
+) -> OpenServers:
     from trainer.launch.job_spec import ServersSpec
     from trainer.servers.client_updates import Mode
     from trainer.servers.run_servers import RunServers
@@ -166,6 +192,7 @@ def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: Part
             wire_values=wire.values,
             run=run,
         ),
+        folder,
     )
 
 

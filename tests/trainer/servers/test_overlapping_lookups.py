@@ -137,3 +137,15 @@ def test_lookups_hide_the_delay_of_answers():
         assert engine.servers[0].link.waiting == 0
         assert all(np.isfinite(one).all() for one in found)
         engine.close()
+
+
+def test_finished_lookups_need_no_server():
+    """As after a move to other servers."""
+    with thread_servers(2) as made:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[one.connect() for one in made], held=4, overlaps=True)
+        batches = [random_batch(FEATURES, step) for step in range(3)]
+        ends = [engine.begin_lookup(batch) for batch in batches]
+        engine.finish()
+        engine.close()
+        alone = CpuEngine(FEATURES, seed=SEED)
+        assert [end().tobytes() for end in ends] == [alone.lookup(batch).tobytes() for batch in batches]

@@ -420,6 +420,13 @@ class CpuEngine:
         weights, slots = self._views(t)
         return ChangedRows(rows, weights[rows], slots[rows])
 
+    def changed_among(self, t: int, rows: Array) -> ChangedRows:
+        """A copy of those of ``rows``, int64 and ascending, of the table at this position that are changed."""
+        states = self._values.row_state[int(self._layout.row_base[t]) + rows]
+        found = rows[states == gradient_kernels.CHANGED]
+        weights, slots = self._views(t)
+        return ChangedRows(found, weights[found], slots[found])
+
     def _views(self, t: int) -> tuple[Array, Array]:
         of, values = self._layout, self._values
         size, dim, slot_dim = int(of.vocabulary[t]), int(of.dims[t]), int(of.slot_dims[t])

@@ -27,6 +27,7 @@ from trainer.embedding.partitioned.engine import PartitionedSnapshot
 from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
 from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
@@ -92,6 +93,11 @@ class PsEngine:
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
         self._looked_up: deque[_LookedUp] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
+        self._noted: NotedRows | None = None
+
+    def note_updates(self, noted: NotedRows | None) -> None:
+        """Mark the rows of each update from now on in ``noted``; None: of none."""
+        self._noted = noted
 
     def connect(self, servers: Sequence[Connect]) -> None:
         """Go on over other connections to the same servers, such as those of another attempt; rows stay.
@@ -117,6 +123,11 @@ class PsEngine:
         return self._buffers.copied_bytes
 
     @property
+    def parts(self) -> TableParts:
+        """The tables in the order of messages, and their rows on servers."""
+        return self._parts
+
+    @property
     def servers(self) -> tuple[RemoteTables, ...]:
         """The tables of each server."""
         return tuple(self._servers)
@@ -128,13 +139,14 @@ class PsEngine:
     def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
         """Ask the servers for the rows of a batch; the function that is returned gives the activations, as :meth:`lookup`, and is called once.
 
-        Lookups that overlap end in the order in which they were begun.
+        Lookups that overlap end in the order in which they were begun; after :meth:`finish` they need no server.
         """
         check_batch(batch, self.features)
         found, fetches = self._begin_fetch(batch)
 
         def wait() -> None:
-            self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]))
+            if not all(one.is_ended(fetch) for one, fetch in zip(self._servers, fetches, strict=True)):
+                self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]))
 
         def end() -> Array:
             if self._overlaps:
@@ -161,6 +173,8 @@ class PsEngine:
         )
         pieces, rates = found.rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
         requests = found.rows.requests
+        if self._noted is not None:
+            self._noted.add(requests.updates)
 
         def update(server: int) -> None:
             is_same = requests.updates is requests.reads

@@ -45,6 +45,7 @@ class Kind(IntEnum):
     END_LOAD = 10
     STATUS = 11
     READ_STATE = 12
+    READ_ROWS = 13
 
     OPENED = 32
     ROWS = 33

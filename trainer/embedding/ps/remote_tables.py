@@ -97,8 +97,12 @@ class RemoteTables:
 
     def end_fetch(self, number: int) -> None:
         """Wait for the answer to a fetch, and to what was sent before it. Raises the first error among them."""
-        while self._sent - self._link.waiting < number:
+        while not self.is_ended(number):
             self._link.receive()
+
+    def is_ended(self, number: int) -> bool:
+        """Whether the answer to a fetch is here."""
+        return self._sent - self._link.waiting >= number
 
     def _send(self, request: Request) -> int:
         """Send a request; returns how many were sent over the connection."""
@@ -157,9 +161,19 @@ class RemoteTables:
         """As :meth:`read_snapshot`, as they are now."""
         return self._changed_rows(Kind.READ_STATE, part, first, stop)
 
+    def read_rows(self, part: int, rows: Array) -> ChangedRows:
+        """Those of ``rows`` of a part, int64 and ascending, that are changed, as they are now."""
+        answer = self._save(Request(Kind.READ_ROWS, messages.write_rows(part, rows)), Kind.PART)
+        found = self._read_part(answer, part)
+        if not np.isin(found.rows, rows, assume_unique=True).all():
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+        return found
+
+    def _read_part(self, answer: Answer, part: int) -> ChangedRows:
+        return messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+
     def _changed_rows(self, kind: Kind, part: int, first: int, stop: int) -> ChangedRows:
-        answer = self._save(Request(kind, messages.write_counts([part, first, stop])), Kind.PART)
-        found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        found = self._read_part(self._save(Request(kind, messages.write_counts([part, first, stop])), Kind.PART), part)
         if len(found.rows) and not (first <= int(found.rows[0]) and int(found.rows[-1]) < stop):
             raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
         return found
@@ -184,14 +198,30 @@ class RemoteTables:
 
     def load(self, states: Iterable[tuple[int, TableState]]) -> None:
         """Replace all rows by these of each part; other rows have their initial values."""
-        self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
+        self.begin_load()
         for part, state in states:
-            step = max(_LOAD_BYTES // int(4 * (self.dims[part] + self.slot_dims[part]) + 8), 1)
-            for first in range(0, len(state.rows), step):
-                window = slice(first, first + step)
-                rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
-                self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
+            self.load_rows(part, state)
+        self.end_load()
+
+    def begin_load(self) -> None:
+        """Begin to replace all rows: they have their initial values, and cannot be used before :meth:`end_load`."""
+        self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
+
+    def load_rows(self, part: int, state: TableState) -> None:
+        """Replace rows of a part, ascending, inside a load; those that were loaded before, too."""
+        step = self.rows_in(part, _LOAD_BYTES)
+        for first in range(0, len(state.rows), step):
+            window = slice(first, first + step)
+            rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
+            self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
+
+    def end_load(self) -> None:
+        """End a load: the rows are another generation, and updates are numbered from 1 on."""
         self._updates = self._opened(self._call(Request(Kind.END_LOAD), Kind.OPENED))
+
+    def rows_in(self, part: int, bytes_: int) -> int:
+        """The rows of a part in a message of about so many bytes; at least 1."""
+        return max(bytes_ // int(4 * (self.dims[part] + self.slot_dims[part]) + 8), 1)
 
     def close(self) -> None:
         """End the connections."""

@@ -166,6 +166,25 @@ def read_range(body: Bytes, sizes: Array) -> tuple[int, int, int]:
     return part, first, stop
 
 
+def write_rows(part: int, rows: Array) -> list[Bytes]:
+    """The body of a request for saved rows of a part; ``rows``: int64, ascending."""
+    return _views([np.array([part, len(rows)], np.int64), rows])
+
+
+def read_rows(body: Bytes, sizes: Array) -> tuple[int, Array]:
+    """The part and the rows that a request asks for. Raises :class:`DataError` for those that are not ascending rows of a part."""
+    reader = _Reader(body)
+    part, count = (int(one) for one in reader.take(_READ, 2))
+    rows = reader.take(_READ, count)
+    reader.end()
+    is_part = 0 <= part < len(sizes)
+    if not is_part or (
+        count and not (int(rows[0]) >= 0 and int(rows[-1]) < sizes[part] and (rows[1:] > rows[:-1]).all())
+    ):
+        raise DataError("rows that are asked for must be ascending rows of a part", value=(part, rows[:4].tolist()))
+    return part, rows
+
+
 def write_counts(counts: Sequence[int] | Array) -> list[Bytes]:
     """The body of numbers."""
     return _views([np.asarray(counts, np.int64)])

@@ -1,0 +1,105 @@
+"""``headrace ps move``: move the tables of a running training to other parameter servers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.files import read_file
+from headrace.cli.options.runs import Run, RunVersion, run_folder
+from headrace.cli.options.servers import servers_of
+from headrace.cli.options.session import AsJson, Home
+from headrace.terminal.output import emit, say
+from transforms.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from trainer.embedding.ps.engine_move import MoveFigures
+    from trainer.planning.plan import PartitionPlan
+    from trainer.servers.move_documents import MoveFiles, TrainingServers
+
+#: Between sentences about the progress.
+_SAY_SECS = 5.0
+
+
+def move(
+    run: Run,
+    servers: Annotated[
+        str,
+        typer.Option(
+            "--servers",
+            metavar="N|HOST:PORT,...",
+            help="The other servers: N processes of the machine that trains, or those at the addresses.",
+        ),
+    ],
+    plan: Annotated[
+        str,
+        typer.Option("--plan", metavar="FILE", help="Partition tables over them by this plan.", show_default=False),
+    ] = "",
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Move the tables of a running training to other servers; no step is lost, and training waits for the last rows only.
+
+    The token and the certificates are those that training was started with. Training goes on with the earlier servers where a move fails.
+    """
+    from headrace.screens.moved_servers import MovedScreen
+    from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
+    from trainer.servers.move_requests import wait_for_move
+    from trainer.servers.server_moves import check_other_servers
+
+    folder = run_folder(run, version, home)
+    files = MoveFiles.of_run(folder)
+    before = _servers_before(files, folder)
+    request = MoveRequest(new_id(), before.training, servers_of(servers), _plan(plan))
+    if not isinstance(request.servers, int):
+        check_other_servers(request.servers, before.servers)
+    if before.is_planned and request.plan is None:
+        raise InputError("a training with --plan must be moved by a plan", where="--plan", value="none",
+                         next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
+    files.ask(request)
+    say("training takes the request between two steps")
+    try:
+        after = wait_for_move(files, request, _Progress().tell)
+    except KeyboardInterrupt:
+        is_withdrawn = files.withdraw(request)
+        say("the request is withdrawn" if is_withdrawn else "the move goes on; headrace train says when it has ended")
+        raise
+    assert after.move is not None
+    emit(MovedScreen.of(folder, before, after, after.move.figures), as_json=as_json)
+
+
+class _Progress:
+    """Says now and then how far a move is."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def tell(self, figures: MoveFigures) -> None:
+        if figures.copied_rows and time.monotonic() - self._said >= _SAY_SECS:
+            self._said = time.monotonic()
+            say(f"{figures.copied_rows:,} rows copied in {figures.secs:.0f} s")
+
+
+def _plan(file: str) -> PartitionPlan | None:
+    from trainer.planning.plan_document import read_plan
+
+    return read_plan(read_file(file, "--plan"), file) if file else None
+
+
+def _servers_before(files: MoveFiles, folder: str) -> TrainingServers:
+    """The servers of the training that runs. Raises :class:`InputError` for a job, and :class:`NotFound` if none runs."""
+    from trainer.control.job_files import JobFiles
+    from trainer.runs.lock import is_locked
+    from warehouse.storage.locations import is_gcs
+
+    if is_gcs(folder) or (not is_locked(files.folder) and JobFiles(Path(folder)).log.exists()):
+        raise InputError("tables must be moved in training in one process, got a job", where=folder,
+                         next_step="end the job, and start it again with other --servers: it goes on from its newest commit")  # fmt: skip
+    if not is_locked(files.folder):
+        raise NotFound("the training of a run whose tables are moved must run, with --servers, in one process", where=folder,
+                       next_step="start it with the servers that it is to have: it goes on from its newest checkpoint")  # fmt: skip
+    return files.read_state()

@@ -1,0 +1,260 @@
+"""The servers of a training, which requests in files of its run replace by others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from tests.support.parameter_servers import ThreadServer, thread_servers
+from tests.support.processes import PATIENCE_SECS, free_port
+from tests.trainer.embedding.partitioned.plans import mixed_plan
+from tests.trainer.embedding.ps.random_batches import FEATURES, train
+from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.embedding import CpuEngine
+from trainer.embedding.ps.engine_move import MoveStage
+from trainer.errors import ServerLost
+from trainer.flight.addresses import Address
+from trainer.runs.lock import is_locked
+from trainer.servers import server_moves
+from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
+from trainer.servers.run_servers import RunServers
+from trainer.servers.server_moves import ServerMoves
+from transforms.errors import StorageError
+
+SEED = 3
+
+
+class Started:
+    """Servers that a training starts, in threads."""
+
+    def __init__(self, count: int) -> None:
+        self.servers = [ThreadServer() for _ in range(count)]
+        self.addresses = tuple(one.address for one in self.servers)
+        self.ends = 0
+
+    def end(self) -> None:
+        self.ends += 1
+        for one in self.servers:
+            one.close()
+
+
+class Training:
+    """Steps on the servers of a training, beside those of an engine in this process."""
+
+    def __init__(self, folder, servers: RunServers, started=None, start=None) -> None:
+        self.files, self.told, self.made = MoveFiles(folder / "servers"), [], []
+        self.moves = ServerMoves(servers, self.files, start=start or self.start, started=started, tell=self.told.append)
+        self.alone, self.steps = CpuEngine(FEATURES, seed=SEED, threads=1), 0
+        self.begin(1)
+
+    def start(self, count: int) -> Started:
+        self.made.append(Started(count))
+        return self.made[-1]
+
+    def begin(self, attempt: int) -> None:
+        self.engine = self.moves.engine(attempt, FEATURES, SEED, 2)
+        self.engine.load_state(self.alone.state())
+
+    def step(self) -> None:
+        self.steps += 1
+        self.engine = self.moves.follow(self.engine, True)
+        assert train(self.engine, [self.steps]) == train(self.alone, [self.steps])
+
+    def step_until_the_end(self) -> None:
+        while True:
+            self.step()
+
+    def ask(self, servers, plan=None, training: str = "") -> MoveRequest:
+        request = MoveRequest(new_id(), training or self.files.read_state().training, servers, plan)
+        self.files.ask(request)
+        return request
+
+    def report(self, request: MoveRequest) -> MoveReport:
+        """Of the move of a request, which is over."""
+        until = time.monotonic() + PATIENCE_SECS
+        while time.monotonic() < until:
+            self.step()
+            found = self.files.read_state().move
+            if found is not None and found.id == request.id and found.is_over:
+                assert_same(self.engine.state(), self.alone.state())
+                return found
+        raise AssertionError("the move has no end")
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(server_moves, "_LOOK_SECS", 0.0)
+    monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", PATIENCE_SECS)
+
+
+def of(servers, token: str = "") -> RunServers:
+    return RunServers(tuple(one.address for one in servers), token, run=1, patience_secs=PATIENCE_SECS)
+
+
+def addresses(servers) -> tuple[Address, ...]:
+    return tuple(one.address for one in servers)
+
+
+def test_tables_are_moved_to_more_and_fewer_servers_and_back(tmp_path):
+    with thread_servers(5) as servers:
+        training = Training(tmp_path, of(servers[:2]))
+        with training.moves:
+            assert is_locked(training.files.folder)
+            for target in (servers[2:], servers[:1], servers[1:3], servers[:1]):
+                report = training.report(training.ask(addresses(target)))
+                assert (report.figures.stage, report.problem) == (MoveStage.DONE, {})
+                assert training.files.read_state().servers == addresses(target)
+                assert training.moves.servers.addresses == addresses(target)
+            training.begin(2)
+            training.step()
+            assert_same(training.engine.state(), training.alone.state())
+        assert not is_locked(training.files.folder)
+    assert len(training.told) == 4
+    assert all("rows copied while training went on" in one for one in training.told)
+
+
+def test_servers_that_training_starts_end_once_they_are_not_used(tmp_path):
+    with thread_servers(1) as servers:
+        first = Started(2)
+        training = Training(tmp_path, of(first.servers), first)
+        with training.moves:
+            assert training.report(training.ask(3)).figures.stage is MoveStage.DONE
+            assert training.files.read_state().are_local
+            assert training.report(training.ask(addresses(servers))).figures.stage is MoveStage.DONE
+            assert not training.files.read_state().are_local
+            assert training.report(training.ask(1)).figures.stage is MoveStage.DONE
+            second, third = training.made
+            assert third.ends == 0
+        assert [one.ends for one in (first, second, third)] == [1, 1, 1]
+
+
+def test_a_plan_goes_with_a_request(tmp_path):
+    with thread_servers(5) as servers:
+        planned = RunServers(addresses(servers[:2]), plan=mixed_plan(FEATURES, 2), run=1)
+        training = Training(tmp_path, planned)
+        with training.moves:
+            report = training.report(training.ask(addresses(servers[2:])))
+            assert "must have a plan, too" in report.problem["what"]
+            assert "ps:3" in report.problem["next_step"]
+            report = training.report(training.ask(addresses(servers[2:]), mixed_plan(FEATURES, 3)))
+            assert report.figures.stage is MoveStage.DONE
+            report = training.report(training.ask(addresses(servers[:1]), mixed_plan(FEATURES[:1], 1)))
+            assert report.figures.stage is MoveStage.DONE, "tables without a plan are spread"
+
+
+def failing(count: int) -> Started:
+    raise StorageError("a parameter server must start", value="status 1")
+
+
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [
+        ("one that is used", "to other servers than those that have them"),
+        ("none", "a server must answer"),
+        ("another token", "the token must be that of the servers"),
+        ("no process", "a parameter server must start"),
+        ("another training", "for the training that runs"),
+    ],
+)
+def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, monkeypatch, case, problem):
+    if case == "none":
+        monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", 0.1)
+    with thread_servers(2) as servers, closing(ThreadServer(token="secret")) as other:
+        training = Training(tmp_path, of(servers), start=failing)
+        asked = {
+            "one that is used": (servers[1].address, Address("127.0.0.1", 1)),
+            "none": (Address("127.0.0.1", free_port()),),
+            "another token": (other.address,),
+            "no process": 2,
+            "another training": 2,
+        }[case]
+        with training.moves:
+            training.step()
+            report = training.report(training.ask(asked, training=new_id() if case == "another training" else ""))
+            assert report.figures.stage is MoveStage.GIVEN_UP
+            assert problem in report.problem["what"]
+            assert training.moves.servers.addresses == addresses(servers)
+            assert any("training goes on with" in one for one in training.told)
+            monkeypatch.setattr(server_moves, "_FIRST_ANSWER_SECS", PATIENCE_SECS)
+            with thread_servers(1) as good:
+                assert training.report(training.ask(addresses(good))).figures.stage is MoveStage.DONE
+
+
+def test_a_damaged_request_does_not_end_training(tmp_path):
+    with thread_servers(2) as servers:
+        training = Training(tmp_path, of(servers[:1]))
+        with training.moves:
+            training.files.request.write_bytes(b"{}")
+            training.step()
+            assert "a request to move tables was not met" in training.told[0]
+            assert training.report(training.ask(addresses(servers[1:]))).figures.stage is MoveStage.DONE
+
+
+class Held(Started):
+    """Servers that start when the test says so."""
+
+    def __init__(self, count: int) -> None:
+        self.may_start.wait(PATIENCE_SECS)
+        super().__init__(count)
+
+    may_start = threading.Event()
+
+
+@pytest.mark.parametrize("how", ["training ends", "training begins again"])
+def test_a_move_ends_with_its_training(tmp_path, how):
+    Held.may_start.clear()
+    with thread_servers(1) as servers:
+        training = Training(tmp_path, of(servers), start=Held)
+        with training.moves:
+            request = training.ask(2)
+            training.step()
+            training.step()
+            threading.Timer(0.2, Held.may_start.set).start()
+            if how == "training begins again":
+                training.begin(2)
+                training.step()
+        report = training.files.read_state().move
+        assert report is not None
+        assert report.id == request.id
+        assert report.figures.stage is MoveStage.GIVEN_UP
+        expected = "training has ended first" if how == "training ends" else "training began again"
+        assert expected in report.problem["what"]
+
+
+def test_a_request_of_an_earlier_training_is_removed(tmp_path):
+    files = MoveFiles(tmp_path / "servers")
+    files.folder.mkdir()
+    files.ask(MoveRequest(new_id(), new_id(), 2))
+    with thread_servers(1) as servers:
+        training = Training(tmp_path, of(servers))
+        with training.moves:
+            assert not files.request.exists()
+            training.step()
+        assert training.told == []
+
+
+def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
+    """Not that of the move: training begins again from its newest checkpoint, as without one."""
+
+    def lose() -> None:
+        raise ServerLost("a server must have the rows that it had")
+
+    with thread_servers(3) as servers:
+        training = Training(tmp_path, of(servers[:1]))
+        with training.moves:
+            training.step()
+            request = training.ask(addresses(servers[1:]))
+            training.step()
+            monkeypatch.setattr(training.engine, "finish", lose)
+            with pytest.raises(ServerLost, match="the rows that it had"):
+                training.step_until_the_end()
+            monkeypatch.undo()
+            training.begin(2)
+            training.step()
+        report = training.files.read_state().move
+        assert report is not None
+        assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
+        assert "training began again" in report.problem["what"]
