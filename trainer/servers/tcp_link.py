@@ -62,9 +62,14 @@ class LinkOptions:
     sleep: Callable[[float], None] = time.sleep
 
 
-def connect_to(address: Address, options: LinkOptions) -> Connect:
-    """What connects to the server at an address."""
-    return lambda saves: TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves)))
+def connect_to(address: Address, options: LinkOptions, check_saving: Callable[[], None] | None = None) -> Connect:
+    """What connects to the server at an address; ``check_saving``: the check of connections for snapshots, if it is another one."""
+
+    def connect(saves: bool) -> TcpLink:
+        check = check_saving if saves and check_saving is not None else options.check
+        return TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves), check=check))
+
+    return connect
 
 
 class TcpLink:
@@ -113,7 +118,8 @@ class TcpLink:
             return answer
 
     def _transmit(self, request: Request) -> None:
-        assert self._stream is not None
+        if self._stream is None:
+            raise _Ended("the connection has ended")  # and was not made again, as a check has ended the wait for it
         header = request.header
         send_parts(self._stream, [header.to_bytes(), *request.body])
         self.sent_bytes += HEADER_BYTES + header.body_bytes
@@ -141,7 +147,8 @@ class TcpLink:
         return Answer(header)
 
     def _receive_header(self, most_bytes: int) -> Header:
-        assert self._stream is not None
+        if self._stream is None:
+            raise _Ended("the connection has ended")
         self._wait_for_answer(self._stream)
         head = bytearray(HEADER_BYTES)
         if receive_into(self._stream, memoryview(head)) < len(head):
@@ -167,6 +174,8 @@ class TcpLink:
         until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
         while True:
             self.close()
+            if failure is not None:
+                options.check()
             try:
                 applied = self._connect()
                 self._resend(applied)
@@ -174,7 +183,8 @@ class TcpLink:
                 if options.clock() + backoff >= until:
                     raise ServerLost("a server must answer", where=str(self._address),
                                      value=f"{error} for {options.patience_secs:g} s", next_step=_START) from None  # fmt: skip
-                options.check()
+                if failure is None:
+                    options.check()
                 options.sleep(backoff)
                 backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
                 continue
