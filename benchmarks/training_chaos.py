@@ -1,9 +1,10 @@
 """A training job under 200 seeded faults over all roles, against the same job undisturbed.
 
-    python -m benchmarks.training_chaos [--globo FOLDER] [--hours 24] [--passes 4] [--faults 200] [--mean-secs 1.5] [--seed 1] [--home FOLDER --model NAME --end TIME] [--quick]
+    python -m benchmarks.training_chaos [--globo FOLDER] [--hours 24] [--passes 4] [--faults 200] [--mean-secs 1.5] [--seed 1] [--servers N] [--home FOLDER --model NAME --end TIME] [--quick]
 
 The job is ``headrace chaos --compare -- train`` with two hosts and two readers over memos of one model of Globo's log, or of the sample
-log without it: processes are killed, paused, cut off from each other, get slow disks and preemption notices. The events are
+log without it: processes are killed, paused, cut off from each other, get slow disks and preemption notices. With ``--servers``
+tables are on parameter servers, which are disturbed too: also their keepers are killed, their links slow, and their machines lost. The events are
 counted by the ledger of the newest commit, and all weights, slots and the history compared with the undisturbed run's, bit for
 bit. A job that ends before its last fault misses the target: give more ``--passes``.
 
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--mean-secs", type=float, default=1.5, help="between two faults")
     parser.add_argument("--epoch-secs", type=float, default=6.0, help="between two commits")
     parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--servers", type=int, default=0, help="parameter servers; 0: hosts hold the tables")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     faults, mean_secs, passes = (10, 0.8, 6) if given.quick else (given.faults, given.mean_secs, given.passes)
@@ -41,10 +43,11 @@ def main() -> int:
         folder = Path(name)
         scene = make_scene(folder, given, passes=passes)
         print(f"{scene.rows:,} events of {scene.model} in {passes} passes, {given.hosts} hosts, 2 readers, "
-              f"a commit at least every {given.epoch_secs:g} s", flush=True)  # fmt: skip
+              f"{given.servers} servers, a commit at least every {given.epoch_secs:g} s", flush=True)  # fmt: skip
         began, record = time.monotonic(), folder / "result.json"
         train = scene.command(folder / "unused", "--hosts", str(given.hosts), "--readers", "2",
-                              "--epoch-secs", str(given.epoch_secs))  # fmt: skip
+                              "--epoch-secs", str(given.epoch_secs),
+                              *(("--servers", str(given.servers)) if given.servers else ()))  # fmt: skip
         chaos = ["chaos", "--seed", str(given.seed), "--faults", str(faults), "--mean-secs", str(mean_secs),
                  "--compare", "--folder", str(folder / "runs"), "--", *train]  # fmt: skip
         command = [sys.executable, "-m", "headrace", "--record", str(record), *chaos]
@@ -52,6 +55,10 @@ def main() -> int:
         if not record.exists():
             raise SystemExit(done.stderr)
         found = json.loads(record.read_text())
+        lost = sorted(found["lost_secs"])
+        print("; ".join(f"{count} {fault}" for fault, count in sorted(found["faults"].items())))
+        print(f"{found['attempts']} attempts, {found['commits']} commits, {found['disturbed_secs']:.0f} s under faults; training lost to "
+              f"{len(lost)} crashes: {sum(lost):.1f} s in all, {lost[-1] if lost else 0:.1f} s at most")  # fmt: skip
         print(f"{found['applied_faults']} faults, target {faults}; {found['trained']['lost']} events lost, "
               f"{found['trained']['repeated']} repeated, {len(found['differing'])} arrays differ, targets 0; "
               f"{time.monotonic() - began:.0f} s in all")  # fmt: skip

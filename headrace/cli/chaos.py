@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from typer.models import CommandInfo
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
+from headrace.cli.options.servers import SUMMED, check_servers, server_command, servers_at
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, job_options, job_settings, plan_options, prepare, role_command
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trainer.control.messages import JobStatus
     from trainer.launch.chaos.injection import Injection
     from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
+    from trainer.launch.job_spec import ServersSpec
     from trainer.launch.training_job import LaunchedJob
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.job import JobSettings
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 #: The longest time between two commits, unless the arguments give one.
 _EPOCH_SECS = 5.0
-#: A silent role is lost after this time, so that long pauses and partitions lose roles.
+#: A silent role or server is lost after this time, so that long pauses and partitions lose some.
 _LOST_SECS, _MOST_STEP_SECS = 6.0, 2.0
 _MANY = 1_000_000
 
@@ -55,7 +57,8 @@ def chaos(
     kinds: Annotated[
         str,
         typer.Option(
-            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt. Default: all.",
+            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt, and with --servers kill-keeper, "
+            "slow-link, lose-machine. Default: all.",
             show_default=False,
         ),
     ] = "",
@@ -76,11 +79,13 @@ def chaos(
     The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted.
     """
     from headrace.cli.train import change_policy
-    from trainer.launch.chaos.schedule import ChaosSettings
+    from trainer.launch.chaos.schedule import ROLES, SERVER, ChaosSettings
 
     began = time.monotonic()
-    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds))
     given = _training_arguments(arguments)
+    servers = _count_servers(given, is_compared=compare)
+    roles = (*ROLES, SERVER) if servers else ROLES
+    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles)
     options = _job_options(given)
     with open_warehouse(given["home"]) as warehouse, ExitStack() as pins:
         model = given["model"]
@@ -93,9 +98,9 @@ def chaos(
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
         changes = change_policy(given["accept_changed"], given["train_changed_labels"])
-        run = _Runs(warehouse, solution, config, options, changes)
+        run = _Runs(warehouse, solution, config, options, changes, servers, given)
         screen = _disturbed(run, target / "disturbed", settings)
-        if compare:
+        if compare and screen.is_done:
             differing = _compare(run, target)
             screen = dataclasses.replace(screen, differing=differing)
         screen = dataclasses.replace(screen, secs=time.monotonic() - began)
@@ -106,19 +111,26 @@ def chaos(
 
 @dataclasses.dataclass(frozen=True)
 class _Runs:
-    """What is trained, and how."""
+    """What is trained, and how.
+
+    Attributes:
+        servers: the number of parameter servers; 0: hosts hold the tables.
+        given: the values of the parameters of ``headrace train``.
+    """
 
     warehouse: Warehouse
     solution: ReadSolution
     config: TrainConfig
     options: JobOptions
     changes: ChangePolicy
+    servers: int
+    given: Mapping[str, Any]
 
 
-def _kinds(text: str) -> tuple[FaultKind, ...]:
-    from trainer.launch.chaos.schedule import FaultKind
+def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
+    from trainer.launch.chaos.schedule import FaultKind, kinds_of
 
-    names = [name.strip() for name in text.split(",") if name.strip()] or list(FaultKind)
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(kinds_of(roles))
     for name in names:
         if name not in list(FaultKind):
             raise InputError("a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind))  # fmt: skip
@@ -146,6 +158,19 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
 _NO_CHAOS = ("follow", "wait_for_memos", "least_hosts", "notice_file", "notice_http", "notice_metadata", "launcher")
 
 
+def _count_servers(given: Mapping[str, Any], *, is_compared: bool) -> int:
+    """The parameter servers that are started for the job. Raises :class:`InputError` for others."""
+    check_servers(given, None)
+    text = given["servers"]
+    if text and not text.isdigit():
+        raise InputError("chaos must start the parameter servers that it disturbs", where="--servers", value=text,
+                         allowed="a number of servers")  # fmt: skip
+    if is_compared and given["server_updates"] != SUMMED:
+        raise InputError("updates must be applied in one order if weights are compared", where="--server-updates",
+                         value=given["server_updates"], next_step="leave --compare out")  # fmt: skip
+    return int(text or 0)
+
+
 def _job_options(given: Mapping[str, Any]) -> JobOptions:
     """The job of the user, with commits often enough for faults to be worth something."""
     options = job_options({**given, "hosts": given["hosts"] or 1})
@@ -170,7 +195,23 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
     return choose_options(warehouse, solution, asked, run_dir)
 
 
-def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
+@contextmanager
+def _open_servers(run: _Runs, run_dir: Path, injection: Injection | None) -> Iterator[ServersSpec | None]:
+    """The parameter servers of one of the runs; None without."""
+    from trainer.launch.local_servers import LocalServers
+
+    if not run.servers:
+        yield None
+        return
+    with LocalServers(run.servers, server_command, logs=run_dir / "logs") as servers:
+        if injection is None:
+            yield servers_at(servers.addresses, run.given, None, str(run_dir)).spec
+            return
+        spec = servers_at(injection.open_servers(servers), run.given, None, str(run_dir)).spec
+        yield dataclasses.replace(spec, patience_secs=_LOST_SECS)
+
+
+def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[LaunchedJob, int]:
     from trainer.control.job_files import JobFiles
     from trainer.launch.training_job import make_job
 
@@ -178,7 +219,9 @@ def _launch(run: _Runs, run_dir: Path) -> tuple[LaunchedJob, int]:
     prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
     settings = _patient(job_settings(run.options))
     plan = plan_options(run.options, run.config)
-    job = make_job(prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home, options=plan)
+    job = make_job(
+        prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home, options=plan, servers=servers
+    )
     return job, prepared.planned_events
 
 
@@ -216,8 +259,7 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
         if injection is None:
             return supervisor.run(job.newest)
         injection.attach(supervisor)
-        with injection:
-            return supervisor.run(job.newest)
+        return supervisor.run(job.newest)
 
 
 def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScreen:
@@ -228,9 +270,12 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
     from trainer.launch.chaos.schedule import make_schedule
 
     injection = Injection(JobFiles(run_dir), partial(role_command, str(run_dir)), make_schedule(settings))
-    job, planned = _launch(run, run_dir)
-    began = time.monotonic()
-    status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
+    with injection, _open_servers(run, run_dir, injection) as servers:
+        job, planned = _launch(run, run_dir, servers)
+        began = time.monotonic()
+        status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
+        disturbed_secs = time.monotonic() - began
+        injection.stop()  # before its servers end
     if injection.error is not None:
         raise injection.error
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
@@ -249,7 +294,9 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
         lost_secs=tuple(accounts.lost_secs()),
         preempted=accounts.preempted(_GRACE_SECS),
         trained=count_trained(prepared),
-        disturbed_secs=time.monotonic() - began,
+        disturbed_secs=disturbed_secs,
+        servers=run.servers,
+        hold="" if status.hold is None else status.hold.reason,
     )
 
 
@@ -261,6 +308,7 @@ def _compare(run: _Runs, target: Path) -> tuple[str, ...]:
     from trainer.launch.run_comparison import run_differences
 
     calm = target / "undisturbed"
-    job, planned = _launch(run, calm)
-    _supervise(calm, job, planned, f"training {run.solution.model} undisturbed", None)
+    with _open_servers(run, calm, None) as servers:
+        job, planned = _launch(run, calm, servers)
+        _supervise(calm, job, planned, f"training {run.solution.model} undisturbed", None)
     return run_differences(target / "disturbed", calm)

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 #: Parameters that the launcher gives to the roles in another way, or that end with it.
 _NOT_PASSED = frozenset(
-    {"home", "run_dir", "config", "hosts", "readers", "launcher", "notice_metadata", "supervisor", *OF_LAUNCHERS}
+    {
+        "home",
+        "run_dir",
+        "config",
+        "hosts",
+        "readers",
+        "servers",
+        "launcher",
+        "notice_metadata",
+        "supervisor",
+        *OF_LAUNCHERS,
+    }
 )
 #: The metadata server of a virtual machine. A pod gets SIGTERM in any case.
 _METADATA = "http://metadata.google.internal"
@@ -86,4 +97,5 @@ def _cluster_job(
         notice_metadata=given["notice_metadata"] or (_METADATA if given["launcher"] == TPU_VM else ""),
         spot=given["spot"],
         tpu_arguments=() if tpus is None else tuple(tpus.arguments()),
+        servers=int(given["servers"] or 0),
     )

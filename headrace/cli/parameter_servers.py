@@ -47,6 +47,14 @@ def serve(
     address_file: Annotated[
         str, typer.Option(help="Also write the address to this file, once it listens.", show_default=False)
     ] = "",
+    terminated_status: Annotated[
+        int,
+        typer.Option(
+            help="The exit status after SIGTERM. A cluster starts a process again whose status is not 0.",
+            min=0,
+            max=255,
+        ),
+    ] = 0,
     supervisor: Annotated[
         int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
     ] = 0,
@@ -89,8 +97,8 @@ def serve(
     finally:
         if not memory:  # no other server would find it
             shutil.rmtree(folder, ignore_errors=True)
-    if status:
-        raise typer.Exit(status)
+    if status or terminated_status:
+        raise typer.Exit(status or terminated_status)
 
 
 @app.command("status")

@@ -254,10 +254,10 @@ def train(
         )
     launched, options = check_launcher(given), read_options(config)
     tpus = tpu_of_training(given, options)
+    check_servers(given, tpus)
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
-    check_servers(given, tpus)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)
     if run_dir or job_dir:

@@ -16,6 +16,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
 _REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 _MOST_READERS = 1000
+_MOST_SERVERS = 64
 #: The priorities of a queued job: the names of its WorkloadPriorityClass without ``headrace-``.
 PRIORITIES = ("low", "normal", "high")
 #: Of the longest configuration, which a ConfigMap takes.
@@ -66,6 +67,7 @@ class ClusterJob:
         notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
         spot: use machines that may be preempted.
         tpu_arguments: of the host, whose TPUs train; empty: hosts train with the cpu engine.
+        servers: the number of parameter servers; 0: hosts hold the tables.
     """
 
     name: str
@@ -80,12 +82,16 @@ class ClusterJob:
     notice_metadata: str = ""
     spot: bool = False
     tpu_arguments: tuple[str, ...] = ()
+    servers: int = 0
 
     def __post_init__(self) -> None:
         check_name("--job-name", self.name, most=_MOST_NAME)
         if not 1 <= self.readers <= _MOST_READERS:
             raise InputError("a job on other machines must have a fixed number of readers", where="--readers",
                              value=self.readers, allowed=f"1 to {_MOST_READERS:,}")  # fmt: skip
+        if not 0 <= self.servers <= _MOST_SERVERS:
+            raise InputError("a job must have a number of parameter servers", where="--servers", value=self.servers,
+                             allowed=f"1 to {_MOST_SERVERS}")  # fmt: skip
         for option, value in (("--run-dir", self.run_dir), ("--home", self.home)):
             if not is_gcs(value) or not value.isprintable():
                 raise InputError("the run and the home of a job on other machines must be in a bucket", where=option,

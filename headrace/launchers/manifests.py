@@ -16,14 +16,17 @@ from headrace.launchers.role_commands import (
     END_SECS,
     HOST_PORT,
     JOB_FOLDER,
+    MEMORY_MOUNT,
     OPTIONS_FILE,
     READER_PORT,
     ROLE_FOLDER,
+    SERVER_PORT,
     SERVICE_ACCOUNT_FOLDER,
     TOKEN_FILE,
     controller_command,
     host_command,
     reader_command,
+    server_command,
 )
 from trainer.launch.cluster.suspension import QUEUE_LABEL
 from trainer.launch.role_signals import LEFT_STATUS
@@ -146,7 +149,7 @@ def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
 
 def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
     command = [
-        *controller_command(job, f"{_IP}:{CONTROLLER_PORT}"),
+        *controller_command(job, f"{_IP}:{CONTROLLER_PORT}", [_server_address(job, k) for k in range(job.servers)]),
         *("--jobset", f"{cluster.namespace}/{job.name}-workers", "--service-account", SERVICE_ACCOUNT_FOLDER),
     ]
     volumes: list[Object] = [
@@ -184,7 +187,7 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["host"]},
         "failurePolicy": {"maxRestarts": _MOST_RESTARTS},
-        "replicatedJobs": [_hosts(job), _readers(job)],
+        "replicatedJobs": [_hosts(job), _readers(job), *([_servers(job)] if job.servers else [])],
     }
     if cluster.queue:
         found["metadata"]["labels"][QUEUE_LABEL] = cluster.queue
@@ -226,6 +229,23 @@ def _readers(job: ClusterJob) -> Object:
     pod = _worker_pod(job, container, 30)
     pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
     return _replicated_job(job, "reader", job.readers, pod)
+
+
+def _servers(job: ClusterJob) -> Object:
+    """Parameter servers: their rows are lost with their pods. They end when the JobSet is complete."""
+    command = server_command(f"{_IP}:{SERVER_PORT}")
+    requests = {"cpu": "4", "memory": "16Gi"}
+    container = _container(job, "server", command, [_TOKEN_MOUNT, _MEMORY_MOUNT], requests, [_IP_VARIABLE])
+    container["image"] = job.images.of("reader")  # which has all that a server needs
+    pod = _worker_pod(job, container, 30)
+    pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
+    pod["volumes"] = [_token_volume(job), {"name": "memory", "emptyDir": {"medium": "Memory"}}]
+    return _replicated_job(job, "server", job.servers, pod)
+
+
+def _server_address(job: ClusterJob, index: int) -> str:
+    """The pod of a parameter server in the headless service of its JobSet."""
+    return f"{job.name}-workers-server-0-{index}.{job.name}-workers:{SERVER_PORT}"
 
 
 def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Object:
@@ -323,3 +343,4 @@ def _folder(path: str) -> str:
 
 _TOKEN_MOUNT = {"name": "token", "mountPath": _folder(TOKEN_FILE), "readOnly": True}
 _ROLE_MOUNT = {"name": "role", "mountPath": ROLE_FOLDER}
+_MEMORY_MOUNT = {"name": "memory", "mountPath": MEMORY_MOUNT}

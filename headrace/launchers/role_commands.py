@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.launchers.cluster_job import ClusterJob
+from headrace.terminal.stopping import SIGTERM_STATUS
 
 #: Where the roles serve. TPU software takes ports from 8431 on.
-CONTROLLER_PORT, READER_PORT, HOST_PORT = 7410, 7411, 7412
+CONTROLLER_PORT, READER_PORT, HOST_PORT, SERVER_PORT = 7410, 7411, 7412, 7413
 #: Of several readers on one machine, the port of the first.
 FIRST_READER_PORT = 7420
 #: Where a container finds the token, the training options and its own folder.
@@ -13,19 +16,34 @@ TOKEN_FILE = "/etc/headrace/job/token"
 OPTIONS_FILE = "/etc/headrace/options/options.json"
 JOB_FOLDER = "/var/lib/headrace/job"
 ROLE_FOLDER = "/var/lib/headrace/role"
+#: The shared memory of a parameter server, and the folder of its rows there.
+MEMORY_MOUNT = "/dev/shm"
+MEMORY_FOLDER = f"{MEMORY_MOUNT}/rows"
 #: Where a pod has the files of its service account.
 SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: After the grace period a host has so long to end.
 END_SECS = 15
 
 
-def controller_command(job: ClusterJob, address: str) -> list[str]:
-    """The command of the controller, which serves at ``address``."""
+def controller_command(job: ClusterJob, address: str, servers: Sequence[str] = ()) -> list[str]:
+    """The command of the controller, which serves at ``address``; ``servers``: the addresses of parameter servers."""
     options = ["--config", OPTIONS_FILE] if job.options else []
     return [
         *("headrace", "train", *job.arguments, "--home", job.home, "--run-dir", job.run_dir, *options),
         *("--hosts", str(job.hosts), "--readers", str(job.readers), "--job-dir", JOB_FOLDER),
         *("--launcher", "remote", "--listen", address, "--token-file", TOKEN_FILE),
+        *(("--servers", ",".join(servers)) if servers else ()),
+    ]
+
+
+def server_command(address: str) -> list[str]:
+    """The command of a parameter server, which serves at ``address`` with the token of the job until SIGTERM.
+
+    Its status is then that of a process that is started again.
+    """
+    return [
+        *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
+        *("--terminated-status", str(SIGTERM_STATUS)),
     ]
 
 

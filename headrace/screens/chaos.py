@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer.launch.chaos.proof import TrainedEvents
 
 ROLES = ("controller", "reader", "host")
+SERVER = "server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class ChaosScreen:
         trained: how often each event was trained.
         differing: the arrays and members that differ from the undisturbed run's; None if there was none.
         disturbed_secs: of the disturbed run.
+        servers: the parameter servers of the job.
+        hold: why the job is held; empty if it is not.
     """
 
     model: str
@@ -49,11 +52,18 @@ class ChaosScreen:
     disturbed_secs: float
     differing: tuple[str, ...] | None = None
     secs: float = 0.0
+    servers: int = 0
+    hold: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the job has trained everything."""
+        return self.state == "DONE"
 
     @property
     def is_right(self) -> bool:
         """Whether the job was done, each event was trained as often as it should be, and all weights are equal."""
-        return self.state == "DONE" and self.trained.is_exact and not self.differing
+        return self.is_done and self.trained.is_exact and not self.differing
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, with the number of applied faults."""
@@ -63,9 +73,10 @@ class ChaosScreen:
         """Faults by kind and role, then what they cost."""
         counts = {name.partition(" ")[::2]: count for name, count in self.faults.items()}
         kinds = sorted({kind for kind, _ in counts})
-        rows = [(kind, *(count_text(counts.get((kind, role), 0)) for role in ROLES)) for kind in kinds]
+        roles = (*ROLES, SERVER) if self.servers else ROLES
+        rows = [(kind, *(count_text(counts.get((kind, role), 0)) for role in roles)) for kind in kinds]
         table = grid(
-            ("fault", *(f"{role}>" for role in ROLES)), rows, title=f"faults of {self.model}, seed {self.seed}"
+            ("fault", *(f"{role}>" for role in roles)), rows, title=f"faults of {self.model}, seed {self.seed}"
         )
         applied, trained = sum(self.faults.values()), self.trained
         lost = sorted(self.lost_secs)
@@ -77,6 +88,8 @@ class ChaosScreen:
             ("preempted", f"{many(self.preempted[0], 'epoch')}, {self.preempted[1]} of them committed within the notice"),
             ("events", f"{count_text(trained.events)}, to be trained {many(trained.expected, 'time')} each: {trained.lost} lost, {trained.repeated} repeated"),
         ]  # fmt: skip
+        if self.hold:
+            pairs.append(("hold", self.hold))
         if self.differing is not None:
             differing = ", ".join(self.differing[:5])
             pairs.append(("weights", f"differ from the undisturbed run's: {differing}" if differing else

@@ -139,6 +139,30 @@ def test_pods_on_machines_of_their_own_train_the_bits_of_one_machine(tmp_path: P
     same(site.run, tmp_path / "local")
 
 
+def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """The pod of a server is evicted, with its rows, then the controller; servers end with the job."""
+    site = Site(tmp_path, gcs_server)
+    site.memoize()
+    documents = site.manifests("--servers", "2", "--epoch-secs", "0.01", "--grace-secs", "20")
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
+    ):
+        pods.wait_until(lambda: epochs_committed(site.run) >= 2, "two epochs are committed")
+        pods.signal("server", signal.SIGTERM, 1)
+        pods.wait_until(lambda: pods.pod("server", 1).starts == 2, "the server is back")
+        committed = epochs_committed(site.run)
+        pods.wait_until(lambda: epochs_committed(site.run) > committed, "the job goes on without its rows")
+        pods.signal("controller", signal.SIGTERM)
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
+        servers = [pods.pod("server", k) for k in (0, 1)]
+        pods.wait_until(lambda: all(one.process is None for one in servers), "the servers have ended")
+        assert [one.statuses for one in servers] == [[143], [143, 143]], pods.story()
+        assert pods.pod("controller").statuses == [143, 0], pods.story()
+    site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
+    same(site.run, tmp_path / "local")
+
+
 def test_a_hold_suspends_all_but_the_controller_until_it_is_released(tmp_path: Path, gcs_server: GcsServer) -> None:
     """Training diverges; released, it diverges again; Ctrl-C then stops the job."""
     site = Site(tmp_path, gcs_server, hours=2, rows=700)

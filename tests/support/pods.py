@@ -1,7 +1,7 @@
 """Runs the pods of rendered manifests as processes of this machine, each in a folder of its own, with an address of its own.
 
 A JobSet is followed as a cluster follows it: while it is suspended its pods are terminated, else each index of its Jobs has a process
-until one ends with status 0. A pod's paths are in its folder, and its volumes hold only what the manifest puts there.
+until one ends with status 0. When it is complete, the pods that are left are terminated. A pod's paths are in its folder, and its volumes hold only what the manifest puts there.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Pods:
         self.folder, self._secrets, self._server = folder, secrets, server
         self._environment = dict(environment)
         self._objects = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+        self._completed: set[str] = set()
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._error: BaseException | None = None
@@ -154,12 +155,13 @@ class Pods:
                 if pod.process is not None and pod.process.poll() is not None:
                     pod.statuses.append(pod.process.returncode)
                     pod.process = None
-                if is_suspended and pod.process is not None:
+                if (is_suspended or path in self._completed) and pod.process is not None:
                     self._terminate(pod)
-                elif not is_suspended and pod.process is None and not pod.is_complete:
+                elif not is_suspended and path not in self._completed and pod.process is None and not pod.is_complete:
                     self._start(pod)
         targets = jobset["spec"].get("successPolicy", {}).get("targetReplicatedJobs")
         if all(pod.is_complete for pod in mine if not targets or pod.job in targets):
+            self._completed.add(path)
             with self._server.lock:
                 self._server.objects[path]["status"] = completed()
 

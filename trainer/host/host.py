@@ -182,7 +182,7 @@ class Host:
             _LOG.info("host %s leaves: %s", self.name, order.reason)
             self._leaves, self.left = True, order
             if self._gate is not None:
-                self._gate.give_up()
+                self._gate.give_up(with_state=False)
 
     def _gate_of(self, attempt: int) -> UnitGate | None:
         return self._gate if self._order is not None and self._order.attempt == attempt else None
@@ -191,7 +191,8 @@ class Host:
         if order.attempt <= self._followed:
             return
         if self._gate is not None:
-            self._gate.give_up()
+            # a part of the attempt before may be being written: that of a snapshot that is still here is not
+            self._gate.give_up(with_state=self._snapshot is not None)
         if self._snapshot is not None:  # no part was ordered: nothing was trained in that attempt
             snapshot, self._snapshot = self._snapshot, None
             snapshot.end()
@@ -200,7 +201,7 @@ class Host:
 
     def _give_up(self, attempt: int) -> None:
         if self._order is not None and self._order.attempt <= attempt and self._gate is not None:
-            self._gate.give_up()
+            self._gate.give_up(with_state=self._snapshot is not None)
         self._followed = max(self._followed, attempt)
         if self._snapshot is not None and self._snapshot.attempt <= attempt:
             snapshot, self._snapshot = self._snapshot, None
@@ -282,7 +283,7 @@ class Host:
         try:
             model.current.connect(channels)
             if isinstance(model.weights, ServedHostWeights):
-                model.weights.begin_attempt(order.attempt, gate.check)
+                model.weights.begin_attempt(order.attempt, gate.check, gate.check_state)
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(

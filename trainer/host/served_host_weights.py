@@ -42,10 +42,13 @@ class ServedHostWeights(HostWeights):
         self._tables: ServedTables | None = None
         self._is_saving = False
 
-    def begin_attempt(self, attempt: int, check: Callable[[], None]) -> None:
-        """Connect to the servers for an attempt: requests of earlier ones are refused from now on."""
+    def begin_attempt(self, attempt: int, check: Callable[[], None], check_state: Callable[[], None]) -> None:
+        """Connect to the servers for an attempt: requests of earlier ones are refused from now on.
+
+        ``check`` ends a wait when the attempt is over, ``check_state`` that of a snapshot, which is read beside the next attempt.
+        """
         rank, hosts = self._exchange.rank, self._exchange.hosts
-        connects = self._servers.connect(attempt, rank, hosts, check)
+        connects = self._servers.connect(attempt, rank, hosts, check, check_state)
         if self._tables is None:
             make_engine = partial(self._servers.engine_over, connects)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)

@@ -14,7 +14,7 @@ class UnitGate:
         self._attempt = attempt
         self._changed = threading.Condition()
         self._next_unit, self._stop_unit = first_unit, stop_unit
-        self._asked = self._ended = self._over = False
+        self._asked = self._ended = self._over = self._discarded = False
         self._begun: int | None = None
 
     @property
@@ -41,6 +41,11 @@ class UnitGate:
         """Raise :class:`AttemptOver` if the attempt was given up."""
         if self._over:
             raise AttemptOver("the attempt was given up", where=f"attempt {self._attempt}")
+
+    def check_state(self) -> None:
+        """Raise :class:`AttemptOver` if the state at the end of the attempt was given up, too."""
+        if self._discarded:
+            raise AttemptOver("the state of the attempt was given up", where=f"attempt {self._attempt}")
 
     def may_begin(self, unit: int) -> bool:
         """Whether the next unit may be begun, which is then begun; waits while the end of the epoch is being decided.
@@ -75,8 +80,8 @@ class UnitGate:
             self.check()
             return self._ended
 
-    def give_up(self) -> None:
-        """End the attempt without a commit."""
+    def give_up(self, *, with_state: bool = True) -> None:
+        """End the attempt; ``with_state``: without a commit, so that no snapshot is read any more."""
         with self._changed:
-            self._over = True
+            self._over, self._discarded = True, self._discarded or with_state
             self._changed.notify_all()

@@ -76,7 +76,7 @@ def run_host(
             connect=connect,
             statistics_share=spec.statistics_share,
             partition=spec.find_partition(client.document),
-            servers=None if spec.servers is None else servers_of(spec.servers, client.document),
+            servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
         )
         membership = Membership(
             client,
@@ -98,18 +98,22 @@ def run_host(
     return host.left is not None and host.left.is_over
 
 
-def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes]) -> RunServers:
-    """The servers of a job. Raises :class:`StorageError` for a token that cannot be read, and :class:`ConfigError`."""
+def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes], token: str = "") -> RunServers:
+    """The servers of a job. Raises :class:`StorageError` for a token that cannot be read, and :class:`ConfigError`.
+
+    ``token``: that of servers without a file of their own.
+    """
     plan = read_plan(find_document(spec.plan), f"plan {spec.plan[:12]}") if spec.plan else None
     try:
-        token = Path(spec.token_file).read_text(encoding="ascii").strip() if spec.token_file else ""
+        token = Path(spec.token_file).read_text(encoding="ascii").strip() if spec.token_file else token
     except (OSError, ValueError) as error:
         raise StorageError(
             "the file of the servers' token cannot be read", where=spec.token_file, value=str(error)
         ) from None
     addresses = tuple(Address.parse(one) for one in spec.addresses)
     wire = WireSettings(spec.wire_ids, spec.wire_values)
-    return RunServers(addresses, token, client_tls(spec.authority), plan, Mode(spec.updates), wire=wire, run=spec.run)
+    tls, mode = client_tls(spec.authority), Mode(spec.updates)
+    return RunServers(addresses, token, tls, plan, mode, patience_secs=spec.patience_secs, wire=wire, run=spec.run)
 
 
 #: The wait between attempts to report a notice.

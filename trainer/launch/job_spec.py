@@ -28,11 +28,12 @@ class ServersSpec:
     Attributes:
         addresses: as host:port.
         updates: how the updates of hosts come together: summed or each.
-        token_file: a file with their token; empty for none.
+        token_file: a file with their token; empty: the token of a job on other machines, none on this one.
         authority: a PEM file of the authority of their certificates; empty: connections are not encrypted.
         plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
         wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
         run: its number; see :class:`~trainer.servers.run_servers.RunServers`.
+        patience_secs: how long a server may be away before the attempt fails.
     """
 
     addresses: tuple[str, ...]
@@ -43,6 +44,7 @@ class ServersSpec:
     wire_ids: str = "plain"
     wire_values: str = "float32"
     run: int = 0
+    patience_secs: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +54,7 @@ class LocalServers:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
         self._servers = [_Server(f"s{k}", self._folder / f"s{k}", LOOPBACK) for k in range(count)]
         self._ends = threading.Event()
+        self._changing = threading.Lock()  # of a start, or of a loss
         self._watching = threading.Thread(target=self._watch, name="servers", daemon=True)
 
     def __enter__(self) -> Self:
@@ -77,6 +80,22 @@ class LocalServers:
         return {
             one.name: one.process.pid for one in self._servers if one.process is not None and one.process.poll() is None
         }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each server, in the order of :attr:`addresses`."""
+        return tuple(one.name for one in self._servers)
+
+    def lose(self, name: str) -> None:
+        """Kill a server with its keeper, and free its memory, as when its machine fails. It is started again without rows."""
+        server = next(one for one in self._servers if one.name == name)
+        with self._changing:
+            if server.process is None:
+                return
+            with suppress(ProcessLookupError):
+                os.killpg(server.process.pid, signal.SIGKILL)
+            server.process.wait()
+            shutil.rmtree(server.memory, ignore_errors=True)
 
     def _start(self, server: _Server) -> None:
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -108,11 +127,12 @@ class LocalServers:
         """Start servers again that have ended, keeper and all."""
         while not self._ends.wait(_LOOK_SECS):
             for one in self._servers:
-                if one.process is not None and one.process.poll() is not None and not self._ends.is_set():
-                    _LOG.warning(
-                        "server %s ended with status %s; it is started again", one.name, one.process.returncode
-                    )
-                    self._start(one)
+                with self._changing:
+                    if one.process is not None and one.process.poll() is not None and not self._ends.is_set():
+                        _LOG.warning(
+                            "server %s ended with status %s; it is started again", one.name, one.process.returncode
+                        )
+                        self._start(one)
 
     def end(self) -> None:
         """End the servers, and free their memory."""

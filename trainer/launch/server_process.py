@@ -12,7 +12,8 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -38,6 +39,8 @@ _LOG = logging.getLogger(__name__)
 _STARTED_SECS = 1.0
 #: Children that end sooner, one after the other, before the keeper gives up, and the wait after each of them.
 _MOST_FAILURES, _WAIT_SECS = 20, 0.02
+#: The signals that end a server.
+_ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,17 @@ class _Keeper:
         self._child, self._is_ending = 0, False
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDS:
             signal.signal(number, self._end)
         failures = 0
-        while not self._is_ending:
+        while True:
             began = time.monotonic()
-            self._child = os.fork()
-            if not self._child:
-                self._serve()
+            with _signals_later():  # else one between the fork and its number would end no child
+                if self._is_ending:
+                    break
+                self._child = os.fork()
+                if not self._child:
+                    self._serve()
             status = self._wait()
             if self._is_ending or status == 0:
                 break
@@ -128,6 +134,7 @@ class _Keeper:
         try:
             signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keeper's
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
             end_with_supervisor(os.getppid())
             rows = HeldRows(options.memory, threads=options.threads)
             server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
@@ -142,6 +149,16 @@ class _Keeper:
             status = 70
         finally:
             os._exit(status)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals that end a server come after the block."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
 
 
 def _warm_up() -> None:

@@ -10,6 +10,7 @@ from trainer.checkpoints.stored_plans import find_plan
 from trainer.control.job_files import JobFiles, verify_document
 from trainer.errors import RunMismatch
 from trainer.launch.job_spec import FORMAT, JobSpec, ServersSpec, job_identity
+from trainer.launch.outcome import read_outcome
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
@@ -106,6 +107,8 @@ def make_job(
     name = files.put_document(plan.to_bytes())
     attempt = saved.job.attempt if saved is not None and saved.job is not None else 0
     newest = Commit(saved.number if saved else 0, attempt, max(_next_unit(saved), plan.units.first_unit))
+    if servers is not None and token:
+        servers = _same_run(servers, files)
     spec = JobSpec(
         FORMAT,
         job_identity(files),
@@ -120,6 +123,16 @@ def make_job(
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)
+
+
+def _same_run(servers: ServersSpec, files: JobFiles) -> ServersSpec:
+    """The servers with the run's number that hosts on other machines have, if the job before has not ended: they train on."""
+    try:
+        before = JobSpec.read(files).servers
+    except NotFound:
+        return servers
+    is_over = read_outcome(files) is not None
+    return servers if before is None or is_over else replace(servers, run=before.run)
 
 
 def _with_plan(servers: ServersSpec | None, plan: PartitionPlan | None, files: JobFiles) -> ServersSpec | None:

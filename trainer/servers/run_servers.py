@@ -59,12 +59,20 @@ class RunServers:
         return run_of(found.attempt)
 
     def connect(
-        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = _go_on
+        self,
+        attempt: int,
+        client: int = 0,
+        clients: int = 1,
+        check: Callable[[], None] = _go_on,
+        check_saving: Callable[[], None] = _go_on,
     ) -> list[Connect]:
-        """What connects to each server in an attempt of the run; ``check`` is called while a request waits, and raises to end it."""
+        """What connects to each server in an attempt of the run.
+
+        ``check`` is called while a request waits, and raises to end it; ``check_saving``: while one for a snapshot does.
+        """
         greeting = Greeting(self.token, client, clients, attempt_number(self.run, attempt), self.mode)
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls, check=check)
-        return [connect_to(address, options) for address in self.addresses]
+        return [connect_to(address, options, check_saving) for address in self.addresses]
 
     def engine_over(
         self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int

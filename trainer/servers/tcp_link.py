@@ -62,9 +62,14 @@ class LinkOptions:
     sleep: Callable[[float], None] = time.sleep
 
 
-def connect_to(address: Address, options: LinkOptions) -> Connect:
-    """What connects to the server at an address."""
-    return lambda saves: TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves)))
+def connect_to(address: Address, options: LinkOptions, check_saving: Callable[[], None] | None = None) -> Connect:
+    """What connects to the server at an address; ``check_saving``: the check of connections for snapshots, if it is another one."""
+
+    def connect(saves: bool) -> TcpLink:
+        check = check_saving if saves and check_saving is not None else options.check
+        return TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves), check=check))
+
+    return connect
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +140,8 @@ class TcpLink:
                 one.is_sent = True
 
     def _transmit(self, request: Request) -> None:
-        assert self._stream is not None
+        if self._stream is None:
+            raise _Ended("the connection has ended")  # and was not made again, as a check has ended the wait for it
         header = request.header
         parts = [header.to_bytes(), *request.body]
         if any(one.waits for one in self._asked):
@@ -167,7 +173,8 @@ class TcpLink:
         return Answer(header)
 
     def _receive_header(self, most_bytes: int) -> Header:
-        assert self._stream is not None
+        if self._stream is None:
+            raise _Ended("the connection has ended")
         self._wait_for_answer(self._stream)
         head = bytearray(HEADER_BYTES)
         if receive_into(self._stream, memoryview(head)) < len(head):
@@ -195,13 +202,16 @@ class TcpLink:
             self.close()
             for one in self._asked:
                 one.is_sent = False
+            if failure is not None:
+                options.check()
             try:
                 self._resend(self._connect())
             except OSError as error:
                 if options.clock() + backoff >= until:
                     raise ServerLost("a server must answer", where=str(self._address),
                                      value=f"{error} for {options.patience_secs:g} s", next_step=_START) from None  # fmt: skip
-                options.check()
+                if failure is None:
+                    options.check()
                 options.sleep(backoff)
                 backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
                 continue

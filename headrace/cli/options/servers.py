@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options.launchers import LOCAL
+from headrace.cli.options.launchers import GKE, REMOTE, TPU_VM
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
 from transforms.errors import InputError
@@ -94,11 +94,10 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     if given["server_updates"] not in (SUMMED, "each"):
         raise InputError("--server-updates must be summed or each", value=given["server_updates"])
     wire_of(given)
-    if tpus is not None or given["launcher"] != LOCAL:
-        option = "--tpu" if tpus is not None else "--launcher"
-        raise InputError("--servers must train on this machine, without TPUs", where=f"--servers, {option}", value=text,
-                         next_step=f"leave {option} out")  # fmt: skip
-    servers_of(text)
+    if tpus is not None:
+        raise InputError("--servers must train without TPUs", where="--servers, --tpu", value=text,
+                         next_step="leave --tpu out")  # fmt: skip
+    _check_launcher(given, is_number=isinstance(servers_of(text), int))
 
 
 def servers_of(text: str) -> tuple[Address, ...] | int:
@@ -110,6 +109,25 @@ def servers_of(text: str) -> tuple[Address, ...] | int:
             "--servers must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
         )
     return int(text)
+
+
+def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
+    """Raise :class:`InputError` for servers that a launcher does not start, or cannot find."""
+    launcher, text = given["launcher"], given["servers"]
+    if launcher == TPU_VM:
+        raise InputError("a job on one slice without a cluster must hold its tables on its hosts", where="--servers, --launcher",
+                         value=text, next_step="leave --servers out, or use --launcher gke")  # fmt: skip
+    if launcher == GKE:
+        if not is_number:
+            raise InputError("--servers must be the number of servers that the cluster starts", where="--servers, --launcher",
+                             value=text, allowed=f"1 to {_MOST_LOCAL}")  # fmt: skip
+        for option in ("server_token_file", "server_ca"):
+            if given[option]:
+                raise InputError("the servers of a cluster must have the token of the job", where=f"--{option.replace('_', '-')}",
+                                 value=given[option], next_step="leave this option out")  # fmt: skip
+    if launcher == REMOTE and is_number:
+        raise InputError("--servers must be the addresses of servers that are started elsewhere", where="--servers, --launcher",
+                         value=text, allowed="host:port,...", next_step="headrace ps serve --token-file TOKEN")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +177,16 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
     if not text.isdigit():
-        yield _opened(_addresses(text), given, plan, folder)
+        yield servers_at(_addresses(text), given, plan, folder)
         return
     with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield replace(_opened(servers.addresses, given, plan, folder), local=servers)
+        yield replace(servers_at(servers.addresses, given, plan, folder), local=servers)
 
 
-def _opened(
+def servers_at(
     addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None, folder: str
 ) -> OpenServers:
+    """The servers at addresses for a run that begins now. They must answer, unless its hosts are on other machines."""
     from trainer.launch.job_spec import ServersSpec
     from trainer.servers.client_updates import Mode
     from trainer.servers.run_servers import RunServers
@@ -179,8 +198,9 @@ def _opened(
     token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
     wire = wire_of(given)
     servers = RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire)
-    before = servers.wait(lambda address: say(f"waiting for the server at {address}"))
-    run = max(int(time.time() * 1000), before + 1)
+    run = int(time.time() * 1000)
+    if given["launcher"] != REMOTE:  # there they may start later, with the hosts
+        run = max(run, servers.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
     return OpenServers(
         replace(servers, run=run),
         ServersSpec(

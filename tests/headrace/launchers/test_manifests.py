@@ -69,7 +69,9 @@ def test_the_manifests_of_a_queued_job(capsys: pytest.CaptureFixture[str]) -> No
     check_golden("launch_gke_queued.yaml", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("options", [[], QUEUE, ["--queue", "tpus"], ["--spot"], ["--topology", "v6e:2x4"]])
+@pytest.mark.parametrize(
+    "options", [[], QUEUE, ["--queue", "tpus"], ["--spot"], ["--topology", "v6e:2x4"], ["--servers", "3"]]
+)
 def test_each_object_is_valid_by_the_schema_of_its_kind(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     documents = rendered(capsys, *options)
     assert [one["kind"] for one in documents] == [
@@ -165,6 +167,35 @@ def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     found = arguments(documents, "controller")
     assert option(found, "--listen") == "$(POD_IP):7410"
     assert option(found, "--jobset") == "default/ctr-workers"
+
+
+def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, "--servers", "2", "--wire-ids", "unique")
+    jobs = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]
+    assert [(one["name"], one["template"]["spec"]["completions"]) for one in jobs] == [
+        ("host", 16),
+        ("reader", 8),
+        ("server", 2),
+    ]
+    assert jobset(documents, "ctr-workers")["spec"]["successPolicy"]["targetReplicatedJobs"] == ["host"], (
+        "servers end with hosts"
+    )
+    found = arguments(documents, "server")
+    assert found == [
+        "ps", "serve", "--address", "$(POD_IP):7413", "--memory", "/dev/shm/rows", "--token-file", "/etc/headrace/job/token",
+        "--terminated-status", "143",
+    ]  # fmt: skip
+    ignored = jobs[2]["template"]["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
+    assert 143 in ignored, "its pod is replaced"
+    server = pod(documents, "server")
+    assert server["volumes"][1] == {"name": "memory", "emptyDir": {"medium": "Memory"}}
+    assert server["containers"][0]["volumeMounts"][1] == {"name": "memory", "mountPath": "/dev/shm"}
+    controller = arguments(documents, "controller")
+    addresses = ",".join(f"ctr-workers-server-0-{k}.ctr-workers:7413" for k in (0, 1))
+    assert [one for one in controller if one.startswith("ctr-workers-server")] == [addresses]
+    assert option(controller, "--servers") == addresses
+    assert option(controller, "--wire-ids") == "unique"
+    assert "--servers" not in arguments(rendered(capsys), "controller")
 
 
 def test_the_controller_alone_may_change_its_workers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,6 +300,10 @@ WRONG = [
     (["--epoch-secs", "-1"], "must have at least one host", "--epoch-secs"),
     (["--grace-secs", "nan"], "a grace period must be a number of seconds", "--grace-secs"),
     (["--least-hosts", "17"], "at most that of the job", "up to 16"),
+    (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
+    (["--servers", "ps-0:7000"], "must be the number of servers that the cluster starts", "1 to 64"),
+    (["--servers", "2", "--server-ca", "ca.pem"], "must have the token of the job", "--server-ca"),
+    (["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"], "--servers must train without TPUs", "--tpu"),
     (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),
     (["--config", "missing.json"], "the training options cannot be read", "missing.json"),
 ]

@@ -23,7 +23,7 @@ from trainer.embedding import CpuEngine
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.frames import HEADER_BYTES, Header, Kind, write_document
 from trainer.embedding.ps.server_link import Request
-from trainer.errors import ServerLost
+from trainer.errors import AttemptOver, ServerLost
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.connections import listen
 from trainer.flight.error_documents import RemoteError
@@ -222,6 +222,54 @@ def test_a_snapshot_is_lost_with_the_rows_of_its_server():
         with pytest.raises(ServerLost, match="opened first") as found:
             engine.begin_snapshot(most_bytes=1 << 20)
         assert str(address) in found.value.where
+        engine.close()
+
+
+@pytest.mark.parametrize("ends", [AttemptOver, KeyboardInterrupt])
+def test_an_attempt_that_is_over_leaves_no_answer_to_the_next_request(tmp_path, ends):
+    """A wait for a server that is away ends with the attempt: then the snapshot is not ended, and the next one is whole."""
+    over = threading.Event()
+
+    def check() -> None:
+        if over.is_set():
+            raise ends("the attempt was given up")
+
+    with restarting(tmp_path) as (address, restart):
+        options = LinkOptions(Greeting(), patience_secs=PATIENCE_SECS, check=check)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect_to(address, options)])
+        alone = CpuEngine(FEATURES, seed=SEED)
+        assert train(engine, range(2)) == train(alone, range(2))
+        snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+        restart()
+        over.set()
+        with pytest.raises(ends):
+            list(snapshot.table(0))
+        engine.end_snapshot()
+        over.clear()
+        assert_same(engine.state(), alone.state())
+        engine.close()
+
+
+def test_a_snapshot_is_read_while_the_next_attempt_trains(tmp_path):
+    """The end of the attempt ends its requests for training alone, however long the server takes to answer."""
+    over = threading.Event()
+
+    def check() -> None:
+        if over.is_set():
+            raise AttemptOver("the attempt was given up")
+
+    with restarting(tmp_path) as (address, restart):
+        options = LinkOptions(Greeting(), patience_secs=PATIENCE_SECS, check=check)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect_to(address, options, lambda: None)])
+        train(engine, range(2))
+        snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+        over.set()
+        restart()
+        assert sum(len(found.rows) for t in range(len(engine.tables)) for found in snapshot.table(t)) == sum(
+            snapshot.counts
+        )
+        with pytest.raises(AttemptOver):
+            train(engine, [2])
         engine.close()
 
 

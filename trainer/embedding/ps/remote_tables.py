@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,9 +20,10 @@ from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLink
 from trainer.embedding.ps.table_documents import HeldTables
 from trainer.embedding.wire.settings import WireSettings
-from trainer.errors import BadBatch, NonFiniteLoss, ServerLost
-from transforms.errors import DataError
+from trainer.errors import BadBatch, NonFiniteLoss
+from transforms.errors import DataError, HeadraceError
 
+_LOG = logging.getLogger(__name__)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The bytes of rows in one message of a load.
@@ -179,9 +181,13 @@ class RemoteTables:
         return found
 
     def end_snapshot(self) -> None:
-        """End the snapshot, if there is one."""
-        if self._saving is not None:
+        """End the snapshot, if there is one. A server that does not answer ends it by itself, as its connection is closed."""
+        if self._saving is None:
+            return
+        try:
             self._save(Request(Kind.END_SNAPSHOT), Kind.DONE)
+        except HeadraceError as error:
+            _LOG.info("the snapshot of a server was not ended: %s", error.what)
 
     def _save(self, request: Request, expected: Kind) -> Answer:
         """A request on a connection of its own: rows are read in another thread while training goes on."""
@@ -191,7 +197,7 @@ class RemoteTables:
             try:
                 self._saving.send(request)
                 return _checked(self._saving.receive(), expected)
-            except ServerLost:
+            except BaseException:  # such as the end of the attempt: nothing takes the answer any more
                 self._saving.close()
                 self._saving = None
                 raise

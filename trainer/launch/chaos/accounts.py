@@ -19,12 +19,14 @@ class Interruption:
         attempt: the attempt that had trained events; 0 if none had.
         trained_secs: since the last commit, or the beginning of the attempt if that is later.
         at_secs: when.
+        ends_attempt: whether an attempt that was not committed is lost by it.
     """
 
     role: str
     attempt: int
     trained_secs: float
     at_secs: float
+    ends_attempt: bool = False
 
 
 @dataclass
@@ -60,20 +62,24 @@ class Accounts:
         reports = [one.progress for one in status.members if one.progress is not None]
         return any(one.events and one.attempt == status.attempt for one in reports)
 
-    def interruption(self, role: str, at_secs: float) -> Interruption:
-        """The cost of an interruption now, if its attempt is not committed."""
+    def interruption(self, role: str, at_secs: float, *, ends_attempt: bool | None = None) -> Interruption:
+        """The cost of an interruption now, if its attempt is not committed.
+
+        ``ends_attempt``: whether the attempt is lost by it; None: it is by that of a host.
+        """
+        ends = role == "host" if ends_attempt is None else ends_attempt
         if self._last is None or not self.is_training:
-            return Interruption(role, 0, 0.0, at_secs)
+            return Interruption(role, 0, 0.0, at_secs, ends)
         status, seen_secs = self._last
-        return Interruption(role, status.attempt, status.attempt_secs + at_secs - seen_secs, at_secs)
+        return Interruption(role, status.attempt, status.attempt_secs + at_secs - seen_secs, at_secs, ends)
 
     def lost_secs(self) -> list[float]:
         """For each crash, the training that was lost: 0 if its attempt was committed all the same.
 
-        An attempt is lost once: to its first crash of a host, or to its first crash.
+        An attempt is lost once: to the first crash that ends it (of a host, or of a server's machine), or to its first crash.
         """
         charged: dict[int, Interruption] = {}
-        for one in sorted(self.crashes, key=lambda crash: crash.role != "host"):
+        for one in sorted(self.crashes, key=lambda crash: not crash.ends_attempt):
             charged.setdefault(one.attempt, one)
         newest = max(self.attempts, default=0)
         is_lost = {attempt: 0 < attempt < newest and attempt not in self.commits for attempt in charged}

@@ -19,11 +19,13 @@ from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
 from trainer.flight.addresses import Address
 from trainer.flight.client import Unreachable
-from trainer.launch.chaos.accounts import Accounts
+from trainer.launch.chaos.accounts import Accounts, Interruption
+from trainer.launch.chaos.disturbed_servers import DisturbedServers
 from trainer.launch.chaos.links import Link, Links
-from trainer.launch.chaos.schedule import Fault, FaultKind, Side
+from trainer.launch.chaos.schedule import SERVER, Fault, FaultKind, Side
 from trainer.launch.chaos.slow_disk import SlowDisk
 from trainer.launch.child_processes import Command
+from trainer.launch.local_servers import LocalServers
 from trainer.launch.supervisor import Supervisor
 
 _LOOK_SECS = 0.05
@@ -74,6 +76,7 @@ class Injection:
         self._wires: dict[str, _Wires] = {}
         self._held: list[_Held] = []
         self._supervisor: Supervisor | None = None
+        self._servers: DisturbedServers | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos", daemon=True)
         self.accounts = Accounts()
@@ -111,6 +114,11 @@ class Injection:
         """The supervisor of the processes; before it runs."""
         self._supervisor = supervisor
 
+    def open_servers(self, servers: LocalServers) -> tuple[Address, ...]:
+        """Disturb parameter servers, too; in the context. Returns the addresses by which hosts must reach them."""
+        self._servers = DisturbedServers(servers, self._links)
+        return self._servers.addresses
+
     def __enter__(self) -> Self:
         self._links.__enter__()
         self._thread.start()
@@ -119,9 +127,13 @@ class Injection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+        self._links.__exit__(None, None, None)
+
+    def stop(self) -> None:
+        """Begin no more faults, and end those that last."""
         self._over.set()
         self._thread.join()
-        self._links.__exit__(None, None, None)
 
     def _run(self) -> None:
         try:
@@ -151,21 +163,57 @@ class Injection:
 
     def _apply(self, fault: Fault, now: float) -> bool:
         """Whether the fault was applied: a process of its kind must run, and must not be under a fault."""
-        supervisor = self._supervisor
         held = {one.name for one in self._held}
-        running = supervisor.running() if supervisor is not None else {}
-        names = [name for name, one in running.items() if one.kind == fault.role and name not in held]
+        names = [name for name in self._running(fault.role) if name not in held]
         if not names:
             return False
         name = fault.target(names)
-        process = running[name].process
-        before = self.accounts.interruption(fault.role, now)
-        if fault.kind is FaultKind.KILL:
-            process.kill()
+        is_lost = fault.kind is FaultKind.LOSE_MACHINE
+        before = self.accounts.interruption(fault.role, now, ends_attempt=is_lost or fault.role == "host")
+        if fault.role == SERVER:
+            if not self._disturb_server(fault, name):
+                return False
+        else:
+            self._disturb(fault, name)
+        self._account(fault, before)
+        self.applied[fault.kind, fault.role] += 1
+        return True
+
+    def _running(self, role: str) -> list[str]:
+        """The names of a role's processes that run."""
+        if role == SERVER:
+            return list(self._servers.running()) if self._servers is not None else []
+        running = self._supervisor.running() if self._supervisor is not None else {}
+        return [name for name, one in running.items() if one.kind == role]
+
+    def _account(self, fault: Fault, before: Interruption) -> None:
+        if fault.kind in (FaultKind.KILL, FaultKind.KILL_KEEPER, FaultKind.LOSE_MACHINE):
             self.accounts.crashes.append(before)
         elif fault.kind is FaultKind.PREEMPT:
-            process.terminate()
             self.accounts.notices.append(before)
+
+    def _disturb_server(self, fault: Fault, name: str) -> bool:
+        """Whether the server was there to be disturbed."""
+        assert self._servers is not None
+        try:
+            end = self._servers.apply(fault, name)
+        except OSError:
+            return False
+        if end is not None:
+            self._hold(fault, name, end)
+        return True
+
+    def _disturb(self, fault: Fault, name: str) -> None:
+        """Apply a fault to a process of the supervisor."""
+        assert self._supervisor is not None
+        found = self._supervisor.running().get(name)
+        if found is None:
+            return  # it has just ended, as by the fault
+        process = found.process
+        if fault.kind is FaultKind.KILL:
+            process.kill()
+        elif fault.kind is FaultKind.PREEMPT:
+            process.terminate()
         elif fault.kind is FaultKind.PAUSE:
             process.send_signal(signal.SIGSTOP)
             self._hold(fault, name, partial(process.send_signal, signal.SIGCONT))
@@ -178,8 +226,6 @@ class Injection:
             disk = SlowDisk(self._disk_file(name))
             disk.set(fault.hold_secs / 4)
             self._hold(fault, name, partial(disk.set, 0.0))
-        self.applied[fault.kind, fault.role] += 1
-        return True
 
     def _hold(self, fault: Fault, name: str, end: Callable[[], None]) -> None:
         def ended() -> None:

@@ -1,4 +1,4 @@
-"""TCP proxies between the processes of a job, whose connections can be cut. They run in one thread of this process."""
+"""TCP proxies between the processes of a job, whose connections can be cut and slowed. They run in one thread of this process."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Link:
         self._open = asyncio.Event()
         self._open.set()
         self._cuts = 0
+        self._delay_secs = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -56,6 +57,10 @@ class Link:
         self._cuts -= 1
         if not self._cuts:
             self._open.set()
+
+    async def delay(self, secs: float) -> None:
+        """Let each piece of a stream wait from now on; 0 ends it."""
+        self._delay_secs = secs
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -97,6 +102,8 @@ class Link:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(_PIECE_BYTES):
+            if self._delay_secs:
+                await asyncio.sleep(self._delay_secs)
             await self._open.wait()
             writer.write(piece)
             await writer.drain()
@@ -131,6 +138,10 @@ class Links:
     def heal(self, link: Link) -> None:
         """End a cut."""
         self._run(link.heal())
+
+    def delay(self, link: Link, secs: float) -> None:
+        """Let each piece of a link's streams wait for a time; 0 ends it."""
+        self._run(link.delay(secs))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         future: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
