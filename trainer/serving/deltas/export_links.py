@@ -45,7 +45,7 @@ from trainer.serving.deltas.link_manifest import (
 )
 from trainer.serving.deltas.link_tables import TableWriter
 from trainer.serving.deltas.model_digest import model_digest_of
-from trainer.serving.deltas.raw_files import RawWriter, sync_folder
+from trainer.serving.deltas.raw_files import RawWriter
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.row_state import (
     STATE,
@@ -60,7 +60,7 @@ from trainer.serving.deltas.row_state import (
 from trainer.serving.deltas.row_values import EXACT, FLOAT16, INT8, encoding_of
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in, read_ahead
 from transforms.errors import InputError, NotFound
-from warehouse.storage.durable_files import sync_path
+from warehouse.storage.durable_files import sync_folder, sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
