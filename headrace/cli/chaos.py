@@ -155,7 +155,16 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
 
 
 #: Parameters of ``headrace train`` by which a job would wait, or end otherwise than one without faults.
-_NO_CHAOS = ("follow", "wait_for_memos", "least_hosts", "notice_file", "notice_http", "notice_metadata", "launcher")
+_NO_CHAOS = (
+    "follow",
+    "wait_for_memos",
+    "least_hosts",
+    "notice_file",
+    "notice_http",
+    "notice_metadata",
+    "launcher",
+    "export",
+)
 
 
 def _count_servers(given: Mapping[str, Any], *, is_compared: bool) -> int:

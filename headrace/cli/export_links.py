@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.exports import local_folder
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError
 
 if TYPE_CHECKING:
     from trainer.checkpoints.run_files import RunFiles
+    from trainer.serving.deltas.export_links import Hold
     from trainer.serving.deltas.verify_chain import LinkCheck
 
 app = typer.Typer(
@@ -48,9 +51,9 @@ def full(
     from headrace.screens.links import LinkScreen
     from trainer.serving.deltas.export_links import export_full
 
-    chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
+    chain, (folder, files) = local_folder(output, "--output"), _opened(run, version, home)
     with progress_bar("writing the link", "bytes") as report:
-        link = export_full(files, chain, epochs=epoch, quantize=quantize, on_bytes=report)
+        link = export_full(files, chain, epochs=epoch, quantize=quantize, on_bytes=report, hold=_hold_of(folder))
     emit(LinkScreen(folder, output, link), as_json=as_json)
 
 
@@ -80,9 +83,9 @@ def delta(
     from trainer.serving.deltas.chain import read_chain
     from trainer.serving.deltas.export_links import export_delta
 
-    chain, (folder, files) = _local(output, "--output"), _opened(run, version, home)
+    chain, (folder, files) = local_folder(output, "--output"), _opened(run, version, home)
     with progress_bar("writing the link", "bytes") as report:
-        link = export_delta(files, chain, since=since, quantize=quantize, on_bytes=report)
+        link = export_delta(files, chain, since=since, quantize=quantize, on_bytes=report, hold=_hold_of(folder))
     if link is None:
         emit(NothingNewScreen(folder, output, read_chain(chain)[-1]), as_json=as_json)
     else:
@@ -119,10 +122,10 @@ def apply(
     from trainer.serving.apply_chain import apply_chain
     from trainer.serving.saved_model_document import is_saved_model
 
-    target = _local(to, "--to")
+    target = local_folder(to, "--to")
     if is_saved_model(target):
         import_quietly("trainer.serving.saved_model_weights")
-    links, new = _local(chain, "the chain"), _local(output, "--output") if output else None
+    links, new = local_folder(chain, "the chain"), local_folder(output, "--output") if output else None
     with progress_bar("applying links", "rows") as report:
         applied = apply_chain(links, target, until=until, output=new, on_rows=report)
     emit(AppliedScreen(chain, applied), as_json=as_json)
@@ -139,7 +142,7 @@ def verify(chain: Chain, as_json: AsJson = False) -> None:
 
     checks: list[LinkCheck] = []
     with progress_bar("reading links", "files") as report:
-        for check in verify_chain(_local(chain, "the chain")):
+        for check in verify_chain(local_folder(chain, "the chain")):
             checks.append(check)
             report(len(checks), len(checks), check.link)
     screen = VerifiedChainScreen(chain, tuple(checks))
@@ -148,13 +151,12 @@ def verify(chain: Chain, as_json: AsJson = False) -> None:
         raise typer.Exit(DataError.exit_status)
 
 
-def _local(folder: str, what: str) -> Path:
+def _hold_of(folder: str) -> Hold:
+    """Keeps a commit of a local run from removal while it is read."""
+    from trainer.checkpoints.held_commits import hold_commit
     from warehouse.storage.locations import is_uri
 
-    if is_uri(folder):
-        raise InputError("links and what they are applied to must be in local folders", where=what, value=folder,
-                         next_step="name a folder on this machine")  # fmt: skip
-    return Path(folder)
+    return lambda epochs: nullcontext() if is_uri(folder) else hold_commit(Path(folder), epochs)
 
 
 def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:

@@ -16,6 +16,14 @@ import typer
 
 from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.launching import write_launch
+from headrace.cli.options.exports import (
+    Export,
+    ExportQuantize,
+    check_export,
+    check_exported,
+    finish_export,
+    open_export,
+)
 from headrace.cli.options.launchers import (
     GKE,
     LOCAL,
@@ -74,6 +82,7 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
+    from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.training.loop import TrainEvent, TrainReport
     from trainer.training.served_weights import FollowMoves, MakeEngine
     from warehouse.solution.parts import SolutionFragment
@@ -206,7 +215,7 @@ def train(
             show_default=False,
         ),
     ] = 0,
-    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 30.0,
+    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 1.0,
     plan: Annotated[
         str,
         typer.Option(
@@ -215,6 +224,8 @@ def train(
             show_default=False,
         ),
     ] = "",
+    export: Export = "",
+    export_quantize: ExportQuantize = "",
     servers: Servers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
@@ -258,11 +269,12 @@ def train(
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
+    check_export(given)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)
     if run_dir or job_dir:
-        files = str(job_folder(run_location(run_dir), home, job_dir))
-        job = None if job is None else dataclasses.replace(job, folder=files)
+        job_files = str(job_folder(run_location(run_dir), home, job_dir))
+        job = None if job is None else dataclasses.replace(job, folder=job_files)
     with ExitStack() as pins:
         remote = pins.enter_context(open_remote_workers(given))
         warehouse = pins.enter_context(open_warehouse(home))
@@ -273,6 +285,8 @@ def train(
         folder = run_folder_of(run_dir, model, solution.model_version, home)
         if partition is not None:
             check_plan_tables(partition, solution, options, folder)
+        files = str(job_folder(folder, home, job_dir))
+        exporter = pins.enter_context(open_export(given, folder, files))
         on_servers = pins.enter_context(open_servers(given, folder, partition))
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
@@ -299,19 +313,24 @@ def train(
                 remote,
                 partition,
                 None if on_servers is None else on_servers.spec,
+                on_commit=None if exporter is None else exporter.look,
             )
         else:
             import_tensorflow_quietly()
-            train_once = partial(_train, warehouse, solution, settings, changes, slice_)
+            on_commit = None if exporter is None else exporter.look
+            train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
             report = (
                 train_once(partition, sparse_core)
                 if on_servers is None
                 else _train_on_servers(partial(train_once, None, None), on_servers)
             )
+        exported = finish_export(exporter)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
-    emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+    secs = time.monotonic() - began
+    emit(_screen(solution, held_out, settings, report, scores, raw, secs, exported), as_json=as_json)
+    check_exported(exported)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -401,6 +420,7 @@ def _train(
     settings: TrainConfig,
     changes: ChangePolicy,
     slice_: TpuSlice | None,
+    on_commit: Callable[[], None] | None,
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
     make_engine: MakeEngine | None = None,
@@ -415,6 +435,8 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
+            if event.kind == "checkpoint" and on_commit is not None:
+                on_commit()
             report(event.events, event.total_events)
 
         return run_training(
@@ -512,8 +534,9 @@ def _screen(
     scores: AnyScores | None,
     baselines: dict[str, float | None],
     secs: float,
+    exported: ExportedChain | None,
 ) -> Any:
-    from headrace.screens.training import TrainedScreen
+    from headrace.screens.training import TrainedScreen, export_row
 
     ledger = report.ledger
     return TrainedScreen(
@@ -544,4 +567,5 @@ def _screen(
         training_secs=report.seconds,
         secs=secs,
         finished=report.finished,
+        export=None if exported is None else export_row(exported),
     )

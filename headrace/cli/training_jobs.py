@@ -75,7 +75,7 @@ class JobOptions:
     caught_up_readers: int = 0
     caught_up_epoch_secs: float = 0.0
     wait_for_memos: bool = False
-    poll_secs: float = 30.0
+    poll_secs: float = 1.0
     shuffle_events: int = 0
     notice_file: str = ""
     notice_http: str = ""
@@ -96,6 +96,8 @@ def train_job(
     remote: RemoteWorkers | None = None,
     plan: PartitionPlan | None = None,
     servers: ServersSpec | None = None,
+    *,
+    on_commit: Callable[[], None] | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
@@ -103,13 +105,14 @@ def train_job(
         remote: the readers and hosts on other machines; None: processes of this one.
         plan: by which hosts, or servers, hold tables; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
+        on_commit: called after each commit that is seen.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
     another plan.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers)
+    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, on_commit)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -149,8 +152,11 @@ class _Job:
         remote: RemoteWorkers | None,
         plan: PartitionPlan | None,
         servers: ServersSpec | None,
+        on_commit: Callable[[], None] | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
+
+        self._on_commit, self._seen_commit = on_commit, (0, 0)
 
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
@@ -211,6 +217,7 @@ class _Job:
 
         def show(status: JobStatus) -> None:
             self._show_hold(status)
+            self._report_commit(status)
             self._record_commits(status)
             self._staleness |= _staleness(status)
             if status.next_unit > job.plan.stop_unit:
@@ -244,6 +251,12 @@ class _Job:
             return replace(status, hold=None)  # it left while it waited for data: the same command waits on
         return status
 
+    def _report_commit(self, status: JobStatus) -> None:
+        found = (status.commit_epochs, status.commit_attempt)
+        if self._on_commit is not None and found != self._seen_commit:
+            self._on_commit()
+        self._seen_commit = found
+
     def _show_hold(self, status: JobStatus) -> None:
         """Say the reason of a hold that this process waits out."""
         hold = "" if status.hold is None or self._remote is None else status.hold.reason
@@ -269,20 +282,28 @@ class _Job:
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""
-        from trainer.errors import DataNotReady
         from trainer.launch.job_spec import JobSpec
         from trainer.launch.training_job import extend_job
 
+        if self._digest and table_version(self._warehouse, self._solution.table) == self._solution.table_version:
+            return None
+        self._check_memos()
         found = self._resolve()
         if found.digest() == self._digest:
             return None
-        if self._options.wait_for_memos and (missing := _missing(self._warehouse, found)):
-            raise DataNotReady("all memos of the range must be ready", where=found.model, value=f"{missing:,} are not",
-                               next_step="start a worker: headrace work")  # fmt: skip
+        self._check_memos()  # of what came in between, too
         self._solution, self._digest = found, found.digest()
-        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes)
+        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes, verifies_all=False)
         plan = plan_options(self._options, self._config)
         return extend_job(prepared, self._files, JobSpec.read(self._files), plan)
+
+    def _check_memos(self) -> None:
+        """Raise :class:`~trainer.errors.DataNotReady` while memos are missing that the job waits for."""
+        from trainer.errors import DataNotReady
+
+        if self._options.wait_for_memos and (missing := _missing(self._warehouse, self._solution)):
+            raise DataNotReady("all memos of the range must be ready", where=self._solution.model, value=f"{missing:,} are not",
+                               next_step="start a worker: headrace work")  # fmt: skip
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
@@ -299,6 +320,14 @@ def _check_plan(plan: PartitionPlan, prepared: PreparedRun) -> None:
 
     check_tables(plan, prepared.layout, prepared.config)
     check_stored(plan, prepared.saved)
+
+
+def table_version(warehouse: Warehouse, table: str) -> int:
+    """The newest version of a table: the data of a range is another only if this is another."""
+    from warehouse.tables.manifests import get_table
+
+    with warehouse.catalog.read() as connection:
+        return get_table(connection, table).version
 
 
 def _missing(warehouse: Warehouse, solution: ReadSolution) -> int:
@@ -321,7 +350,12 @@ def prepare(
 
 
 def _prepare_unlocked(
-    warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, changes: ChangePolicy
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    config: TrainConfig,
+    changes: ChangePolicy,
+    *,
+    verifies_all: bool = True,
 ) -> PreparedRun:
     """As :func:`prepare`, while the job of this command waits for data."""
     from trainer.training.preparation import prepare_run
@@ -329,7 +363,9 @@ def _prepare_unlocked(
 
     labels = partial(read_labels, warehouse.storage, solution)
     skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
-    return prepare_run(solution, config, labels, changes=changes, weights=False, on_skip=skipped)
+    return prepare_run(
+        solution, config, labels, changes=changes, weights=False, verifies_all=verifies_all, on_skip=skipped
+    )
 
 
 #: Parameters of ``headrace train`` that make it a job, those that only a job has, and those that need ``--follow``.

@@ -16,6 +16,7 @@ from headrace.terminal.units import count_text, many, percent_text, secs_text
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.model.metrics import AnyScores
+    from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.training.staleness import StalenessCounts
 
 #: Headings that are spelled out in sentences.
@@ -86,6 +87,43 @@ class OptionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportRow:
+    """The chain of links that training has written.
+
+    Attributes:
+        chain: its folder.
+        links: those of this command.
+        newest: the name of the newest link; None without one.
+        epochs: those of the commit in the newest link; 0 without one.
+        problem: why the newest commit is not in it; empty if it is.
+    """
+
+    chain: str
+    links: int
+    newest: str | None
+    epochs: int
+    problem: str
+
+    def text(self) -> str:
+        """One line."""
+        newest = "no link" if self.newest is None else f"{self.newest} of {many(self.epochs, 'epoch')}"
+        lacks = "; the newest commit is missing" if self.problem else ""
+        return f"{self.chain}: {newest}, {many(self.links, 'link')} this time{lacks}"
+
+
+def export_row(exported: ExportedChain) -> ExportRow:
+    """What a screen says of a chain."""
+    newest, problem = exported.newest, exported.problem
+    return ExportRow(
+        str(exported.folder),
+        exported.links,
+        None if newest is None else newest.manifest.name,
+        0 if newest is None else newest.manifest.commit.epochs,
+        "" if problem is None else str(problem),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedScreen:
     """A training run and the quality of its model.
 
@@ -100,6 +138,7 @@ class TrainedScreen:
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
+        export: the chain of ``--export``; None without it.
     """
 
     model: str
@@ -129,6 +168,7 @@ class TrainedScreen:
     training_secs: float
     secs: float
     finished: bool
+    export: ExportRow | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -171,6 +211,8 @@ class TrainedScreen:
                 )
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
+        if self.export is not None:
+            pairs.append(("links", self.export.text()))
         chosen = grid(
             ("option*", "value*", "why*"),
             (row.cells() for row in self.options),

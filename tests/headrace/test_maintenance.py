@@ -106,7 +106,7 @@ def test_training_pins_what_it_reads(kept: Any, tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_solution_that_is_resolved_again_is_pinned_once(kept: Any, tmp_path: Path) -> None:
-    """As `headrace train --follow` does, every half minute for months."""
+    """As `headrace train --follow` does, whenever its table has another version, for months."""
     with Warehouse.open(WarehouseConfig(str(tmp_path / "home"))) as warehouse:
         with ExitStack() as pins:
             resolve = pin_new(pins, lambda: pinned_solution(warehouse, "second", holder="test"))

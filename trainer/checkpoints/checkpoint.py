@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,16 +82,22 @@ def read_newest(run_dir: str | Path, *, on_skip: Callable[[str], None]) -> Check
 
 
 def newest_intact(
-    run_dir: str | Path, take: Callable[[Checkpoint], T], *, on_skip: Callable[[str], None], weights: bool = True
+    run_dir: str | Path,
+    take: Callable[[Checkpoint], T],
+    *,
+    on_skip: Callable[[str], None],
+    weights: bool = True,
+    verifies_all: bool = True,
 ) -> T | None:
     """The result of ``take`` for the newest checkpoint that is not torn; None if the run has none.
 
     ``take`` may raise :class:`TornCheckpoint` too. ``on_skip`` is called with the file and the reason for each torn checkpoint.
-    Without ``weights`` every byte is verified all the same, and :func:`trainer.checkpoints.read.read_account` says what is read.
+    Without ``weights`` every byte is verified all the same, unless ``verifies_all`` is false, and
+    :func:`trainer.checkpoints.read.read_account` says what is read.
     Raises :class:`TornCheckpoint` if all checkpoints are torn: training from the beginning would discard their training.
     """
     files = open_run(run_dir)
-    read = read_commit if weights else read_account
+    read = read_commit if weights else partial(read_account, verifies_all=verifies_all)
     return _newest(files, lambda name: take(read(files, name)), on_skip)
 
 

@@ -20,7 +20,7 @@ from trainer.checkpoints.array_files import NewFiles
 from trainer.checkpoints.run_files import CHUNK_BYTES
 from trainer.errors import TornCheckpoint
 from transforms.errors import StorageError
-from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
+from warehouse.storage.durable_files import make_folders, sync_folder, sync_path, write_new_file
 
 T = TypeVar("T")
 
@@ -30,15 +30,29 @@ TEMPORARY = ".tmp-"
 _TORN_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ENXIO})
 
 
+#: A file of this size is synced when it is written, since the disk would rest until the end.
+_LARGE_BYTES = 16 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class LocalFolder(NewFiles):
-    """A folder that is being written."""
+    """A folder that is being written.
+
+    Attributes:
+        path: of the folder.
+        syncs_later: smaller files are synced with the whole folder: one by one, hundreds of them wait for the disk each.
+    """
 
     path: Path
+    syncs_later: bool = False
 
     def write(self, name: str, content: Callable[[IO[bytes]], object]) -> int:
-        """Write a file durably and return its size in bytes."""
-        return write_new_file(self.path / name, content, permissions=0o644)
+        """Write a file and return its size in bytes. It is durable, unless it is synced later."""
+        place = self.path / name
+        size_bytes = write_new_file(place, content, synced=not self.syncs_later, permissions=0o644)
+        if self.syncs_later and size_bytes >= _LARGE_BYTES:
+            sync_path(place)
+        return size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +101,8 @@ class LocalRun:
         _clear(temporary)
         try:
             temporary.mkdir()
-            written = write(LocalFolder(temporary))
-            sync_path(temporary)
+            written = write(LocalFolder(temporary, syncs_later=True))
+            sync_folder(temporary)
             _rename(temporary, place)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -201,12 +201,13 @@ def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Check
     return _merged(files, name, commit, _merged_arrays(files, commit, share))
 
 
-def read_account(files: RunFiles, name: str) -> Checkpoint:
-    """As :func:`read_commit` with every byte verified, but of the arrays only what says which events were trained, and how.
+def read_account(files: RunFiles, name: str, *, verifies_all: bool = True) -> Checkpoint:
+    """As :func:`read_commit`, but of the arrays only what says which events were trained, and how.
 
-    It takes the memory of counters and labels, however large the model is.
+    It takes the memory of counters and labels, however large the model is. Every byte is verified; without ``verifies_all`` only
+    what is returned is read, which takes no time for a large model.
     """
-    commit = verify_commit(files, name)
+    commit = verify_commit(files, name) if verifies_all else open_commit(files, name)
     arrays = {array: commit.parts[0].arrays[array].array(files) for array in _ACCOUNT & commit.parts[0].arrays.keys()}
     if not commit.is_merged:
         return _checkpoint(files, name, commit, arrays, _members(commit))

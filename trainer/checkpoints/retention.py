@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainer.checkpoints.commit_manifest import COMMIT_FORMATS, CommitManifest, JobPosition
+from trainer.checkpoints.held_commits import held_commits
 from trainer.checkpoints.host_part import PARTS, attempt_folder
 from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
@@ -16,6 +17,7 @@ from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_o
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.errors import InputError
+from warehouse.storage.locations import is_gcs
 
 #: The file of the policy of a run.
 RECORD = ".retention.json"
@@ -62,10 +64,13 @@ def _rule(policy: Retention, place: int, epochs: int, age_secs: float) -> str:
     )
 
 
-def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) -> tuple[str, ...]:
+def apply_retention(
+    run_dir: str | Path, policy: Retention, *, now_secs: float, holds: Path | None = None
+) -> tuple[str, ...]:
     """Remove the commits that no rule keeps, and parts that no kept commit names; returns the removed places.
 
-    Parts of attempts above every published one are kept: they may be being written. A plan is removed with the last commit that
+    Commits that a process holds (:mod:`trainer.checkpoints.held_commits`, in the folder ``holds``; None: a local run directory) are
+    kept until a later call. Parts of attempts above every published one are kept: they may be being written. A plan is removed with the last commit that
     names it. Safe against a crash at any instruction: commits are removed before their parts, and what remains is removed next
     time. Raises :class:`CheckpointNotWritten`.
     """
@@ -73,7 +78,9 @@ def apply_retention(run_dir: str | Path, policy: Retention, *, now_secs: float) 
     with translated_write_errors(files.place(""), "the removal of old checkpoints"):
         _record(files, policy)
         written = written_commits(files)
-        kept = kept_commits(policy, written, now_secs)
+        folder = Path(run_dir) if holds is None and not is_gcs(str(run_dir)) else holds
+        held = frozenset() if folder is None else held_commits(folder) & written.keys()
+        kept = kept_commits(policy, written, now_secs).keys() | held
         removed = [commit_name(epochs) for epochs in sorted(written) if epochs not in kept]
         attempts = _attempts(files)
         published = _named(files, sorted(written)) if attempts else None

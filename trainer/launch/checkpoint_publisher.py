@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from trainer.checkpoints.commit_manifest import CommitFacts
 from trainer.checkpoints.open_run import open_run
@@ -34,6 +35,7 @@ class CheckpointPublisher:
         release: that the job runs.
         policy: which commits are kept.
         partition: the plan by which the hosts train; None: rows are spread over them.
+        holds: the folder in which readers of commits hold them; None: the run directory.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class CheckpointPublisher:
         release: str,
         policy: Retention,
         partition: PartitionPlan | None = None,
+        holds: Path | None = None,
     ) -> None:
+        self._holds = holds
         self._run_dir, self._find_document = run_dir, find_document
         self._release, self._policy, self._partition = release, policy, partition
         self._facts: tuple[str, CommitFacts] | None = None
@@ -68,7 +72,7 @@ class CheckpointPublisher:
             raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
                                next_step=error.next_step) from error  # fmt: skip
         try:
-            apply_retention(self._run_dir, self._policy, now_secs=time.time())
+            apply_retention(self._run_dir, self._policy, now_secs=time.time(), holds=self._holds)
         except HeadraceError as error:  # the commit is published; what is left is removed after the next one
             _LOG.warning("old commits were not removed: %s", error.what)
 

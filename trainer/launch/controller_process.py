@@ -40,6 +40,7 @@ def run_controller(
         release=spec.settings.release,
         policy=Retention(newest=spec.keep_commits),
         partition=spec.find_partition(files.read_document),
+        holds=files.root,
     )
     opened = open_controller(
         files,

@@ -42,11 +42,11 @@ class SupervisorSettings:
         poll_secs: between looks for more data.
     """
 
-    look_secs: float = 0.25
+    look_secs: float = 0.1
     grace_secs: float = 30.0
     end_secs: float = 10.0
     backoff: Backoff = _BACKOFF
-    poll_secs: float = 30.0
+    poll_secs: float = 1.0
 
 
 _SETTINGS = SupervisorSettings()

@@ -25,11 +25,10 @@ from trainer.serving.deltas.chain import Link, Position
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.link_manifest import FULL
 from trainer.serving.deltas.link_tables import read_dense, removed_stream, set_stream
-from trainer.serving.deltas.raw_files import sync_folder
 from trainer.serving.exchange import exchange_folders
 from trainer.serving.saved_model_document import EXTRA, written_document
 from trainer.serving.served_model import ServedModel, ServedTable
-from warehouse.storage.durable_files import sync_path
+from warehouse.storage.durable_files import sync_folder, sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -105,11 +105,13 @@ def prepare_run(
     *,
     changes: ChangePolicy = REFUSE_CHANGES,
     weights: bool = True,
+    verifies_all: bool = True,
     on_skip: Callable[[str], None],
 ) -> PreparedRun:
     """Continue from the newest checkpoint, or begin a run.
 
-    Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
+    Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Without ``verifies_all`` they are
+    not even read: the job that wrote the checkpoint goes on with what its hosts have in memory. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
     config = with_code_digests(config)
@@ -120,7 +122,7 @@ def prepare_run(
         skipped.append(reason)
         on_skip(reason)
 
-    saved = read_newest_run(config.run_dir, on_skip=skip, weights=weights)
+    saved = read_newest_run(config.run_dir, on_skip=skip, weights=weights, verifies_all=verifies_all)
     preparation = _Preparation(solution, config, identity, saved, changes)
     head = preparation.scan(read_labels)
     epochs = preparation.plan()

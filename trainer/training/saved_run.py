@@ -65,9 +65,11 @@ class SavedRun:
         return commit_name(self.number)
 
 
-def read_newest_run(run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True) -> SavedRun | None:
+def read_newest_run(
+    run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True, verifies_all: bool = True
+) -> SavedRun | None:
     """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
-    return newest_intact(run_dir, saved_run, on_skip=on_skip, weights=weights)
+    return newest_intact(run_dir, saved_run, on_skip=on_skip, weights=weights, verifies_all=verifies_all)
 
 
 def saved_run(checkpoint: Checkpoint) -> SavedRun:

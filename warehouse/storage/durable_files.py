@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
 AnyPath = str | Path
+
+_SYNCED_AT_ONCE = 16
 
 
 def sync_path(path: AnyPath) -> None:
@@ -17,6 +20,15 @@ def sync_path(path: AnyPath) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a folder with all that it holds durable; several files at a time, which the disk can commit together."""
+    paths = list(folder.rglob("*"))
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as syncing:
+        list(syncing.map(sync_path, [path for path in paths if not path.is_dir()]))
+    for path in (*(path for path in paths if path.is_dir()), folder):
+        sync_path(path)
 
 
 def make_folders(folder: AnyPath) -> None:

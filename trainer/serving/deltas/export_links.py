@@ -7,8 +7,8 @@ link, and the digests for the next one, appear whole: a killed process leaves hi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from trainer.serving.deltas.link_manifest import (
 )
 from trainer.serving.deltas.link_tables import TableWriter
 from trainer.serving.deltas.model_digest import model_digest_of
-from trainer.serving.deltas.raw_files import RawWriter, sync_folder
+from trainer.serving.deltas.raw_files import RawWriter
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.row_state import (
     STATE,
@@ -60,7 +60,7 @@ from trainer.serving.deltas.row_state import (
 from trainer.serving.deltas.row_values import EXACT, FLOAT16, INT8, encoding_of
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in, read_ahead
 from transforms.errors import InputError, NotFound
-from warehouse.storage.durable_files import sync_path
+from warehouse.storage.durable_files import sync_folder, sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -83,6 +83,15 @@ def _ignore(done: int, total: int) -> None:
     """The default ``on_bytes``."""
 
 
+#: Keeps the commit of so many epochs from removal while a block runs: :func:`trainer.checkpoints.held_commits.hold_commit`.
+Hold = Callable[[int], AbstractContextManager[None]]
+
+
+def _hold_nothing(epochs: int) -> AbstractContextManager[None]:
+    """The default ``hold``."""
+    return nullcontext()
+
+
 def export_full(
     files: RunFiles,
     chain: Path,
@@ -91,6 +100,7 @@ def export_full(
     quantize: str = "none",
     window_bytes: int = WINDOW_BYTES,
     on_bytes: OnBytes = _ignore,
+    hold: Hold = _hold_nothing,
 ) -> Link:
     """Write a commit as a full snapshot, the next link of ``chain``.
 
@@ -100,6 +110,7 @@ def export_full(
         quantize: one of :data:`trainer.serving.deltas.row_values.QUANTIZE`.
         window_bytes: about so many bytes of rows are in memory at once.
         on_bytes: called with the bytes of weights that are read so far, and those of all.
+        hold: keeps the commit from removal meanwhile.
 
     Raises :class:`~transforms.errors.NotFound` without the commit, :class:`LinkRefused` for a chain of another model,
     :class:`~trainer.errors.TornCheckpoint` for damage, :class:`~transforms.errors.Busy` for a chain in use, and
@@ -107,9 +118,9 @@ def export_full(
     """
     encoding_of(quantize, 1)
     with run_lock(chain, "chain folder"):
-        before = _newest_link(chain)
-        commit = newest_commit(files) if epochs is None else _commit_of(files, epochs)
-        return _Export(files, chain, commit, before, None, quantize, window_bytes, on_bytes).write()
+        before = newest_link(chain)
+        with _held_newest(files, hold) if epochs is None else _held_commit(files, epochs, hold) as commit:
+            return _Export(files, chain, commit, before, None, quantize, window_bytes, on_bytes).write()
 
 
 def export_delta(
@@ -120,6 +131,7 @@ def export_delta(
     quantize: str = "",
     window_bytes: int = WINDOW_BYTES,
     on_bytes: OnBytes = _ignore,
+    hold: Hold = _hold_nothing,
 ) -> Link | None:
     """Write what changed up to the newest commit as the next link; None if the newest link has this commit.
 
@@ -130,8 +142,8 @@ def export_delta(
     Raises :class:`LinkRefused` where the run has gone back behind the newest link, and otherwise as :func:`export_full`.
     """
     encoding_of(quantize or "none", 1)
-    with run_lock(chain, "chain folder"):
-        before, commit = _newest_link(chain), newest_commit(files)
+    with run_lock(chain, "chain folder"), _held_newest(files, hold) as commit:
+        before = newest_link(chain)
         if before is not None and before.manifest.commit.sha256 == commit.digest:
             with translated_write_errors(str(chain), "the link"):
                 remove_leftovers(chain, before.hash)
@@ -144,9 +156,60 @@ def export_delta(
         return _Export(files, chain, commit, before, base, quantize, window_bytes, on_bytes).write()
 
 
-def _newest_link(chain: Path) -> Link | None:
+def export_next(
+    files: RunFiles,
+    chain: Path,
+    before: Link | None,
+    *,
+    quantize: str = "",
+    window_bytes: int = WINDOW_BYTES,
+    on_bytes: OnBytes = _ignore,
+    hold: Hold = _hold_nothing,
+) -> Link | None:
+    """Write the newest commit as the next link, whatever link that is; None if ``before`` has it, or there is no commit.
+
+    It is a full snapshot where no delta can be computed: in an empty chain, where the run went back behind ``before``, and without the
+    rows of ``before`` in the chain or the run. The caller has locked the chain.
+
+    Args:
+        before: the newest link of the chain, which is not read again.
+
+    Raises as :func:`export_full`, whose arguments the others are.
+    """
+    if not newest_first(files):
+        return None
+    with _held_newest(files, hold) as commit:
+        if before is not None and before.manifest.commit.sha256 == commit.digest:
+            return None
+        base = None
+        if before is not None and commit.epochs_done > before.manifest.commit.epochs:
+            base = _base_of_link(files, chain, before, window_bytes)
+        quantize = quantize or _quantize_of(before)
+        return _Export(files, chain, commit, before, base, quantize, window_bytes, on_bytes).write()
+
+
+def newest_link(chain: Path) -> Link | None:
     """The newest link of a chain, which is whole by its manifests; None for an empty folder."""
     return read_chain(chain)[-1] if link_folders(chain) else None
+
+
+@contextmanager
+def _held_newest(files: RunFiles, hold: Hold) -> Iterator[StoredCommit]:
+    """The newest intact commit. Removal keeps the newest one, so one that is the newest after it is held stays."""
+    commit = newest_commit(files)
+    while True:
+        with hold(commit.epochs_done):
+            found = newest_commit(files)
+            if found.digest == commit.digest:
+                yield found
+                return
+        commit = found
+
+
+@contextmanager
+def _held_commit(files: RunFiles, epochs: int, hold: Hold) -> Iterator[StoredCommit]:
+    with hold(epochs):
+        yield _commit_of(files, epochs)
 
 
 def _quantize_of(link: Link | None) -> str:
@@ -189,16 +252,23 @@ def _since_link(
         raise LinkRefused("a delta must be of a commit after that of the newest link", where=files.place(commit_name(commit.epochs_done)),
                           value=commit.epochs_done, allowed=f"above {known.epochs}",
                           next_step="the run went back: headrace export full adds a full snapshot of it")  # fmt: skip
+    base = _base_of_link(files, chain, link, window_bytes)
+    if base is None:
+        raise NotFound("a chain must have the rows of its newest link, or the run its commit", where=str(chain),
+                       value=f"without {state_folder(chain, link.hash).name}, and {commit_name(known.epochs)}",
+                       next_step="headrace export full adds a full snapshot to the chain")  # fmt: skip
+    return base
+
+
+def _base_of_link(files: RunFiles, chain: Path, link: Link, window_bytes: int) -> _Base | None:
+    """The rows of a link in its chain, else in the run; None if neither has them."""
+    known = link.manifest.commit
     state = read_state(chain, link.hash)
     if state is not None:
         return _Base(known, lambda kind, table, columns: digest_stream(chain, state, kind, table, window_bytes))
     name = commit_name(known.epochs)
     found = open_commit(files, name) if name in newest_first(files) else None
-    if found is None or found.digest != known.sha256:
-        raise NotFound("a chain must have the rows of its newest link, or the run its commit", where=str(chain),
-                       value=f"without {state_folder(chain, link.hash).name}, and {name}",
-                       next_step="headrace export full adds a full snapshot to the chain")  # fmt: skip
-    return _base_of_commit(files, found, window_bytes)
+    return None if found is None or found.digest != known.sha256 else _base_of_commit(files, found, window_bytes)
 
 
 class _Export:

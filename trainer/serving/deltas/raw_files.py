@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,15 @@ import numpy as np
 
 from trainer.checkpoints.local_run import read_chunks, wrong_size
 from trainer.errors import TornCheckpoint
-from warehouse.storage.durable_files import sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Bytes that are read from a file at once.
 CHUNK_BYTES = 1 << 18
-_SYNCED_AT_ONCE = 16
 
 
 class RawWriter:
-    """A new file. It is durable after :func:`sync_folder` of its folder."""
+    """A new file. It is durable after :func:`~warehouse.storage.durable_files.sync_folder` of its folder."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115
@@ -48,15 +45,6 @@ class RawWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a folder with all that it holds durable; several files at a time, which the disk can commit together."""
-    paths = [path for path in folder.rglob("*") if not path.is_dir()]
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as syncing:
-        list(syncing.map(sync_path, paths))
-    for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
-        sync_path(path)
 
 
 class RawReader:

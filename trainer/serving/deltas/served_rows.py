@@ -33,9 +33,9 @@ from trainer.serving.deltas.link_manifest import (
     table_file,
 )
 from trainer.serving.deltas.link_tables import no_rows, read_dense, removed_stream, set_stream
-from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces, sync_folder
+from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid, read_ahead
-from warehouse.storage.durable_files import sync_path
+from warehouse.storage.durable_files import sync_folder, sync_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
