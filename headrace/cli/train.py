@@ -47,6 +47,7 @@ from headrace.cli.options.servers import (
     ServerUpdates,
     WireIds,
     WireValues,
+    check_hashed,
     check_servers,
     open_servers,
 )
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
+    from trainer.embedding.hashed.options import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
@@ -258,6 +260,7 @@ def train(
         return write_launch(train, given, options, tpus)
     job = job_options(given)
     check_servers(given, tpus)
+    check_hashed(given, options)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)
     if run_dir or job_dir:
@@ -283,6 +286,7 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
+        _check_placement(settings, is_served=on_servers is not None)
         sparse_core = (
             None
             if slice_ is None or tpus is None
@@ -308,10 +312,19 @@ def train(
                 if on_servers is None
                 else _train_on_servers(partial(train_once, None, None), on_servers.servers, folder)
             )
+        hashed = _hashed_counts(on_servers.servers) if settings.hashed and on_servers is not None else {}
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
-    emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+    screen = _screen(solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began)
+    emit(screen, as_json=as_json)
+
+
+def _check_placement(settings: TrainConfig, *, is_served: bool) -> None:
+    """Raise for hashed tables without servers, also for a run that goes on."""
+    from trainer.training.preparation import check_placement
+
+    check_placement(settings, is_served=is_served)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -444,6 +457,17 @@ def _train_on_servers(train_once: Callable[[MakeEngine], TrainReport], servers: 
     )
 
 
+def _hashed_counts(servers: RunServers) -> dict[str, HashedCounts]:
+    """What the hashed tables have done; none, and a sentence, if a server is away: the run has ended well."""
+    from trainer.errors import ServerLost
+
+    try:
+        return servers.hashed_counts()
+    except ServerLost as error:
+        say(f"the counts of hashed tables are not known: {error.what}: {error.where}")
+        return {}
+
+
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """Raise, before training, for a test label that the task does not have."""
     from trainer.data.label_scan import check_labels
@@ -501,6 +525,7 @@ def _screen(
     held_out: ReadSolution | None,
     settings: TrainConfig,
     report: TrainReport,
+    hashed: dict[str, HashedCounts],
     scores: AnyScores | None,
     baselines: dict[str, float | None],
     secs: float,
@@ -528,6 +553,7 @@ def _screen(
         unlabelled=report.unlabelled,
         late=report.late,
         staleness=report.staleness,
+        hashed=hashed,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

@@ -45,6 +45,8 @@ class Kind(IntEnum):
     END_LOAD = 10
     STATUS = 11
     READ_STATE = 12
+    READ_HISTORY = 13
+    LOAD_HISTORY = 14
 
     OPENED = 32
     ROWS = 33
@@ -53,6 +55,7 @@ class Kind(IntEnum):
     PART = 36
     DOCUMENT = 37
     ERROR = 38
+    HISTORY = 39
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
@@ -26,8 +28,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The bytes of rows in one message of a load.
 _LOAD_BYTES = 4 << 20
+#: The candidates in one message.
+_CANDIDATES = 1 << 19
 #: Encoded answers and updates that are kept, beside those in use.
 _KEPT = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedHistory:
+    """The history of a hashed part that is loaded: what it has beside its rows, and the ages of these."""
+
+    kept: KeptHistory
+    ages: Array
 
 
 class RemoteTables:
@@ -43,6 +55,7 @@ class RemoteTables:
         self._saving_lock = threading.Lock()
         self._wire, self._memory = wire or WireSettings(), OutputPool(spare=0.25, kept=_KEPT)
         self._tables = tuple(one.table for one in held.tables)
+        self.is_hashed = tuple(one.limits is not None for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = False
@@ -151,6 +164,32 @@ class RemoteTables:
             raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
         return found
 
+    def read_aged(self, part: int, first: int, stop: int) -> tuple[ChangedRows, Array]:
+        """The changed rows of a hashed part at the moment of the snapshot from one rank by id to another, with their ages."""
+        answer = self._save(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
+        found, ages = messages.read_aged_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        if len(found.rows) != stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+        return found, ages
+
+    def read_ranks(self, part: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a hashed part as they are now from one rank by id to another; fewer at the end."""
+        answer = self._save(Request(Kind.READ_STATE, messages.write_counts([part, first, stop])), Kind.PART)
+        found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        if len(found.rows) > stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+        return found
+
+    def read_history(self, part: int, candidates: int) -> Iterator[KeptHistory]:
+        """What a hashed part with so many candidates has beside its rows at the moment of the snapshot, some candidates at a time."""
+        for first in range(0, max(candidates, 1), _CANDIDATES):
+            stop = min(first + _CANDIDATES, candidates)
+            answer = self._save(Request(Kind.READ_HISTORY, messages.write_counts([part, first, stop])), Kind.HISTORY)
+            found_part, found, at = messages.read_history(answer.body, self.is_hashed)
+            if (found_part, at, len(found.candidates)) != (part, first, stop - first):
+                raise DataError("a saved history must be that which was asked for", value=(found_part, at))
+            yield found
+
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one."""
         if self._saving is not None:
@@ -169,16 +208,25 @@ class RemoteTables:
                 self._saving = None
                 raise
 
-    def load(self, states: Iterable[tuple[int, TableState]]) -> None:
-        """Replace all rows by these of each part; other rows have their initial values."""
+    def load(self, states: Iterable[tuple[int, TableState, LoadedHistory | None]]) -> None:
+        """Replace all rows by these of each part, with the history of a hashed one; other rows have their initial values."""
         self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
-        for part, state in states:
-            step = max(_LOAD_BYTES // int(4 * (self.dims[part] + self.slot_dims[part]) + 8), 1)
+        for part, state, history in states:
+            if history is not None:
+                self._load_history(part, history)
+            step = max(_LOAD_BYTES // int(4 * (self.dims[part] + self.slot_dims[part]) + 16), 1)
             for first in range(0, len(state.rows), step):
                 window = slice(first, first + step)
                 rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
-                self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
+                ages = None if history is None else history.ages[window]
+                self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows, ages)), Kind.DONE)
         self._updates = self._opened(self._call(Request(Kind.END_LOAD), Kind.OPENED))
+
+    def _load_history(self, part: int, history: LoadedHistory) -> None:
+        kept = history.kept
+        for first in range(0, max(len(kept.candidates), 1), _CANDIDATES):
+            own = replace(kept, candidates=kept.candidates[first : first + _CANDIDATES])
+            self._call(Request(Kind.LOAD_HISTORY, messages.write_history(part, own, first)), Kind.DONE)
 
     def close(self) -> None:
         """End the connections."""
