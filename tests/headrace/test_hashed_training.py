@@ -65,6 +65,22 @@ def test_hashed_tables_need_servers_and_no_plan(hashed, options, problem):
     assert "next:" in found.err
 
 
+def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
+    found = hashed(
+        "plan",
+        "make",
+        "first",
+        "--topology",
+        "ps:2",
+        "--config",
+        hashed.options,
+        "--output",
+        tmp_path / "plan.json",
+        status=2,
+    )
+    assert "tables of a plan must have all their rows" in found.err
+
+
 @pytest.mark.slow
 def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, tmp_path):
     arguments = ("train", "first", "--config", hashed.options, "--servers", 2)
@@ -99,7 +115,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, t
 
 @pytest.mark.slow
 def test_killed_servers_change_no_bit(hashed, tmp_path, monkeypatch):
-    write_options(hashed, passes=8)
+    write_options(hashed, passes=4)
     arguments = ("train", "first", "--config", hashed.options, "--servers", 2, "--json")
     hashed(*arguments, "--run-dir", tmp_path / "alone")
     started: list[LocalServers] = []

@@ -10,6 +10,8 @@ import pytest
 from trainer.embedding import Adagrad, Adam, TableSpec
 from trainer.embedding.cpu.memory import SharedMemory
 from trainer.embedding.cpu.undo_log import Found, UndoLog
+from trainer.embedding.engine import ChangedRows
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.errors import BadBatch, ServerLost
@@ -135,3 +137,38 @@ def test_ids_outside_their_table_change_nothing(tmp_path, counts):
     with pytest.raises(BadBatch, match="must lie in its table"):
         tables.update_rows([(rows, np.array(counts))], [values])
     assert saved(tables) == before
+
+
+def loaded(tables: MixedTables, ids: list[int], ages: list[int]) -> None:
+    count = len(ids)
+    rows = ChangedRows(np.array(ids), np.ones((count, 4), np.float32), np.ones((count, 8), np.float32))
+    tables.load_rows(1, rows, np.array(ages))
+
+
+def test_rows_are_loaded_in_pieces_with_their_ages(tmp_path):
+    tables = tables_in(tmp_path)
+    update(tables, 1)
+    with tables.undo_log.filling():
+        tables.clear()
+        tables.load_history(1, KeptHistory(9, np.zeros(0, np.uint64), 5))
+        loaded(tables, [3, 7], [8, 0])
+        for ids, ages, problem in (
+            ([7], [0], "must ascend"),
+            ([9, 8], [0, 0], "must ascend"),
+            ([2**62], [0], "must ascend"),
+            ([9], [9], "the age of a row"),
+            ([9], [-1], "the age of a row"),
+            (list(range(10, 21)), [0] * 11, "must fit its capacity"),
+        ):
+            with pytest.raises(BadBatch, match=problem):
+                loaded(tables, ids, ages)
+        with pytest.raises(BadBatch, match="as many as it has"):
+            tables.load_history(1, KeptHistory(9, np.zeros(1, np.uint64)))
+        loaded(tables, [2**61], [3])
+        tables.end_load()
+    found = tables.begin_kept_snapshot(most_bytes=1 << 20, patience_secs=9.0)
+    assert found.read(1, 0, 3).rows.tolist() == [3, 7, 2**61]
+    assert found.ages(1, 0, 3).tolist() == [8, 0, 3]
+    assert found.history(1).step == 9
+    assert tables.counts["ids"].stored == 3
+    assert tables.counts["ids"].evicted == 5
