@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
+from trainer.hashed_options import HashedOptions, read_hashed
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
@@ -92,6 +93,8 @@ class TrainConfig:
         passes: how often the whole range is trained, at most 255.
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
+        hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
+            (:mod:`trainer.hashed_options`). Such tables are on parameter servers.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
@@ -139,6 +142,7 @@ class TrainConfig:
     dense_scaling: Mapping[str, tuple[DenseScale, ...]] = field(default_factory=_no_overrides)
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
+    hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
     staleness: int = 0
     engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
@@ -153,6 +157,7 @@ class TrainConfig:
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
+        object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
         for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
@@ -209,6 +214,12 @@ class TrainConfig:
 
         if self.engine == "tpu" and self.staleness > 1:
             _refuse("staleness", self.staleness, "0 or 1 with the tpu engine")
+        if self.engine == "tpu" and self.hashed:
+            _refuse(
+                "hashed",
+                ", ".join(self.hashed),
+                "absent with the tpu engine: train on parameter servers, with --servers",
+            )
 
     @property
     def batches_held(self) -> int:
@@ -253,11 +264,11 @@ class TrainConfig:
                 _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
-        """The options that affect weights, as a JSON object."""
+        """The options that affect weights, as a JSON object; ``hashed`` is one of them only if there is a hashed table."""
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if not option.metadata.get("may_change")
+            if not option.metadata.get("may_change") and (option.name != "hashed" or self.hashed)
         }
 
     @classmethod
@@ -283,6 +294,8 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, HashedOptions):
+        return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, tuple) else value
 
 

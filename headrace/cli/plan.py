@@ -242,7 +242,11 @@ def _search(solver_secs: float) -> Search | None:
 def _options_of(config: str) -> TrainConfig:
     from trainer.config import TrainConfig
 
-    return TrainConfig.from_document(read_options(config), run_dir="none")
+    found = TrainConfig.from_document(read_options(config), run_dir="none")
+    if found.hashed:
+        raise InputError("tables of a plan must have all their rows", where="hashed, in --config", value=", ".join(found.hashed),
+                         next_step="train hashed tables without a plan: headrace train --servers N")  # fmt: skip
+    return found
 
 
 def _tables_of_file(file: str, skew: float) -> _TablesToPlan:

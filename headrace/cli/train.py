@@ -56,6 +56,7 @@ from headrace.cli.options.servers import (
     ServerUpdates,
     WireIds,
     WireValues,
+    check_hashed,
     check_servers,
     open_servers,
 )
@@ -77,11 +78,13 @@ if TYPE_CHECKING:
 
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
+    from trainer.embedding.hashed.options import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
+    from trainer.servers.run_servers import RunServers
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.training.loop import TrainEvent, TrainReport
     from trainer.training.served_weights import FollowMoves, MakeEngine
@@ -269,6 +272,7 @@ def train(
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
+    check_hashed(given, options)
     check_export(given)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)
@@ -297,6 +301,7 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
+        _check_placement(settings, is_served=on_servers is not None)
         sparse_core = (
             None
             if slice_ is None or tpus is None
@@ -325,12 +330,20 @@ def train(
                 else _train_on_servers(partial(train_once, None, None), on_servers)
             )
         exported = finish_export(exporter)
+        hashed = _hashed_counts(on_servers.servers) if settings.hashed and on_servers is not None else {}
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
-    secs = time.monotonic() - began
-    emit(_screen(solution, held_out, settings, report, scores, raw, secs, exported), as_json=as_json)
+    screen = _screen(solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported)
+    emit(screen, as_json=as_json)
     check_exported(exported)
+
+
+def _check_placement(settings: TrainConfig, *, is_served: bool) -> None:
+    """Raise for hashed tables without servers, also for a run that goes on."""
+    from trainer.training.preparation import check_placement
+
+    check_placement(settings, is_served=is_served)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -474,6 +487,17 @@ def _train_on_servers(
         )
 
 
+def _hashed_counts(servers: RunServers) -> dict[str, HashedCounts]:
+    """What the hashed tables have done; none, and a sentence, if a server is away: the run has ended well."""
+    from trainer.errors import ServerLost
+
+    try:
+        return servers.hashed_counts()
+    except ServerLost as error:
+        say(f"the counts of hashed tables are not known: {error.what}: {error.where}")
+        return {}
+
+
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """Raise, before training, for a test label that the task does not have."""
     from trainer.data.label_scan import check_labels
@@ -531,6 +555,7 @@ def _screen(
     held_out: ReadSolution | None,
     settings: TrainConfig,
     report: TrainReport,
+    hashed: dict[str, HashedCounts],
     scores: AnyScores | None,
     baselines: dict[str, float | None],
     secs: float,
@@ -559,6 +584,7 @@ def _screen(
         unlabelled=report.unlabelled,
         late=report.late,
         staleness=report.staleness,
+        hashed=hashed,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

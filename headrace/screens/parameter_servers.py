@@ -9,8 +9,10 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import grid
+from trainer.embedding.hashed.options import sum_counts
 
 if TYPE_CHECKING:
+    from trainer.embedding.hashed.options import HashedCounts
     from trainer.servers.server_status import ServerStatus
 
 
@@ -29,6 +31,7 @@ class ServerRow:
     repeated_updates: int
     staleness: dict[int, int]
     wait_secs: float
+    hashed: dict[str, HashedCounts]
 
     @classmethod
     def of(cls, address: str, status: ServerStatus) -> ServerRow:
@@ -45,6 +48,7 @@ class ServerRow:
             status.repeated_updates,
             dict(status.staleness),
             status.wait_secs,
+            dict(status.hashed),
         )
 
 
@@ -59,7 +63,7 @@ class ServersScreen:
         return {"servers": [fields_of(one) for one in self.servers]}
 
     def render(self) -> RenderableType:
-        """One line per server, and the imbalance of their work."""
+        """One line per server, the imbalance of their work, and one line per hashed table."""
         titles = (
             "server",
             "tables",
@@ -103,4 +107,5 @@ class ServersScreen:
             lines.append(
                 f"fetches by missed updates of other clients: {listed}; fetches have waited {waited:.1f} s for them"
             )
+        lines += [counts.summary(name) for name, counts in sum_counts(one.hashed for one in self.servers).items()]
         return Group(*lines)

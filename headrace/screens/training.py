@@ -15,6 +15,7 @@ from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
+    from trainer.embedding.hashed.options import HashedCounts
     from trainer.model.metrics import AnyScores
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.training.staleness import StalenessCounts
@@ -135,6 +136,7 @@ class TrainedScreen:
         fewest_times: the least counter, likewise ``most_times``.
         unlabelled: events of the training range without a label; they were skipped.
         staleness: the updates that lookups missed, as measured.
+        hashed: by name of a hashed table, what it has done on all servers since this command loaded its rows.
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
@@ -160,6 +162,7 @@ class TrainedScreen:
     unlabelled: int
     late: LateData
     staleness: StalenessCounts
+    hashed: dict[str, HashedCounts]
     label: str
     task: str
     test_unlabelled: int
@@ -199,6 +202,8 @@ class TrainedScreen:
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.staleness.most:
             pairs.append(("staleness", _missed(self.staleness)))
+        lines = [counts.summary(name) for name, counts in self.hashed.items()]
+        pairs += [("" if k else "hashed", text) for k, text in enumerate(lines)]
         if self.test:
             if self.test.events:
                 pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]

@@ -10,8 +10,11 @@ from tests.support.parameter_servers import engine_on_servers
 from tests.trainer.embedding.partitioned.plans import mixed_plan
 from trainer.embedding import CpuEngine, FeatureSpec
 from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.sparse_core import SparseCoreSettings
+from trainer.embedding.spec import tables_of
 from trainer.embedding.tpu.stepped_tables import SteppedTables
 
 SEED = 3
@@ -45,6 +48,11 @@ def _on_slice(
     return make
 
 
+def _hashed(features: Sequence[FeatureSpec], every: int) -> dict[str, TableLimits]:
+    """A place for every id of every so-many-th table."""
+    return {one.name: TableLimits(one.vocabulary_size) for one in tables_of(features)[::every]}
+
+
 KINDS = (
     EngineKind("cpu", lambda features: CpuEngine(features, seed=SEED)),
     EngineKind("cpu, 3 threads", lambda features: CpuEngine(features, seed=SEED, threads=3)),
@@ -64,6 +72,15 @@ KINDS = (
     EngineKind(
         "3 servers, planned",
         lambda features: engine_on_servers(features, seed=SEED, servers=3, plan=mixed_plan(features, 3)),
+    ),
+    EngineKind("hashed", lambda features: LocalHashedEngine(features, _hashed(features, 1), seed=SEED)),
+    EngineKind(
+        "1 server, all tables hashed",
+        lambda features: engine_on_servers(features, seed=SEED, servers=1, hashed=_hashed(features, 1)),
+    ),
+    EngineKind(
+        "3 servers, hashed tables beside others",
+        lambda features: engine_on_servers(features, seed=SEED, servers=3, hashed=_hashed(features, 2)),
     ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),

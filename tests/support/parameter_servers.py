@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS
 from trainer.embedding import FeatureSpec
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK
@@ -52,8 +53,14 @@ def thread_servers(count: int) -> Iterator[list[ThreadServer]]:
 
 
 def engine_on_servers(
-    features: Sequence[FeatureSpec], *, seed: int, servers: int, plan: PartitionPlan | None = None, threads: int = 0
+    features: Sequence[FeatureSpec],
+    *,
+    seed: int,
+    servers: int,
+    plan: PartitionPlan | None = None,
+    threads: int = 0,
+    hashed: Mapping[str, TableLimits] | None = None,
 ) -> PsEngine:
     """An engine whose servers run until the process ends."""
     connects = [ThreadServer().connect() for _ in range(servers)]
-    return PsEngine(features, seed=seed, servers=connects, plan=plan, threads=threads)
+    return PsEngine(features, seed=seed, servers=connects, plan=plan, threads=threads, hashed=hashed)

@@ -54,6 +54,19 @@ from trainer.errors import ConfigError
         {"dense_scaling": {"a": [["log", 0.0, 0.0]]}},
         {"dense_scaling": {"a": 3}},
         {"chosen": {"deep": 3}},
+        {"hashed": 3},
+        {"hashed": {"a": 3}},
+        {"hashed": {"a": {}}},
+        {"hashed": {"a": {"capacity": 9, "budget_mib": 1}}},
+        {"hashed": {"a": {"capacity": 0}}},
+        {"hashed": {"a": {"capacity": True}}},
+        {"hashed": {"a": {"budget_mib": 0.5}}},
+        {"hashed": {"a": {"capacity": 9, "admit_after": 0}}},
+        {"hashed": {"a": {"capacity": 9, "admit_after": 256}}},
+        {"hashed": {"a": {"capacity": 9, "expire_after": 5}}},
+        {"hashed": {"a": {"capacity": 9, "expire_after_steps": -1}}},
+        {"hashed": {"a": {"capacity": 9, "candidates": 8}}},
+        {"hashed": {"a": {"capacity": 9, "candidate_steps": 0}}},
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options):
@@ -70,6 +83,20 @@ def test_document_round_trips_through_json():
     document = json.loads(json.dumps(config.to_document()))
     again = TrainConfig.from_document(document, run_dir="elsewhere")
     assert dataclasses.replace(again, run_dir="run") == config
+
+
+def test_hashed_options_round_trip_and_are_absent_without_a_hashed_table():
+    given = {"b": {"budget_mib": 3}, "a": {"capacity": 7, "admit_after": 2, "expire_after_steps": 9}}
+    config = TrainConfig("run", hashed=given)
+    document = json.loads(json.dumps(config.to_document()))
+    assert document["hashed"] == given
+    assert TrainConfig.from_document(document, run_dir="run") == config
+    assert "hashed" not in TrainConfig("run").to_document()
+
+
+def test_hashed_tables_are_refused_on_tpus():
+    with pytest.raises(ConfigError, match="hashed must be absent with the tpu engine"):
+        TrainConfig("run", engine="tpu", hashed={"a": {"capacity": 9}})
 
 
 def test_what_may_change_between_runs_is_not_in_the_document():

@@ -44,6 +44,7 @@ from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Orde
 from trainer.servers.run_servers import RunServers
 from trainer.training.job_plan import JobPlan
 from trainer.training.part_statistics import part_statistics
+from trainer.training.preparation import check_placement
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
@@ -336,6 +337,7 @@ class Host:
         if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
+        check_placement(data.config, is_served=self._servers is not None)
         current, head = CurrentChannels(rank, hosts), data.plan.head
         weights: Weights | TpuWeights
         if self._connect is not None:

@@ -17,6 +17,9 @@ from trainer.embedding.cpu.engine import CpuEngine, one_event
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
 from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.hashed.mixed_tables import MixedTables
+from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
@@ -28,6 +31,8 @@ from transforms.errors import DataError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _TABLES_FILE = "tables.json"
+#: Answers that are in use at once.
+_ANSWERS = 4
 #: Numbers beside the rows: what the rows are of, the newest attempt, the clients, and the last update of each.
 _GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
 
@@ -45,7 +50,7 @@ class HeldRows:
     def __init__(self, folder: Path | None, *, threads: int = 1) -> None:
         self._folder, self._threads = folder, threads
         self._held: HeldTables | None = None
-        self._engine: CpuEngine | None = None
+        self._engine: CpuEngine | MixedTables | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
             before = _sizes_in(folder)
@@ -77,7 +82,7 @@ class HeldRows:
         return 0 if self._engine is None else int(self._log.words[_ATTEMPT])
 
     @property
-    def engine(self) -> CpuEngine:
+    def engine(self) -> CpuEngine | MixedTables:
         """The rows. Raises :class:`ServerLost` without tables."""
         if self._engine is None:
             raise ServerLost("the tables of a server must be opened first")
@@ -95,8 +100,23 @@ class HeldRows:
 
     @property
     def sizes(self) -> Array:
-        """The rows of each part."""
+        """The rows of each part; of a hashed one, the limit of its ids."""
         return np.array([one.vocabulary_size for one in self.engine.tables], np.int64)
+
+    @property
+    def most_rows(self) -> int:
+        """The rows that all parts may have."""
+        return 0 if self._held is None else sum(one.most_rows for one in self._held.tables)
+
+    @property
+    def is_hashed(self) -> tuple[bool, ...]:
+        """Which parts are hashed tables."""
+        return () if self._held is None else tuple(one.limits is not None for one in self._held.tables)
+
+    @property
+    def counts(self) -> dict[str, HashedCounts]:
+        """What each hashed part has done, by name."""
+        return self._engine.counts if isinstance(self._engine, MixedTables) else {}
 
     @property
     def _log(self) -> UndoLog:
@@ -133,17 +153,30 @@ class HeldRows:
 
     def _attach(self, held: HeldTables) -> None:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
-        features = [FeatureSpec(one.table.name, one.table) for one in held.tables]
+        tables = [one.table for one in held.tables]
         log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
-        self._engine = CpuEngine(
-            features,
-            seed=held.seed,
-            threads=self._threads,
-            origins=[one.origin for one in held.tables],
-            answers=4,
-            memory=memory,
-            undo_log=log,
-        )
+        origins = [one.origin for one in held.tables]
+        if held.limits:
+            self._engine = MixedTables(
+                tables,
+                held.limits,
+                seed=held.seed,
+                threads=self._threads,
+                origins=origins,
+                answers=_ANSWERS,
+                memory=memory,
+                undo_log=log,
+            )
+        else:
+            self._engine = CpuEngine(
+                [FeatureSpec(one.name, one) for one in tables],
+                seed=held.seed,
+                threads=self._threads,
+                origins=origins,
+                answers=_ANSWERS,
+                memory=memory,
+                undo_log=log,
+            )
         self._held = held
 
     def _begin_generation(self) -> None:
@@ -190,19 +223,38 @@ class HeldRows:
             self._loading.enter_context(self._log.filling())
         self.engine.clear()
 
-    def load(self, part: int, found: ChangedRows) -> None:
-        """Replace rows of a part; inside a load. Raises :class:`ServerLost` without one, and :class:`BadBatch` for rows outside the part."""
+    def load(self, part: int, found: ChangedRows, ages: Array | None = None) -> None:
+        """Replace rows of a part; inside a load. ``ages``: those of the rows of a hashed part, ids ascending over all calls.
+
+        Raises :class:`ServerLost` without a load, and :class:`BadBatch` for rows that the part cannot have.
+        """
         if self._loading is None:
             raise ServerLost("a load must be begun first")
+        if ages is not None:
+            self._hashed.load_rows(part, found, ages)
+            return
         counts = np.zeros(len(self.engine.tables), np.int64)
         counts[part] = len(found.rows)
         values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
         self.engine.write_values(found.rows, counts, values, are_changed=True)
 
+    def load_history(self, part: int, history: KeptHistory, first: int) -> None:
+        """Take what a hashed part has beside its rows, before these; see :meth:`load`."""
+        if self._loading is None:
+            raise ServerLost("a load must be begun first")
+        self._hashed.load_history(part, history, first)
+
+    @property
+    def _hashed(self) -> MixedTables:
+        assert isinstance(self.engine, MixedTables), "only a hashed part has ages"
+        return self.engine
+
     def end_load(self) -> None:
         """End the load. Raises :class:`ServerLost` without one."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
+        if isinstance(self._engine, MixedTables):
+            self._engine.end_load()
         self._begin_generation()
         self._stop_load()
 

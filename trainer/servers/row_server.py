@@ -14,6 +14,8 @@ import numpy as np
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
+from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
@@ -26,6 +28,7 @@ from trainer.servers.server_status import ServerStatus
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+AnySnapshot = EngineSnapshot | MixedSnapshot
 
 _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.
@@ -46,7 +49,7 @@ class Session:
 
     greeting: Greeting
     is_over: bool = False
-    snapshot: EngineSnapshot | None = None
+    snapshot: AnySnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,9 @@ class RowServer:
         self._waiting: dict[int, dict[int, RowGradients]] = {}
         self._saving = threading.Lock()
         self._reads = 0
-        self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs) if rows.is_open else None
+        self._snapshot: AnySnapshot | None = None
+        if rows.is_open:
+            self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs)
         self._owner: int | None = (
             None  # the attempt of the snapshot; not known of one that an earlier process has begun
         )
@@ -145,12 +150,12 @@ class RowServer:
             self._end(session)
             self._changed.notify_all()
 
-    def _end_left(self, snapshot: EngineSnapshot) -> None:
+    def _end_left(self, snapshot: AnySnapshot) -> None:
         """End a snapshot that no connection reads. Without the lock: an update may hold it until then."""
         if self._snapshot is snapshot and not self._has_reader():
             self._end_snapshot()
 
-    def _watch_reader(self, snapshot: EngineSnapshot, reads: int) -> None:
+    def _watch_reader(self, snapshot: AnySnapshot, reads: int) -> None:
         """End a snapshot of an earlier attempt, for which an update may wait, when its reader asks for nothing more."""
 
         def look() -> None:
@@ -193,6 +198,8 @@ class RowServer:
                 return self._update(session, header, body)
             case Kind.READ_SNAPSHOT:
                 return self._read_snapshot(session, body)
+            case Kind.READ_HISTORY:
+                return self._read_history(session, body)
             case Kind.OPEN:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
@@ -209,10 +216,12 @@ class RowServer:
         rows = self._rows
         match header.kind:
             case Kind.READ_STATE:
-                part, first, stop = self._read_range(body)
+                part, first, stop = self._read_range(body, rows.sizes)
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.READ_ROWS:
                 part, asked = messages.read_rows(body, rows.sizes)
+                if isinstance(rows.engine, MixedTables):
+                    raise DataError("rows of hashed tables must be read by their order", value=header.kind.name)
                 self._check_answer(len(asked) * int(rows.dims[part] + rows.slot_dims[part]))
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_among(part, asked)))
             case Kind.BEGIN_SNAPSHOT:
@@ -236,7 +245,10 @@ class RowServer:
                 rows.begin_load()
                 return Reply(Kind.DONE)
             case Kind.LOAD_ROWS:
-                rows.load(*messages.read_load(body, rows.dims, rows.slot_dims))
+                rows.load(*messages.read_load(body, rows.dims, rows.slot_dims, rows.is_hashed))
+                return Reply(Kind.DONE)
+            case Kind.LOAD_HISTORY:
+                rows.load_history(*messages.read_history(body, rows.is_hashed))
                 return Reply(Kind.DONE)
             case Kind.END_LOAD:
                 rows.end_load()
@@ -334,27 +346,45 @@ class RowServer:
         A range is kept until the next one is asked for: a client whose connection fails asks again.
         """
         with self._saving:
-            self._check_owner(session)
-            snapshot = self._snapshot
-            if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
-                raise ServerLost("a snapshot must be begun first")
-            session.snapshot = snapshot
-            self._reads += 1
-            part, first, stop = self._read_range(body)
+            snapshot = self._read_by(session)
+            sizes = snapshot.sizes if isinstance(snapshot, MixedSnapshot) else self._rows.sizes
+            part, first, stop = self._read_range(body, sizes)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
             if first == stop == 0:
-                self._read = part, first, int(self._rows.sizes[part])
+                self._read = part, first, int(sizes[part])
             else:
                 self._read = part, first, stop
             found = snapshot.read(part, first, stop)
             if snapshot.is_done:
                 raise ServerLost("a snapshot must be read before it ends")
-            return Reply(Kind.PART, messages.write_part(found))
+            ages = snapshot.ages(part, first, stop) if isinstance(snapshot, MixedSnapshot) else None
+            return Reply(Kind.PART, messages.write_part(found, ages))
 
-    def _read_range(self, body: Bytes) -> tuple[int, int, int]:
+    def _read_by(self, session: Session) -> AnySnapshot:
+        """The snapshot that a session reads. Raises :class:`ServerLost` if there is none."""
+        self._check_owner(session)
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.is_done or session.snapshot not in (None, snapshot):
+            raise ServerLost("a snapshot must be begun first")
+        session.snapshot = snapshot
+        self._reads += 1
+        return snapshot
+
+    def _read_history(self, session: Session, body: Bytes) -> Reply:
+        """The history of a hashed part at the moment of the snapshot, with its candidates from one number to another."""
+        with self._saving:
+            snapshot = self._read_by(session)
+            part, first, stop = messages.read_numbers_of_history(body, self._rows.is_hashed)
+            assert isinstance(snapshot, MixedSnapshot), "only a hashed part has a history"
+            history = snapshot.history(part)
+            self._check_answer(2 * max(stop - first, 0))
+            found = KeptHistory(history.step, history.candidates[first:stop])
+            return Reply(Kind.HISTORY, messages.write_history(part, found, first))
+
+    def _read_range(self, body: Bytes, sizes: Array) -> tuple[int, int, int]:
         rows = self._rows
-        part, first, stop = messages.read_range(body, rows.sizes)
+        part, first, stop = messages.read_range(body, sizes)
         self._check_answer((stop - first) * int(rows.dims[part] + rows.slot_dims[part]))
         return part, first, stop
 
@@ -381,14 +411,15 @@ class RowServer:
         """What is held, what was done, and the staleness of fetches."""
         with self._changed:
             clients = max((one.greeting.clients for one in self._sessions), default=1)
-            tables = self._rows.engine.tables if self._rows.is_open else ()
+            counts = self._rows.counts
             return ServerStatus(
-                tables=len(tables),
-                rows=sum(one.vocabulary_size for one in tables),
+                tables=len(self._rows.engine.tables) if self._rows.is_open else 0,
+                rows=self._rows.most_rows,
                 attempt=self._attempt,
                 applied=tuple(self._rows.applied(clients)),
                 staleness=dict(sorted(self.staleness.items())),
                 wait_secs=self.wait_secs,
+                hashed=counts,
                 **self._counts,
             )
 

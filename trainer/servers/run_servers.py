@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.options import HashedCounts, sum_counts
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
@@ -58,6 +60,11 @@ class RunServers:
         found = read_status(address, token=self.token, tls=self.tls, patience_secs=self.patience_secs, check=check)
         return run_of(found.attempt)
 
+    def hashed_counts(self) -> dict[str, HashedCounts]:
+        """What the hashed tables have done on all servers, by name. Raises :class:`~trainer.errors.ServerLost`."""
+        read = partial(read_status, token=self.token, tls=self.tls, patience_secs=self.patience_secs)
+        return sum_counts(read(address).hashed for address in self.addresses)
+
     def connect(
         self,
         attempt: int,
@@ -75,12 +82,19 @@ class RunServers:
         return [connect_to(address, options, check_saving) for address in self.addresses]
 
     def engine_over(
-        self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int
+        self,
+        connects: Sequence[Connect],
+        features: Sequence[FeatureSpec],
+        seed: int,
+        held: int,
+        hashed: Mapping[str, TableLimits],
     ) -> PsEngine:
-        """The engine of tables over connections; ``held``: batches between a lookup and its update."""
+        """The engine of tables over connections; see :data:`~trainer.training.served_weights.MakeEngine`."""
         return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                        overlaps=self.mode is Mode.EACH)  # fmt: skip
+                        overlaps=self.mode is Mode.EACH, hashed=hashed)  # fmt: skip
 
-    def engine(self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int) -> PsEngine:
+    def engine(
+        self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
+    ) -> PsEngine:
         """The engine of an attempt of a run that one process trains."""
-        return self.engine_over(self.connect(attempt), features, seed, held)
+        return self.engine_over(self.connect(attempt), features, seed, held, hashed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
 from trainer.embedding.ps.server_link import Connect
@@ -95,14 +96,16 @@ class ServerMoves:
         """The servers that have the tables now."""
         return self._servers
 
-    def engine(self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int) -> PsEngine:
+    def engine(
+        self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
+    ) -> PsEngine:
         """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up."""
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))
         if not self._is_open:
             self._open_files()
         self._attempt, self._make = (
             attempt,
-            lambda servers, connects: servers.engine_over(connects, features, seed, held),
+            lambda servers, connects: servers.engine_over(connects, features, seed, held, hashed),
         )
         return self._make(self._servers, self._servers.connect(attempt))
 
@@ -144,6 +147,9 @@ class ServerMoves:
         self._move = move = _Move(request)
         try:
             self._check(request)
+            if engine.limits:
+                raise InputError("hashed tables must stay on their servers while training runs", where="--servers", value=", ".join(engine.limits),
+                                 next_step="end training, and start it again with other --servers: it goes on from its newest checkpoint")  # fmt: skip
         except InputError as error:
             self._end_without(error)
             return

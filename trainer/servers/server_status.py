@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.ps.frames import Bytes, Kind, count_at, read_document
 from trainer.embedding.ps.server_link import Request
 from trainer.flight.addresses import Address
@@ -16,6 +17,7 @@ from trainer.servers.tcp_link import LinkOptions, TcpLink
 from transforms.errors import DataError
 
 _MOST_LISTED = 4096
+_COUNTS = {one.name for one in fields(HashedCounts)}
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
@@ -31,6 +33,7 @@ class ServerStatus:
         wait_secs: how long fetches have waited for updates of other clients.
         fetches, fetched_rows, updates, updated_rows: that it has answered.
         repeated_updates: that were sent again, and not made again.
+        hashed: by name of a hashed table, what it has done since its rows were loaded.
     """
 
     tables: int = 0
@@ -44,6 +47,7 @@ class ServerStatus:
     updates: int = 0
     updated_rows: int = 0
     repeated_updates: int = 0
+    hashed: dict[str, HashedCounts] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
@@ -66,8 +70,22 @@ class ServerStatus:
             applied=tuple(applied),
             staleness={int(missed): count for missed, count in staleness.items()},
             wait_secs=float(wait_secs),
+            hashed=_read_counts(document["hashed"]),
             **numbers,
         )
+
+
+def _read_counts(document: object) -> dict[str, HashedCounts]:
+    """The counts of hashed tables. Raises :class:`DataError`."""
+    if not isinstance(document, dict) or len(document) > _MOST_LISTED:
+        raise DataError("hashed tables in a server's status must be an object by name", value=str(document)[:80])
+    found = {}
+    for name, counts in document.items():
+        if not isinstance(counts, dict) or counts.keys() != _COUNTS:
+            raise DataError("the counts of a hashed table must have their members", where=name[:80], value=str(counts)[:80],
+                            allowed=", ".join(sorted(_COUNTS)))  # fmt: skip
+        found[name] = HashedCounts(**{one: count_at(counts, one) for one in counts})
+    return found
 
 
 def read_status(

@@ -16,6 +16,7 @@ import tensorflow as tf
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
@@ -104,6 +105,9 @@ def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:
 def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     if engine is None:
         return {}
+    if isinstance(engine, LocalHashedEngine):
+        raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(engine.hashed),
+                          next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
     assert isinstance(engine, CpuEngine), "a trained model is in one process"
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from trainer.model.inputs import lay_out
+from trainer.hashed_options import HashedOptions
+from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.metrics import AnyScores
+from trainer.model.unbounded_tables import hashed_tables
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import decode
 from trainer.reading.stream import ReadFragment, fragment_stream
@@ -92,9 +94,20 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
     # Predicting needs no determinism, and must work if TensorFlow already runs with other threads.
-    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
+    layout = lay_out(identity.typed_inputs, config)
+    fitted = replace(_fitted(config, layout, saved.arrays), deterministic=False)
+    weights = build_weights(layout, fitted, saved.head)
     weights.load(saved.arrays)
     return Trained(config, identity, saved.progress, saved.path, saved.number, saved.digest, weights)
+
+
+def _fitted(config: TrainConfig, layout: InputLayout, arrays: Mapping[str, Array]) -> TrainConfig:
+    """The options with hashed tables for the saved rows alone: a prediction gives no id a row."""
+    tables = hashed_tables(layout.features, config)
+    rows = {
+        table: max(len(arrays.get(f"{kind}/rows/{table}", ())) for kind in ("embedding", "linear")) for table in tables
+    }
+    return replace(config, hashed={table: HashedOptions(capacity=max(count, 1)) for table, count in rows.items()})
 
 
 def evaluate(

@@ -36,7 +36,7 @@ from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
 from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
-from trainer.training.preparation import PreparedRun, check_policy, described, prepare_run
+from trainer.training.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
 from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, Weights, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
@@ -166,6 +166,7 @@ def train(
     """
     checked = with_code_digests(config)
     _, layout = described(solution, checked)  # raises before a folder is made
+    check_placement(checked, is_served=make_engine is not None)
     check_slice(slice_, layout, checked, heads_of(solution.target))
     if plan is not None:
         check_tables(plan, layout, checked)

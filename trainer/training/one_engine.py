@@ -10,10 +10,11 @@ import numpy as np
 
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
-from trainer.training.run_state import linear_features
+from trainer.training.run_state import limits_of, linear_features
 
 T = TypeVar("T")
 
@@ -41,6 +42,14 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
     offsets = np.concatenate([ids.offsets, ids.offsets + len(ids.ids)])
     bounds = None if ids.bounds is None else ids.bounds * 2
     return IdBatch(np.concatenate([ids.ids, ids.ids]), offsets, weights, bounds)
+
+
+def joined_limits(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
+    """The limits of the hashed tables of one engine."""
+    limits = limits_of(layout, config, head)
+    towers = limits if config.deep else {}
+    linear = {LINEAR + name: one for name, one in limits.items()} if config.linear else {}
+    return {**towers, **linear}
 
 
 def by_input(features: Sequence[FeatureSpec], known: Mapping[str, T]) -> dict[str, T]:

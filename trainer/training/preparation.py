@@ -158,6 +158,14 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
                           next_step="leave --train-changed-labels out, or begin a run with count_events")  # fmt: skip
 
 
+def check_placement(config: TrainConfig, *, is_served: bool) -> None:
+    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers."""
+    if config.hashed and not is_served:
+        raise ConfigError("hashed tables must be on parameter servers", where="hashed", value=", ".join(config.hashed),
+                          allowed="a run with --servers, from its beginning to its end",
+                          next_step="give --servers N, or the addresses of servers: docs/parameter-servers.md")  # fmt: skip
+
+
 class _Preparation:
     """The steps of :func:`prepare_run`."""
 

@@ -17,7 +17,9 @@ from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.engine import EmbeddingEngine, SavedTables, TablesSnapshot, TableState
+from trainer.embedding.engine import ChangedRows, EmbeddingEngine, SavedTables, TablesSnapshot, TableState
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.optimizers import Adagrad, slot_width
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
@@ -26,6 +28,7 @@ from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
 from trainer.model.task_heads import AnyHead
+from trainer.model.unbounded_tables import table_limits
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
@@ -304,10 +307,15 @@ def table_arrays(
 def finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
     """The parts of a table of a snapshot. Raises :class:`NonFiniteLoss` for values that are not finite."""
     for part in snapshot.table(t):
-        if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
-            raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
-                                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
+        check_finite_values(part, place)
         yield part.rows, part.weights, part.slots
+
+
+def check_finite_values(part: ChangedRows, place: str) -> None:
+    """Raises :class:`NonFiniteLoss` for rows with values that are not finite."""
+    if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
+        raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
+                            next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
 
 
 def under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
@@ -333,17 +341,35 @@ def build_weights(
     prepare_tensorflow(config)
     engine: EmbeddingEngine | None = None
     linear: EmbeddingEngine | None = None
+    limits = limits_of(layout, config, head)
     if with_tables and layout.features and config.deep:
-        engine = _engine_of(layout.features, config, plan)
+        engine = _engine_of(layout.features, config, plan, limits)
     if with_tables and layout.features and config.linear:
         by_rows = None if plan is None else PartitionPlan(plan.cores, ())
-        linear = _engine_of(linear_features(layout, config, head), config, by_rows)
+        linear = _engine_of(linear_features(layout, config, head), config, by_rows, limits)
     return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
 
 
-def _engine_of(features: Sequence[FeatureSpec], config: TrainConfig, plan: PartitionPlan | None) -> EmbeddingEngine:
+def limits_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
+    """The limits of the hashed tables of a model, by name: those of the towers and of the linear part are the same."""
+    parts = []
+    if config.deep:
+        parts.append({one.table.name: one.table for one in layout.features})
+    if config.linear:
+        parts.append({one.table.name: one.table for one in linear_features(layout, config, head)})
+    return table_limits(layout.features, config, parts)
+
+
+def _engine_of(
+    features: Sequence[FeatureSpec],
+    config: TrainConfig,
+    plan: PartitionPlan | None,
+    limits: Mapping[str, TableLimits],
+) -> EmbeddingEngine:
     """The engine of this process; a plan without tables spreads all rows over its cores."""
     seed, held = config.seed, config.batches_held
+    if limits:
+        return LocalHashedEngine(features, limits, seed=seed, held=held)
     if plan is None:
         return CpuEngine(features, seed=seed, held=held)
     return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None, held=held)

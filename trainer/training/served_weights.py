@@ -11,6 +11,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
@@ -18,7 +19,8 @@ from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
-from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
+from trainer.training.one_engine import joined_features, joined_ids, joined_limits, name_in_engine, place_of
+from trainer.training.run_history import history_arrays, parted_with_histories, saved_history
 from trainer.training.run_state import (
     LookedUp,
     TableGradients,
@@ -32,8 +34,9 @@ from trainer.training.run_state import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
-MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], PsEngine]
+#: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update; then
+#: the limits of hashed tables, by name.
+MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, Mapping[str, TableLimits]], PsEngine]
 #: The engine to go on with between a lookup and an update: the given one, or one with its rows on other servers. True: it may be replaced.
 FollowMoves: TypeAlias = Callable[[PsEngine, bool], PsEngine]
 
@@ -64,7 +67,7 @@ class ServedTables:
         self._config = config
         self._towers = sum(one.width for one in layout.features) if config.deep else 0
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
-        self.engine = make_engine(features, config.seed, config.batches_held)
+        self.engine = make_engine(features, config.seed, config.batches_held, joined_limits(layout, config, head))
         self._follow, self._has_snapshot = follow, False
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
@@ -103,12 +106,18 @@ class ServedTables:
 
     def arrays(self) -> dict[str, Array]:
         """The states of all tables, as a checkpoint stores them."""
-        return state_arrays((*place_of(name), state) for name, state in self.engine.state().items())
+        states, histories = self.engine.saved() if self.engine.limits else (self.engine.state(), {})
+        return {
+            **state_arrays((*place_of(name), state) for name, state in states.items()),
+            **history_arrays((*place_of(name), history) for name, history in histories.items()),
+        }
 
     def begin(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """Begin to read the tables; see :meth:`Weights.begin_tables`."""
         self._follow_moves()
         self._has_snapshot = True
+        if self.engine.limits:
+            return tuple(parted_with_histories(self.engine, most_bytes))
         return tuple(parted_tables(place_of, self.engine, most_bytes))
 
     def end(self) -> None:
@@ -122,11 +131,13 @@ class ServedTables:
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the tables of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
-        self.engine.load_state({
+        states = {
             name_in_engine(kind, name): state
             for kind in ("embedding", "linear")
             for name, state in saved_states(arrays, kind).items()
-        })  # fmt: skip
+        }
+        histories = {name: saved_history(arrays, *place_of(name)) for name in self.engine.limits}
+        self.engine.load_state(states, histories)
 
 
 class ServedWeights(Weights):

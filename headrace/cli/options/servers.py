@@ -130,6 +130,18 @@ def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
                          value=text, allowed="host:port,...", next_step="headrace ps serve --token-file TOKEN")  # fmt: skip
 
 
+def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` for hashed tables without servers, and with a plan, before anything is read."""
+    if not options.get("hashed"):
+        return
+    if not given["servers"]:
+        raise InputError("hashed tables must be on parameter servers", where="hashed, in --config", value="no --servers",
+                         next_step="give --servers N, or the addresses of servers, or leave hashed out")  # fmt: skip
+    if given["plan"]:
+        raise InputError("hashed tables must be placed without a plan", where="--plan", value=given["plan"],
+                         next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class OpenServers:
     """The servers of a run.

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
@@ -24,6 +25,7 @@ from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import held, random_update
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.frames import HEADER_BYTES, MOST_GREETING_BYTES, Header, Kind, read_header, write_document
@@ -413,6 +415,9 @@ def test_a_status_is_read_strictly():
     with running() as server:
         document = server.rows.status().to_document()
         assert read_status(server.address).to_document() == document
+    counts = asdict(HashedCounts(1, 2, 3, 4, 5, 6, 7))
+    hashed = document | {"hashed": {"a": counts}}
+    assert ServerStatus.read(write_document(hashed)).hashed == {"a": HashedCounts(1, 2, 3, 4, 5, 6, 7)}
     for changes in (
         {"rows": -1},
         {"applied": [True]},
@@ -423,6 +428,14 @@ def test_a_status_is_read_strictly():
         {"wait_secs": "1"},
         {"wait_secs": None},
         {"more": 1},
+        {"hashed": []},
+        {"hashed": {"a": 1}},
+        {"hashed": {"a": {"stored": 1}}},
+        {"hashed": {"a": counts | {"more": 1}}},
+        {"hashed": {"a": counts | {"evicted": -1}}},
+        {"hashed": {"a": counts | {"evicted": True}}},
+        {"hashed": {"a": counts | {"unplaced": 1 << 70}}},
+        {"hashed": {str(k): counts for k in range(5000)}},
     ):
         with pytest.raises(DataError):
             ServerStatus.read(write_document(document | changes))

@@ -249,7 +249,7 @@ class CpuEngine:
 
         Raises :class:`BadBatch`; nothing is changed then.
         """
-        rows, counts, flat = _by_table(asked, gradients, self._layout.dims)
+        rows, counts, flat = join_by_table(asked, gradients, self._layout.dims)
         bags = self._read_bags(one_event(rows, counts))
         rates = learning_rates(self._tables) if rates is None else rates
         with self._changing(bags):
@@ -326,10 +326,10 @@ class CpuEngine:
         self._snapshot = EngineSnapshot(self._of_features.table, self._layout, self._values, most_bytes=most_bytes)
         return self._snapshot
 
-    def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float) -> EngineSnapshot:
+    def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float | None) -> EngineSnapshot:
         """As :meth:`begin_snapshot`, in the memory of the tables: :meth:`resume_snapshot` goes on with it in another process.
 
-        ``patience_secs``: a snapshot for which training has waited for so long is closed.
+        ``patience_secs``: a snapshot for which training has waited for so long is closed; None: it waits.
         """
         self._snapshot = EngineSnapshot(
             self._of_features.table,
@@ -480,10 +480,10 @@ def one_event(rows: Array, counts: Array) -> IdBatch:
     return IdBatch(rows, offsets)
 
 
-def _by_table(
+def join_by_table(
     asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], dims: Array
 ) -> tuple[Array, Array, Array]:
-    """Rows, their numbers by table, and their gradients: table after table, in each the parts in order."""
+    """Rows, their numbers by table, and their gradients: table after table, in each the parts in order. Raises :class:`BadBatch`."""
     for (own, counts), flat in zip(asked, gradients, strict=True):
         if flat.dtype != np.float32 or flat.shape != (int((counts * dims).sum()),):
             raise BadBatch(

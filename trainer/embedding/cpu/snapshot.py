@@ -239,6 +239,15 @@ class EngineSnapshot:
         with self._aside:
             self._captured[t] = stop
 
+    def size(self, t: int) -> int:
+        """The rows of a table."""
+        return int(self._layout.vocabulary[t])
+
+    def changed_places(self, t: int) -> Array:
+        """The rows of a table that training has changed until now."""
+        found: Array = np.flatnonzero(self._states(t) == CHANGED)
+        return found
+
     def row_floats(self, t: int) -> int:
         """The weights and slot values of a row of a table."""
         return int(self._layout.dims[t]) + int(self._layout.slot_dims[t])
@@ -248,6 +257,13 @@ class EngineSnapshot:
 
         In place of :meth:`table` and :meth:`capture`, for rows that are read in another order than theirs; :meth:`close` ends the snapshot.
         """
+        with self._aside:
+            found = self.read_some(t, rows)
+            self.leave_some(t, rows)
+        return found
+
+    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """As :meth:`capture_rows`, but the rows may be read again until :meth:`leave_some` is called."""
         of, aside = self._layout, self._aside
         dim, slot_dim, base = int(of.dims[t]), int(of.slot_dims[t]), int(of.row_base[t])
         size = int(of.vocabulary[t])
@@ -261,8 +277,12 @@ class EngineSnapshot:
                 starts = aside.places[order[np.searchsorted(held, base + rows[kept], sorter=order)]]
                 weights[kept] = aside.values[starts[:, None] + np.arange(dim)]
                 slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
-            aside.is_aside[base + rows] = 1
         return weights, slots
+
+    def leave_some(self, t: int, rows: Array) -> None:
+        """Keep these rows of a table no longer."""
+        with self._aside:
+            self._aside.is_aside[int(self._layout.row_base[t]) + rows] = 1
 
     def skip(self, t: int) -> None:
         """Leave out a table that is not read."""

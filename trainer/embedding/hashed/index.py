@@ -17,10 +17,11 @@ from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed.candidates import LOG_NUMBERS
 from trainer.embedding.hashed.find import find_places, sort_distinct
 from trainer.embedding.hashed.index_layout import RECORD, WORDS, index_layout, index_values
-from trainer.embedding.hashed.options import MOST_STEPS, HashedCounts, HashedTable
+from trainer.embedding.hashed.options import HashedCounts, HashedTable
 from trainer.embedding.hashed.plan import Plan, empty_plan, make_plan
 from trainer.embedding.hashed.use_list import rebuild
 from trainer.errors import ConfigError, DamagedMemory
+from trainer.hashed_options import MOST_STEPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
 from trainer.errors import ConfigError
+from trainer.hashed_options import MOST_CANDIDATE_STEPS, MOST_COUNT, MOST_PLACES, MOST_STEPS
 
 #: The bytes of a row beside its weights and slots: its record, its share of the hash table, and its state.
 ROW_OVERHEAD_BYTES = 26
-#: The most places of a table, and the most steps of an age.
-MOST_PLACES, MOST_STEPS = (1 << 31) - 16, (1 << 32) - 2
-#: The most updates that admission can ask for, and the steps after which a candidate's count may be forgotten.
-MOST_COUNT, MOST_CANDIDATE_STEPS = 255, (1 << 24) - 1
 #: The bytes of a candidate for admission, and the candidates in one cache line.
 CANDIDATE_BYTES, WAYS = 8, 8
 
@@ -101,6 +99,10 @@ class HashedCounts:
     unadmitted: int
     unplaced: int
 
+    def plus(self, other: HashedCounts) -> HashedCounts:
+        """The counts of both together, such as those of a table on two servers."""
+        return HashedCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
     def summary(self, table: str) -> str:
         """One line for people."""
         line = (
@@ -110,3 +112,12 @@ class HashedCounts:
         if self.unplaced:
             line += f"; {self.unplaced:,} updates found no place: a batch has more ids than the table has rows"
         return line
+
+
+def sum_counts(of_servers: Iterable[Mapping[str, HashedCounts]]) -> dict[str, HashedCounts]:
+    """The counts of each table over all servers, by name."""
+    found: dict[str, HashedCounts] = {}
+    for counts in of_servers:
+        for name, own in counts.items():
+            found[name] = found[name].plus(own) if name in found else own
+    return found

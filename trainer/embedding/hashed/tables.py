@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batch_checks import find_problem
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.engine import CpuEngine, join_by_table
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.row_parts import join_parts
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.engine import RowValues, TableState
@@ -40,7 +39,8 @@ from trainer.embedding.hashed.dense_memory import DenseMemory
 from trainer.embedding.hashed.history import TableHistory, check_load
 from trainer.embedding.hashed.index import PlaceIndex, Tombstones
 from trainer.embedding.hashed.options import HashedCounts, HashedTable
-from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
+from trainer.embedding.hashed.placed_rows import change_rows, select_placed
+from trainer.embedding.hashed.plan import Plan
 from trainer.embedding.hashed.snapshot import HashedSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
@@ -144,11 +144,11 @@ class HashedTables:
 
         Returns the distinct ids of each table. Raises :class:`BadBatch`; nothing is changed then.
         """
-        rows, counts, flat = self._joined(asked, gradients)
+        rows, counts, flat = join_by_table(asked, gradients, self._dims)
         starts = self._starts(rows, counts)
         with self.undo_log.transaction():
             plan, places = self._place(rows, starts, is_forced=False)
-            own, numbers, flat = self._placed(starts, places, flat, self._dims)
+            own, numbers, flat = select_placed(starts, places, flat, self._dims)
             self._engine.update_rows([(own, numbers)], [flat])
         return np.diff(plan.starts)
 
@@ -174,8 +174,8 @@ class HashedTables:
                            allowed=str(sizes))  # fmt: skip
         with self.undo_log.transaction():
             _, places = self._place(rows, starts, is_forced=True)
-            own, numbers, weights = self._placed(starts, places, values.weights, self._dims)
-            _, _, slots = self._placed(starts, places, values.slots, self._slot_dims)
+            own, numbers, weights = select_placed(starts, places, values.weights, self._dims)
+            _, _, slots = select_placed(starts, places, values.slots, self._slot_dims)
             self._engine.write_values(own, numbers, RowValues(weights, slots), are_changed=are_changed)
 
     def weights_of(self, table: str, rows: Array) -> Array:
@@ -289,23 +289,8 @@ class HashedTables:
     def _place(self, rows: Array, starts: Array, *, is_forced: bool) -> tuple[Plan, Array]:
         """Begin a step: give the ids places, and these the values of their ids. Returns the place of each id."""
         plan, places = self._index.place(rows, starts, is_forced=is_forced)
-        removed, kept = np.diff(plan.removed_starts), plan.counts[:, OF_REMOVED]
-        if (removed > kept).any():
-            first = np.repeat(plan.removed_starts[:-1] + kept, removed - kept)
-            ranges = np.arange(len(first)) - np.repeat(np.cumsum(removed - kept) - (removed - kept), removed - kept)
-            self._engine.release_rows(plan.removed[first + ranges], removed - kept)
-        if plan.is_new.any():
-            self._engine.assign_rows(plan.places[plan.is_new], plan.counts[:, NEW], plan.ids[plan.is_new])
+        change_rows(plan, self._engine)
         return plan, places
-
-    @staticmethod
-    def _placed(starts: Array, places: Array, values: Array, dims: Array) -> tuple[Array, Array, Array]:
-        """Places, their numbers by table, and their values, without what has no place."""
-        if not (places < 0).any():
-            return places, np.diff(starts), values
-        own, numbers, out = np.empty_like(places), np.zeros(len(dims), np.int64), np.empty_like(values)
-        used = kernels.select_placed(starts, places, dims, values, own, numbers, out)
-        return own[: int(numbers.sum())], numbers, out[:used]
 
     def _starts(self, rows: Array, counts: Array) -> Array:
         """Where the ids of each table begin, checked."""
@@ -323,21 +308,6 @@ class HashedTables:
             raise BadBatch("an embedding id must lie in its table", where=f"table {self._specs[t].name}", value=int(rows[at]),
                            allowed=f"[0, {self._bounds[t]})")  # fmt: skip
         return starts
-
-    def _joined(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> tuple[Array, Array, Array]:
-        """Ids, their numbers by table, and their gradients: table after table, in each the parts in order."""
-        for (own, counts), flat in zip(asked, gradients, strict=True):
-            if len(own) != int(counts.sum()) or (counts < 0).any():
-                raise BadBatch(
-                    "ids must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
-                )
-            expected = int((counts * self._dims).sum())
-            if flat.dtype != np.float32 or flat.shape != (expected,):
-                raise BadBatch("gradients must be those of the rows", value=flat.shape, allowed=str(expected))
-        if len(asked) == 1:
-            return *asked[0], gradients[0]
-        numbers = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
-        return join_parts(np.concatenate([own for own, _ in asked]), numbers, np.concatenate(gradients), self._dims)
 
     def _position(self, name: str) -> int:
         names = [table.name for table in self._specs]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,14 +24,18 @@ from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import ChangedRows, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.options import WAYS
 from trainer.embedding.partitioned.engine import PartitionedSnapshot
 from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
 from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot, live_rows
 from trainer.embedding.ps.noted_rows import NotedRows
-from trainer.embedding.ps.remote_tables import RemoteTables
+from trainer.embedding.ps.remote_tables import LoadedHistory, RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
+from trainer.embedding.ps.saved_history import SavedHistory, joined_histories, newest_rows
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
@@ -43,6 +48,9 @@ from trainer.planning.plan import PartitionPlan
 Array = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 
+NO_HASHED: Mapping[int, HashedTableSnapshot] = MappingProxyType({})
+#: The memory of servers for what changes while a state is copied.
+_MOST_ASIDE_BYTES = 64 << 20
 #: The largest number of a row that is sent in 32 bits.
 _MOST_SHORT = np.iinfo(np.int32).max
 
@@ -61,6 +69,7 @@ class PsEngine:
         wire: how rows and values are encoded in fetches and updates; None: as they are.
         overlaps: whether several lookups may be on their way at once, which hides the delay of a network. One that is on its way when a server is
             killed is sent again, and then sees the updates that were sent after it. Else a lookup has ended before anything else is sent.
+        hashed: by name the limits of tables of unbounded vocabularies, whose ids are spread over the servers and whose capacities are divided.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
     :class:`~trainer.errors.ServerLost`.
@@ -69,17 +78,20 @@ class PsEngine:
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
+        hashed: Mapping[str, TableLimits] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine must have at least one feature")
         for table in self.tables:
             refuse_unsupported(table)
+        self._limits = _divided(hashed or {}, self.tables, len(servers), plan)
         self._order = width_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
-        layout = table_layout(of_features, self._stacked, seed)
+        sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
+        layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
         self._width = sum(feature.width for feature in self.features)
         self._table_of, self._staleness, self._overlaps = of_features.table, staleness, overlaps
         self._team, wire = Team(threads or available_threads()), wire or WireSettings()
@@ -89,7 +101,7 @@ class PsEngine:
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
         shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
-        helds = [held_tables(own, seed) for own in shards]
+        helds = [held_tables(own, seed, self._limits) for own in shards]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
         self._looked_up: deque[_LookedUp] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._table_of)
@@ -233,38 +245,110 @@ class PsEngine:
                 out[mine, part.columns] = values.reshape(len(own), -1)
         return out
 
+    @property
+    def limits(self) -> Mapping[str, TableLimits]:
+        """The limits of the hashed tables on each server, by name."""
+        return self._limits
+
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: that of any other engine."""
         self.finish()
         whole = self._whole([_RemoteRows(one.read_state, one) for one in self._servers])
-        return {table.name: _joined(table, list(whole.table(t))) for t, table in enumerate(self.tables)}
+        hashed = {
+            part.table.name: live_rows(part, p, self._servers)
+            for p, part in enumerate(self._parts.parts)
+            if part.table.name in self._limits
+        }
+        return {
+            table.name: _joined(table, list(hashed.get(table.name) or whole.table(t)))
+            for t, table in enumerate(self.tables)
+        }
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
+    def saved(self) -> tuple[dict[str, TableState], dict[str, SavedHistory]]:
+        """Copies of all changed rows, and of the histories of hashed tables, by table name; not while a snapshot is read."""
+        snapshot = self.begin_snapshot(most_bytes=_MOST_ASIDE_BYTES)
+        try:
+            states, histories = {}, {}
+            for t, table in enumerate(self.tables):
+                of_table = snapshot.hashed(t)
+                if of_table is None:
+                    states[table.name] = _joined(table, list(snapshot.table(t)))
+                    continue
+                found = list(of_table.rows())
+                states[table.name] = _joined(table, [rows for rows, _ in found])
+                histories[table.name] = joined_histories(
+                    [ages for _, ages in found],
+                    of_table.steps(),
+                    list(of_table.candidates(self.candidates_of(table.name))),
+                )
+            return states, histories
+        finally:
+            self.end_snapshot()
+
+    def candidates_of(self, table: str) -> int:
+        """The candidates of a hashed table on each server."""
+        spec = next(one for one in self.tables if one.name == table)
+        return WAYS * self._limits[table].table(spec).candidate_lines
+
+    def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, SavedHistory] | None = None) -> None:
+        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.
+
+        ``histories``: of hashed tables; a table without one has rows that count as used at one step. Rows for which a server has no place are
+        evicted, those of the oldest last use first, and counted.
+        """
         check_states(self.tables, state)
-        parts = self._parts.parts
+        known = {name: (histories or {}).get(name) or _one_age(state[name], self.server_count) for name in self._limits}
+        for name, history in known.items():
+            history.check(name, state[name])
 
         def load(server: int) -> None:
-            states = ((p, part.own_state(server, state[part.table.name])) for p, part in enumerate(parts))
-            self._servers[server].load(states)
+            self._servers[server].load(
+                self._loaded(server, p, state[part.table.name], known.get(part.table.name))
+                for p, part in enumerate(self._parts.parts)
+            )
 
         self._of_each(load)
         self._looked_up.clear()
         self._counter = BatchCounter(self.features, self._table_of)
+
+    @property
+    def server_count(self) -> int:
+        """The number of servers."""
+        return len(self._servers)
+
+    def _loaded(
+        self, server: int, p: int, state: TableState, history: SavedHistory | None
+    ) -> tuple[int, TableState, LoadedHistory | None]:
+        """What a server loads of a part."""
+        part = self._parts.parts[p]
+        own = part.own_state(server, state)
+        if history is None:
+            return p, own, None
+        name = part.table.name
+        mine, _ = part.own_rows(server, state.rows)
+        own, ages, evicted = newest_rows(own, history.ages[mine], self._limits[name].capacity)
+        return p, own, history.part(server, self.server_count, ages, self.candidates_of(name), evicted)
 
     def begin_snapshot(self, *, most_bytes: int) -> ServersSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
         self.finish()
         share = most_bytes // len(self._servers)
         counts = self._of_each(lambda server: self._servers[server].begin_snapshot(share))
-        return self._whole([
-            _RemoteRows(one.read_snapshot, one, counts[server]) for server, one in enumerate(self._servers)
-        ])  # fmt: skip
+        return self._whole(
+            [_RemoteRows(one.read_snapshot, one, counts[server]) for server, one in enumerate(self._servers)],
+            {
+                part.t: HashedTableSnapshot(part, p, self._servers, [of_server[p] for of_server in counts])
+                for p, part in enumerate(self._parts.parts)
+                if part.table.name in self._limits
+            },
+        )
 
-    def _whole(self, remotes: Sequence[_RemoteRows]) -> ServersSnapshot:
+    def _whole(
+        self, remotes: Sequence[_RemoteRows], hashed: Mapping[int, HashedTableSnapshot] = NO_HASHED
+    ) -> ServersSnapshot:
         parts = self._parts.parts
         shards = tuple(ShardSnapshot(one, parts, server) for server, one in enumerate(remotes))
-        return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order)
+        return ServersSnapshot(PartitionedSnapshot(self._parts, shards), self._order, hashed)
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one; any thread may call it."""
@@ -299,6 +383,7 @@ class _RemoteRows:
     ) -> None:
         self._remote, self.counts, self._is_snapshot = remote, counts, bool(counts)
         self._read = read
+        #: Parts that are not read yet. A snapshot with hashed tables is ended by its reader.
         self._left = set(range(len(remote.dims)))
 
     def table(self, t: int) -> Iterator[ChangedRows]:
@@ -316,7 +401,7 @@ class _RemoteRows:
 
     def skip(self, t: int) -> None:
         """Leave out a part that is not read."""
-        if self._is_snapshot:
+        if self._is_snapshot and not self._remote.is_hashed[t]:
             self.capture(t, 0, 0)
 
     def close(self) -> None:
@@ -328,8 +413,10 @@ class _RemoteRows:
 class ServersSnapshot:
     """The changed rows of all servers at one moment, by the engine's tables."""
 
-    def __init__(self, stacked: PartitionedSnapshot, order: Sequence[int]) -> None:
-        self._stacked = stacked
+    def __init__(
+        self, stacked: PartitionedSnapshot, order: Sequence[int], hashed: Mapping[int, HashedTableSnapshot] = NO_HASHED
+    ) -> None:
+        self._stacked, self._hashed = stacked, hashed
         self._position = {t: position for position, t in enumerate(order)}
 
     @property
@@ -340,7 +427,12 @@ class ServersSnapshot:
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range."""
-        return self._stacked.table(self._position[t])
+        found = self.hashed(t)
+        return self._stacked.table(self._position[t]) if found is None else (rows for rows, _ in found.rows())
+
+    def hashed(self, t: int) -> HashedTableSnapshot | None:
+        """A hashed table with its history; None for another table. A snapshot with one lasts until :meth:`PsEngine.end_snapshot`."""
+        return self._hashed.get(self._position[t])
 
 
 def _joined(table: TableSpec, parts: Sequence[ChangedRows]) -> TableState:
@@ -349,3 +441,27 @@ def _joined(table: TableSpec, parts: Sequence[ChangedRows]) -> TableState:
         np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
     )
     return TableState(rows, weights, slots)
+
+
+def _divided(
+    limits: Mapping[str, TableLimits], tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None
+) -> dict[str, TableLimits]:
+    """The limits of hashed tables on each server. Raises :class:`ConfigError` for other tables, and for a plan."""
+    names = [one.name for one in tables]
+    for name in limits:
+        if name not in names:
+            raise ConfigError("a hashed table must be one of the engine's", value=name, allowed=", ".join(names))
+    if limits and plan is not None:
+        raise ConfigError("hashed tables must be placed without a plan", where=", ".join(limits), value="a partition plan",
+                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+    found = {name: one.divided(servers, name) for name, one in limits.items()}
+    for table in tables:
+        if table.name in found:
+            found[table.name].table(table)  # raises for limits that are out of range
+    return found
+
+
+def _one_age(state: TableState, servers: int) -> SavedHistory:
+    """The history of rows of which no last use is known."""
+    rows = len(state.rows)
+    return SavedHistory(np.zeros(rows, np.int64), np.full(servers, min(rows, 1), np.int64), np.zeros(0, np.uint64))

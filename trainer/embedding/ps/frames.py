@@ -46,6 +46,8 @@ class Kind(IntEnum):
     STATUS = 11
     READ_STATE = 12
     READ_ROWS = 13
+    READ_HISTORY = 14
+    LOAD_HISTORY = 15
 
     OPENED = 32
     ROWS = 33
@@ -54,6 +56,7 @@ class Kind(IntEnum):
     PART = 36
     DOCUMENT = 37
     ERROR = 38
+    HISTORY = 39
 
 
 @dataclass(frozen=True, slots=True)

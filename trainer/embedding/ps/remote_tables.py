@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
@@ -28,8 +30,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The bytes of rows in one message of a load.
 _LOAD_BYTES = 4 << 20
+#: The candidates in one message.
+_CANDIDATES = 1 << 19
 #: Encoded answers and updates that are kept, beside those in use.
 _KEPT = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedHistory:
+    """The history of a hashed part that is loaded: what it has beside its rows, and the ages of these."""
+
+    kept: KeptHistory
+    ages: Array
 
 
 class RemoteTables:
@@ -45,6 +57,7 @@ class RemoteTables:
         self._saving_lock = threading.Lock()
         self._wire, self._memory = wire or WireSettings(), OutputPool(spare=0.25, kept=_KEPT)
         self._tables = tuple(one.table for one in held.tables)
+        self.is_hashed = tuple(one.limits is not None for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = False
@@ -180,6 +193,32 @@ class RemoteTables:
             raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
         return found
 
+    def read_aged(self, part: int, first: int, stop: int) -> tuple[ChangedRows, Array]:
+        """The changed rows of a hashed part at the moment of the snapshot from one rank by id to another, with their ages."""
+        answer = self._save(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
+        found, ages = messages.read_aged_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        if len(found.rows) != stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+        return found, ages
+
+    def read_ranks(self, part: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a hashed part as they are now from one rank by id to another; fewer at the end."""
+        answer = self._save(Request(Kind.READ_STATE, messages.write_counts([part, first, stop])), Kind.PART)
+        found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        if len(found.rows) > stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
+            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+        return found
+
+    def read_history(self, part: int, candidates: int) -> Iterator[KeptHistory]:
+        """What a hashed part with so many candidates has beside its rows at the moment of the snapshot, some candidates at a time."""
+        for first in range(0, max(candidates, 1), _CANDIDATES):
+            stop = min(first + _CANDIDATES, candidates)
+            answer = self._save(Request(Kind.READ_HISTORY, messages.write_counts([part, first, stop])), Kind.HISTORY)
+            found_part, found, at = messages.read_history(answer.body, self.is_hashed)
+            if (found_part, at, len(found.candidates)) != (part, first, stop - first):
+                raise DataError("a saved history must be that which was asked for", value=(found_part, at))
+            yield found
+
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one. A server that does not answer ends it by itself, as its connection is closed."""
         if self._saving is None:
@@ -202,32 +241,41 @@ class RemoteTables:
                 self._saving = None
                 raise
 
-    def load(self, states: Iterable[tuple[int, TableState]]) -> None:
-        """Replace all rows by these of each part; other rows have their initial values."""
+    def load(self, states: Iterable[tuple[int, TableState, LoadedHistory | None]]) -> None:
+        """Replace all rows by these of each part, with the history of a hashed one; other rows have their initial values."""
         self.begin_load()
-        for part, state in states:
-            self.load_rows(part, state)
+        for part, state, history in states:
+            if history is not None:
+                self._load_history(part, history)
+            self.load_rows(part, state, None if history is None else history.ages)
         self.end_load()
 
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values, and cannot be used before :meth:`end_load`."""
         self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
 
-    def load_rows(self, part: int, state: TableState) -> None:
-        """Replace rows of a part, ascending, inside a load; those that were loaded before, too."""
+    def load_rows(self, part: int, state: TableState, ages: Array | None = None) -> None:
+        """Replace rows of a part, ascending, inside a load; those that were loaded before, too. ``ages``: of the rows of a hashed part."""
         step = self.rows_in(part, _LOAD_BYTES)
         for first in range(0, len(state.rows), step):
             window = slice(first, first + step)
             rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
-            self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows)), Kind.DONE)
+            own = None if ages is None else ages[window]
+            self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows, own)), Kind.DONE)
+
+    def _load_history(self, part: int, history: LoadedHistory) -> None:
+        kept = history.kept
+        for first in range(0, max(len(kept.candidates), 1), _CANDIDATES):
+            own = replace(kept, candidates=kept.candidates[first : first + _CANDIDATES])
+            self._call(Request(Kind.LOAD_HISTORY, messages.write_history(part, own, first)), Kind.DONE)
 
     def end_load(self) -> None:
         """End a load: the rows are another generation, and updates are numbered from 1 on."""
         self._updates = self._opened(self._call(Request(Kind.END_LOAD), Kind.OPENED))
 
     def rows_in(self, part: int, bytes_: int) -> int:
-        """The rows of a part in a message of about so many bytes; at least 1."""
-        return max(bytes_ // int(4 * (self.dims[part] + self.slot_dims[part]) + 8), 1)
+        """The rows of a part in a message of about so many bytes, their ages included; at least 1."""
+        return max(bytes_ // int(4 * (self.dims[part] + self.slot_dims[part]) + 16), 1)
 
     def close(self) -> None:
         """End the connections."""

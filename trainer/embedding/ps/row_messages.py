@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.engine import ChangedRows
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.ps.encoded_values import (
     VALUE_FLAGS,
     decode_pieces,
@@ -23,6 +24,7 @@ from trainer.embedding.ps.encoded_values import (
 )
 from trainer.embedding.ps.frames import Bytes, Header, Kind
 from trainer.embedding.wire import row_numbers
+from trainer.hashed_options import MOST_STEPS
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -124,10 +126,10 @@ def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
     return RowGradients(RowNumbers(rows, counts), rates, values)
 
 
-def write_part(found: ChangedRows) -> list[Bytes]:
-    """The body of saved rows."""
+def write_part(found: ChangedRows, ages: Array | None = None) -> list[Bytes]:
+    """The body of saved rows; ``ages``: those of rows of a hashed table."""
     arrays = [np.ascontiguousarray(one).reshape(-1) for one in (found.weights, found.slots)]
-    return _views([np.array([len(found.rows)], np.int64), found.rows, *arrays])
+    return _views([np.array([len(found.rows)], np.int64), found.rows, *arrays, *(() if ages is None else (ages,))])
 
 
 def read_part(body: Bytes, dim: int, slots: int) -> ChangedRows:
@@ -138,22 +140,75 @@ def read_part(body: Bytes, dim: int, slots: int) -> ChangedRows:
     return found
 
 
-def write_load(part: int, found: ChangedRows) -> list[Bytes]:
-    """The body of rows to load into a part."""
-    return [*_views([np.array([part], np.int64)]), *write_part(found)]
-
-
-def read_load(body: Bytes, dims: Array, slot_dims: Array) -> tuple[int, ChangedRows]:
-    """A part and the rows to load into it. Raises :class:`DataError`."""
+def read_aged_part(body: Bytes, dim: int, slots: int) -> tuple[ChangedRows, Array]:
+    """As :func:`read_part`, rows of a hashed table with their ages, int64. Raises :class:`DataError`."""
     reader = _Reader(body)
-    part = int(reader.take(_READ, 1)[0])
-    if not 0 <= part < len(dims):
-        raise DataError(
-            "the part of a message must be one of the server's", value=part, allowed=f"0 to {len(dims) - 1}"
-        )
-    found = _read_part(reader, int(dims[part]), int(slot_dims[part]))
+    found = _read_part(reader, dim, slots)
+    ages = _read_ages(reader, len(found.rows))
     reader.end()
-    return part, found
+    return found, ages
+
+
+def write_load(part: int, found: ChangedRows, ages: Array | None = None) -> list[Bytes]:
+    """The body of rows to load into a part; ``ages``: those of rows of a hashed table."""
+    return [*_views([np.array([part], np.int64)]), *write_part(found, ages)]
+
+
+def read_load(
+    body: Bytes, dims: Array, slot_dims: Array, is_hashed: Sequence[bool] = ()
+) -> tuple[int, ChangedRows, Array | None]:
+    """A part, the rows to load into it and, if it is a hashed one, their ages; by default none is. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part = _read_part_number(reader, len(dims))
+    found = _read_part(reader, int(dims[part]), int(slot_dims[part]))
+    ages = _read_ages(reader, len(found.rows)) if is_hashed and is_hashed[part] else None
+    reader.end()
+    return part, found, ages
+
+
+def write_history(part: int, history: KeptHistory, first: int = 0) -> list[Bytes]:
+    """The body of what a hashed part has beside its rows, with its candidates from ``first`` on."""
+    numbers = [part, history.step, history.evicted, first, len(history.candidates)]
+    return _views([np.array(numbers, np.int64), history.candidates])
+
+
+def read_history(body: Bytes, is_hashed: Sequence[bool]) -> tuple[int, KeptHistory, int]:
+    """The inverse of :func:`write_history`. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part = _read_part_number(reader, len(is_hashed))
+    step, evicted, first, count = (int(one) for one in reader.take(_READ, 4))
+    if not is_hashed[part] or not 0 <= step <= MOST_STEPS or not 0 <= evicted < 1 << 62 or first < 0:
+        raise DataError("the history of a part must be that of a hashed one", value=(part, step, evicted, first))
+    candidates = reader.take(np.dtype("<u8"), count)
+    reader.end()
+    return part, KeptHistory(step, candidates, evicted), first
+
+
+def read_numbers_of_history(body: Bytes, is_hashed: Sequence[bool]) -> tuple[int, int, int]:
+    """The part, and the first candidate and that after the last one, of a request for a history. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part = _read_part_number(reader, len(is_hashed))
+    first, stop = (int(one) for one in reader.take(_READ, 2))
+    reader.end()
+    if not is_hashed[part] or not 0 <= first <= stop:
+        raise DataError("candidates must be those of a hashed part", value=(part, first, stop))
+    return part, first, stop
+
+
+def _read_part_number(reader: _Reader, parts: int) -> int:
+    part = int(reader.take(_READ, 1)[0])
+    if not 0 <= part < parts:
+        raise DataError("the part of a message must be one of the server's", value=part, allowed=f"0 to {parts - 1}")
+    return part
+
+
+def _read_ages(reader: _Reader, count: int) -> Array:
+    ages = reader.take(_READ, count)
+    if count and not (int(ages.min()) >= 0 and int(ages.max()) <= MOST_STEPS):
+        raise DataError(
+            "ages of rows must be steps", value=(int(ages.min()), int(ages.max())), allowed=f"0 to {MOST_STEPS}"
+        )
+    return ages
 
 
 def read_range(body: Bytes, sizes: Array) -> tuple[int, int, int]:

@@ -9,14 +9,16 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.table_bytes import row_bytes
+from trainer.embedding.hashed.limits import LIMIT_MEMBERS, TableLimits
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from trainer.embedding.spec import Constant, Initializer, Normal, TableSpec, Uniform
+from trainer.errors import ConfigError
 from transforms.errors import DataError, InputError
 
 _OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -28,16 +30,30 @@ _RATE = "learning_rate"
 _ANY_RATE = 1.0
 _MOST_PARTS = 1 << 16
 _MOST_ROWS, _MOST_DIM = 1 << 62, 1 << 16
+#: The ids of a hashed table.
+_MOST_IDS = (1 << 63) - 1
 #: Positions of all values stay far below 2^63. A table begins a cache line.
 _MOST_BYTES, _LINE_BYTES = 1 << 60, 128
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A part of a table on a server: its rows there as a table, and where they come from."""
+    """A part of a table on a server.
+
+    Attributes:
+        table: its rows there as a table; of a hashed one the vocabulary limits its ids.
+        origin: where they come from.
+        limits: of a hashed table; None for one that has all its rows.
+    """
 
     table: TableSpec
     origin: TableOrigin
+    limits: TableLimits | None = None
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that it may have."""
+        return self.table.vocabulary_size if self.limits is None else self.limits.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +68,20 @@ class HeldTables:
         return {"seed": self.seed, "tables": [_table_document(one) for one in self.tables]}
 
     @property
+    def limits(self) -> dict[str, TableLimits]:
+        """The limits of the hashed tables, by name."""
+        return {one.table.name: one.limits for one in self.tables if one.limits is not None}
+
+    @property
     def digest(self) -> str:
         """Equal for equal tables: SHA-256 of the document."""
         return hashlib.sha256(json.dumps(self.to_document(), sort_keys=True).encode()).hexdigest()
 
 
-def held_tables(shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int) -> HeldTables:
-    """The parts of a server, reduced to what it uses of them."""
+def held_tables(
+    shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int, limits: Mapping[str, TableLimits] | None = None
+) -> HeldTables:
+    """The parts of a server, reduced to what it uses of them; ``limits``: of its hashed tables, by name."""
     return HeldTables(
         seed,
         tuple(
@@ -71,6 +94,7 @@ def held_tables(shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int) -> H
                     quantization=None,
                 ),
                 origin,
+                (limits or {}).get(table.name),
             )
             for table, origin in shards
         ),
@@ -93,7 +117,7 @@ def read_held_tables(document: object) -> HeldTables:
     repeated = [name for name, count in Counter(one.table.name for one in held).items() if count > 1]
     if repeated:
         raise DataError("the tables of a server must have different names", value=repeated[:4])
-    if sum(one.table.vocabulary_size * (row_bytes(one.table) + _LINE_BYTES) for one in held) > _MOST_BYTES:
+    if sum(one.most_rows * (row_bytes(one.table) + _LINE_BYTES) for one in held) > _MOST_BYTES:
         raise DataError("the tables of a server must have fewer rows", allowed=f"{_MOST_BYTES} bytes together")
     return HeldTables(found["seed"], held)
 
@@ -107,6 +131,7 @@ def _table_document(held: HeldTable) -> dict[str, Any]:
         "optimizer": _typed(table.optimizer),
         "initializer": _typed(table.effective_initializer),
         "origin": dataclasses.asdict(origin),
+        **({} if held.limits is None else {"hashed": held.limits.to_document()}),
     }
 
 
@@ -115,19 +140,37 @@ def _typed(value: Any) -> dict[str, Any]:
 
 
 def _read_table(document: object) -> HeldTable:
-    found = _members(document, {"name", "rows", "dim", "optimizer", "initializer", "origin"}, "a table of a server")
+    members = {"name", "rows", "dim", "optimizer", "initializer", "origin"}
+    is_hashed = isinstance(document, dict) and "hashed" in document
+    found = _members(document, members | ({"hashed"} if is_hashed else set()), "a table of a server")
     where = f"table {str(found['name'])[:80]}"
     rows, dim = found["rows"], found["dim"]
     if not _is_name(found["name"]) or type(rows) is not int or type(dim) is not int:
         raise DataError("a table of a server must have a name, rows and columns", where=where)
-    if not (1 <= rows <= _MOST_ROWS and 1 <= dim <= _MOST_DIM):
+    most_rows = _MOST_IDS if is_hashed else _MOST_ROWS
+    if not (1 <= rows <= most_rows and 1 <= dim <= _MOST_DIM):
         raise DataError("a table of a server must have rows and columns", where=where, value=(rows, dim),
-                        allowed=f"1 to {_MOST_ROWS}, 1 to {_MOST_DIM}")  # fmt: skip
+                        allowed=f"1 to {most_rows}, 1 to {_MOST_DIM}")  # fmt: skip
     optimizer = _read_typed(found["optimizer"], _OPTIMIZERS, f"{where}, optimizer")
     initializer = _read_typed(found["initializer"], _INITIALIZERS, f"{where}, initializer")
-    return HeldTable(
-        TableSpec(found["name"], rows, dim, optimizer, "sum", initializer), _read_origin(found["origin"], where)
-    )
+    table = TableSpec(found["name"], rows, dim, optimizer, "sum", initializer)
+    limits = _read_limits(found["hashed"], table, where) if is_hashed else None
+    return HeldTable(table, _read_origin(found["origin"], where), limits)
+
+
+def _read_limits(document: object, table: TableSpec, where: str) -> TableLimits:
+    found = _members(document, set(LIMIT_MEMBERS), f"{where}, hashed")
+    wrong = [name for name, value in found.items() if type(value) is not int]
+    if wrong or found["capacity"] < 1:
+        raise DataError(
+            "the limits of a hashed table must be whole numbers, its capacity >= 1", where=where, value=str(found)[:200]
+        )
+    limits = TableLimits(**found)
+    try:
+        limits.table(table)
+    except ConfigError as error:
+        raise DataError(error.what, where=where, value=error.value, allowed=error.allowed) from None
+    return limits
 
 
 def _is_name(value: object) -> bool:

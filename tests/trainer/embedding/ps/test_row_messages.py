@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from trainer.embedding.engine import ChangedRows
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.encoded_values import (
     FP14,
@@ -107,7 +108,7 @@ def test_arrays_begin_at_multiples_of_eight_bytes():
 def test_saved_rows_are_read_as_they_were_written(rows, p, seed):
     part = random_part(rows, p, seed)
     assert_equal_rows(messages.read_part(joined(messages.write_part(part)), int(DIMS[p]), int(SLOTS[p])), part)
-    found_p, found = messages.read_load(joined(messages.write_load(p, part)), DIMS, SLOTS)
+    found_p, found, _ = messages.read_load(joined(messages.write_load(p, part)), DIMS, SLOTS)
     assert found_p == p
     assert_equal_rows(found, part)
 
@@ -273,6 +274,22 @@ def _readers(whole: dict[str, bytes]):
     yield whole["gradients"], lambda body, flags: messages.read_gradients(body, DIMS, flags), right_gradients
     yield whole["part"], lambda body, _: messages.read_part(body, int(DIMS[1]), int(SLOTS[1])), right_part
     yield whole["load"], lambda body, _: messages.read_load(body, DIMS, SLOTS), lambda found, _: None
+    aged = (False, True, False, False)
+
+    def right_ages(found, body):
+        rows, ages = found[-2:]
+        assert ages is None or len(ages) == len(rows.rows)
+
+    def right_history(found, body):
+        part, history, first = found
+        assert aged[part]
+        assert first >= 0
+        assert history.candidates.nbytes <= len(body)
+
+    yield whole["aged part"], lambda body, _: messages.read_aged_part(body, int(DIMS[1]), int(SLOTS[1])), right_ages
+    yield whole["aged load"], lambda body, _: messages.read_load(body, DIMS, SLOTS, aged), right_ages
+    yield whole["history"], lambda body, _: messages.read_history(body, aged), right_history
+    yield whole["candidates"], lambda body, _: messages.read_numbers_of_history(body, aged), lambda found, _: None
     yield whole["range"], lambda body, _: messages.read_range(body, sizes), right_range
     yield whole["counts"], lambda body, _: messages.read_counts(body, 4), lambda found, _: None
 
@@ -293,6 +310,23 @@ TOKENS = [
 ]
 
 
+HISTORY = KeptHistory(9, np.arange(8, dtype=np.uint64), 3)
+
+
+def test_ages_and_histories_are_read_as_they_were_written():
+    part, ages = random_part(5, 1, 0), np.arange(5, 10)
+    found_p, found, found_ages = messages.read_load(
+        joined(messages.write_load(1, part, ages)), DIMS, SLOTS, (False, True)
+    )
+    assert (found_p, found_ages.tolist()) == (1, ages.tolist())
+    assert found.weights.tobytes() == part.weights.tobytes()
+    found, found_ages = messages.read_aged_part(joined(messages.write_part(part, ages)), int(DIMS[1]), int(SLOTS[1]))
+    assert (found.rows.tolist(), found_ages.tolist()) == (part.rows.tolist(), ages.tolist())
+    found_p, history, first = messages.read_history(joined(messages.write_history(1, HISTORY, 8)), (False, True))
+    assert (found_p, history.step, history.evicted, first) == (1, 9, 3, 8)
+    assert history.candidates.tolist() == HISTORY.candidates.tolist()
+
+
 def test_a_mutated_body_is_one_error_or_right():
     """Thousands of bodies: no crash, no memory beside the body's, and numbers that agree with each other."""
     some = RowNumbers(np.arange(6, dtype=np.int32), np.array([1, 2, 0, 3], np.int64))
@@ -302,6 +336,10 @@ def test_a_mutated_body_is_one_error_or_right():
         "gradients": joined(messages.write_gradients(some, np.ones(4, np.float32), [floats])),
         "part": joined(messages.write_part(random_part(5, 1, 0))),
         "load": joined(messages.write_load(1, random_part(5, 1, 0))),
+        "aged part": joined(messages.write_part(random_part(5, 1, 0), np.arange(5))),
+        "aged load": joined(messages.write_load(1, random_part(5, 1, 0), np.arange(5))),
+        "history": joined(messages.write_history(1, HISTORY, 8)),
+        "candidates": joined(messages.write_counts([1, 0, 8])),
         "range": joined(messages.write_counts([1, 5, 50])),
         "counts": joined(messages.write_counts([1, 2, 3, 4])),
     }

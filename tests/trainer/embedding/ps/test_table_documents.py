@@ -16,6 +16,7 @@ from tests.fuzz.mutations import mutated
 from tests.support.examples import scaled
 from trainer.embedding import FTRL, SGD, Adagrad, AdagradMomentum, Adam, TableSpec
 from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.optimizers import RowWiseAdagrad
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, held_tables, read_held_tables
@@ -107,6 +108,41 @@ def test_what_a_server_uses_is_in_the_digest(other):
     assert read_held_tables(other.to_document()) == other
 
 
+LIMITS = TableLimits(20, 2, 100, 16, 50)
+
+
+def hashed(spec: TableSpec, limits: TableLimits = LIMITS) -> HeldTables:
+    return held_tables([(spec, TableOrigin("one"))], 3, {spec.name: limits})
+
+
+@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(TableLimits)])
+def test_the_limits_of_a_hashed_table_are_in_the_document(name):
+    table = one_table(vocabulary_size=2**63 - 1)
+    other = hashed(table, dataclasses.replace(LIMITS, **{name: getattr(LIMITS, name) + 1}))
+    assert len({other.digest, hashed(table).digest, held_of(table).digest}) == 3
+    assert read_held_tables(json.loads(json.dumps(other.to_document()))) == other
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"capacity": 0}, {"capacity": True}, {"capacity": 1 << 31}, {"admit_after": 0}, {"admit_after": 256}, {"admit_after": 1.0},
+     {"expire_after_steps": -1}, {"candidates": -1}, {"candidate_steps": 0}, {"candidate_steps": 1 << 24}, {"more": 1}],
+)  # fmt: skip
+def test_limits_of_a_document_are_refused(changes):
+    document = hashed(one_table()).to_document()
+    document["tables"][0]["hashed"] |= changes
+    with pytest.raises(DataError):
+        read_held_tables(document)
+
+
+@pytest.mark.parametrize("limits", [None, [], {}, {"capacity": 9}])
+def test_limits_must_have_their_members(limits):
+    document = held_of(one_table()).to_document()
+    document["tables"][0]["hashed"] = limits
+    with pytest.raises(DataError):
+        read_held_tables(document)
+
+
 def changed(path: tuple, value: object) -> dict:
     document = copy.deepcopy(held_of(one_table()).to_document())
     place = document
@@ -188,7 +224,8 @@ def test_tables_whose_sizes_wrap_around_are_refused(count):
 def test_a_mutated_document_is_one_error_or_tables_that_can_be_held():
     """Whatever is read can be opened, or is refused: rows are read and updated without a crash."""
     whole = held_tables(
-        [(TableSpec(str(k), 10 + k, 4, one, "sum", INITIALIZERS[k % 5]), TableOrigin(str(k))) for k, one in enumerate(OPTIMIZERS)], 3
+        [(TableSpec(str(k), 10 + k, 4, one, "sum", INITIALIZERS[k % 5]), TableOrigin(str(k))) for k, one in enumerate(OPTIMIZERS)], 3,
+        {"1": TableLimits(5, 2), "4": TableLimits(9)},
     ).to_document()  # fmt: skip
     whole = json.loads(json.dumps(whole))
     opened = refused = 0

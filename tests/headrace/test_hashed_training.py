@@ -1,0 +1,160 @@
+"""``headrace train`` with hashed tables on parameter servers: what is refused, counts, and the same bits after a stop or a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
+from tests.support.parameter_servers import thread_servers
+from trainer.launch.local_servers import LocalServers
+
+HASHED = {
+    "overlap": {"capacity": 40, "expire_after_steps": 6},
+    "user": {"capacity": 90, "admit_after": 2, "candidates": 64},
+}
+MODELS = """
+import headrace as hr
+
+words = hr.text("query").lower().unigrams()
+first = hr.Model("first", client="search", priority=10, label="clicked")
+first.input("overlap", (words & hr.text("ad_title").lower().unigrams()).hash_buckets(2**62))
+first.input("user", hr.int64("user_id").hash_buckets(2**63 - 1))
+first.input("position", hr.int64("position").hash_buckets(10))
+first.input("price", hr.float32("price").fill_null(0.0).log1p())
+"""
+_BETWEEN_KILLS_SECS = 0.7
+
+
+@pytest.fixture
+def hashed(cli, small_log, tmp_path):
+    """The command line, with a model of unbounded vocabularies and options in ``options.json``."""
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", models, "--table", "log")
+    cli.options = tmp_path / "options.json"
+    write_options(cli)
+    return cli
+
+
+def write_options(cli, **changes) -> None:
+    chosen = {"initial_bias": -2.0, "dense_scaling": {}}  # else they depend on the range of the first command
+    options = {**OPTIONS, **chosen, "batch_rows": 32, "partitions_per_epoch": 1, "hashed": HASHED}
+    cli.options.write_text(json.dumps(options | changes))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "hashed tables must be on parameter servers"),
+        (("--hosts", "2"), "hashed tables must be on parameter servers"),
+        (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
+        (("--tpu", "local"), "hashed tables must be on parameter servers"),
+    ],
+)
+def test_hashed_tables_need_servers_and_no_plan(hashed, options, problem):
+    found = hashed("train", "first", "--config", hashed.options, *options, status=2)
+    assert problem in found.err
+    assert "next:" in found.err
+
+
+def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
+    found = hashed(
+        "plan",
+        "make",
+        "first",
+        "--topology",
+        "ps:2",
+        "--config",
+        hashed.options,
+        "--output",
+        tmp_path / "plan.json",
+        status=2,
+    )
+    assert "tables of a plan must have all their rows" in found.err
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, tmp_path):
+    arguments = ("train", "first", "--config", hashed.options, "--servers", 2)
+    whole = hashed(*arguments, "--run-dir", tmp_path / "whole", "--json").json
+    assert whole["exact"] is True
+    counts = whole["hashed"]
+    assert set(counts) == {f"{part}{name}" for part in ("", "linear/") for name in HASHED}
+    assert counts["overlap"]["evicted"]
+    assert counts["user"]["unadmitted"]
+    for end in ("2026-03-02T01:00", "2026-03-02T03:00", "2026-03-02T04:00"):
+        last = hashed(*arguments, "--run-dir", tmp_path / "parts", "--end", end)
+    assert "table overlap: " in last.out
+    assert_equal_runs(tmp_path / "whole", tmp_path / "parts")
+    assert len(read_newest(tmp_path / "whole")["embedding/rows/overlap"]) <= 40
+
+    refused = hashed("train", "first", "--run-dir", tmp_path / "parts", status=2)
+    assert "hashed tables must be on parameter servers" in refused.err
+    again = hashed("train", "first", "--run-dir", tmp_path / "parts", "--servers", 3, "--json").json
+    assert again["events_this_time"] == 0
+    before = sorted((tmp_path / "whole" / "checkpoints").glob("epoch-*"))
+    epoch = int(before[0].name.removeprefix("epoch-"))
+    delta = hashed(
+        "export", "delta", tmp_path / "whole", "--output", tmp_path / "chain", "--since", epoch, "--json"
+    ).json
+    removed = {one["table"]: one["removed"] for one in delta["tables"] if one["kind"] == "embedding"}
+    assert removed["overlap"], "rows that were evicted since"
+    refused = hashed(
+        "model", "export", "first", "--output", tmp_path / "saved", "--trained", tmp_path / "whole", status=2
+    )
+    assert "the tables of an exported model must have all their rows" in refused.err
+
+
+@pytest.mark.slow
+def test_killed_servers_change_no_bit(hashed, tmp_path, monkeypatch):
+    write_options(hashed, passes=4)
+    arguments = ("train", "first", "--config", hashed.options, "--servers", 2, "--json")
+    hashed(*arguments, "--run-dir", tmp_path / "alone")
+    started: list[LocalServers] = []
+    enter = LocalServers.__enter__
+    monkeypatch.setattr(LocalServers, "__enter__", lambda self: started.append(enter(self)) or self)
+    kills, ends, random = [], threading.Event(), Random(1)
+
+    def kill() -> None:
+        while not ends.wait(_BETWEEN_KILLS_SECS):
+            for name, keeper in (started[-1].processes if started else {}).items():
+                children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+                if children and random.random() < 0.5:
+                    os.kill(int(children[0]), signal.SIGKILL)
+                    kills.append(name)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        report = hashed(*arguments, "--run-dir", tmp_path / "killed").json
+    finally:
+        ends.set()
+        killer.join()
+    assert kills
+    assert report["exact"] is True
+    assert_equal_runs(tmp_path / "alone", tmp_path / "killed")
+
+
+@pytest.mark.slow
+def test_a_job_keeps_hashed_tables_on_servers_and_tests_the_model(hashed, tmp_path):
+    """Its hosts are clients of the servers, whose status has the counts; a second command goes on."""
+    with thread_servers(2) as servers:
+        addresses = [str(one.address) for one in servers]
+        arguments = ("train", "first", "--config", hashed.options, "--hosts", 2, "--readers", 1, "--servers", ",".join(addresses),
+                     "--run-dir", tmp_path / "job", "--json")  # fmt: skip
+        hashed(*arguments, "--end", "2026-03-02T02:00")
+        report = hashed(*arguments, "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00").json
+        assert report["exact"] is True
+        assert report["test"]["events"]
+        status = hashed("ps", "status", *addresses, "--json").json
+        stored = [one["hashed"]["overlap"]["stored"] for one in status["servers"]]
+        assert sum(stored) == report["hashed"]["overlap"]["stored"] > 0
+        assert "table overlap: " in hashed("ps", "status", *addresses).out

@@ -1,0 +1,171 @@
+"""Hashed tables on servers: a load with the histories goes on as if there was none, on any number of servers rows stay those used last."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+
+import numpy as np
+import pytest
+
+from tests.support.parameter_servers import thread_servers
+from tests.trainer.embedding.ps.random_batches import gradients_of, random_batch
+from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.embedding import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.local_engine import LocalHashedEngine
+from trainer.embedding.hashed.options import sum_counts
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.saved_history import SavedHistory
+from trainer.embedding.wire.settings import WireSettings
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.plan import PartitionPlan
+
+SEED = 3
+USERS, WORDS = 2**63 - 1, 2**62
+FEATURES = (
+    FeatureSpec("user", TableSpec("user", USERS, 4, Adagrad(0.1, 0.25), "sum")),
+    FeatureSpec("place", TableSpec("place", 30, 4, Adagrad(0.1, 0.25), "mean")),
+    FeatureSpec("words", TableSpec("words", WORDS, 3, Adam(0.1), "mean")),
+)
+LIMITS = {
+    "user": TableLimits(24, expire_after_steps=9),
+    "words": TableLimits(18, admit_after=2, candidates=32, candidate_steps=50),
+}
+
+
+def batch_of(seed: int) -> IdBatch:
+    """A batch whose ids are spread over the whole range; few occur often."""
+    small = [FeatureSpec(one.name, TableSpec(one.name, 30, 1, Adagrad(0.1))) for one in FEATURES]
+    found = random_batch(small, seed, events=6, weighted=False)
+    ids = found.ids * ((2**62 - 1) // 30)
+    first, stop = found.offsets[1, 0], found.offsets[1, -1]
+    ids[first:stop] = found.ids[first:stop]
+    return IdBatch(ids, found.offsets, found.weights)
+
+
+def step(engine, seed: int) -> bytes:
+    batch = batch_of(seed)
+    seen = engine.lookup(batch).tobytes()
+    engine.apply_gradients(batch, gradients_of(batch, engine.width, seed))
+    return seen
+
+
+@contextmanager
+def engine_on(count: int, **options):
+    with thread_servers(count) as servers:
+        connects = [one.connect() for one in servers]
+        made = PsEngine(FEATURES, seed=SEED, servers=connects, threads=1, **{"hashed": LIMITS, **options})
+        with closing(made):
+            yield made, servers
+
+
+def counts_of(servers):
+    return sum_counts(one.rows.status().hashed for one in servers)
+
+
+def assert_same_histories(found, expected):
+    assert found.keys() == expected.keys()
+    for name, history in expected.items():
+        for column in ("ages", "steps", "candidates"):
+            assert getattr(found[name], column).tobytes() == getattr(history, column).tobytes(), (name, column)
+
+
+@pytest.mark.parametrize("wire", [None, WireSettings("unique", "float32")])
+def test_a_loaded_state_goes_on_as_the_engine_that_was_never_stopped(wire):
+    with engine_on(2, wire=wire) as (whole, servers), engine_on(2) as (resumed, _):
+        for seed in range(25):
+            step(whole, seed)
+        middle = whole.saved()
+        counts = counts_of(servers)
+        assert all(one.evicted + one.expired for one in counts.values()), counts
+        assert counts["words"].unadmitted
+        assert all(len(middle[0][name].rows) <= limits.capacity for name, limits in LIMITS.items())
+        resumed.load_state(*middle)
+        assert_same_histories(resumed.saved()[1], middle[1])
+        for seed in range(25, 50):
+            assert step(whole, seed) == step(resumed, seed), seed
+        expected, found = whole.saved(), resumed.saved()
+        assert_same(found[0], expected[0])
+        assert_same_histories(found[1], expected[1])
+
+
+def test_one_server_has_the_rows_of_an_engine_in_one_process():
+    with engine_on(1) as (served, _):
+        local = LocalHashedEngine(FEATURES, LIMITS, seed=SEED, threads=2)
+        for seed in range(30):
+            assert step(served, seed) == step(local, seed), seed
+        assert_same(served.state(), local.state())
+
+
+def test_on_other_servers_the_rows_used_last_stay_and_the_others_are_counted():
+    with engine_on(1) as (one, _), engine_on(3) as (three, servers):
+        for seed in range(25):
+            step(one, seed)
+        states, histories = one.saved()
+        three.load_state(states, histories)
+        found, ages = three.saved()
+        for name in LIMITS:
+            rows = found[name].rows
+            assert set(rows) <= set(states[name].rows)
+            assert len(rows) + counts_of(servers)[name].evicted == len(states[name].rows)
+            kept = dict(zip(states[name].rows.tolist(), histories[name].ages.tolist(), strict=True))
+            assert [kept[row] for row in rows.tolist()] == ages[name].ages.tolist()
+            assert not len(ages[name].candidates) or not ages[name].candidates.any()
+        step(three, 99)
+
+
+def test_a_snapshot_has_the_rows_of_its_moment():
+    with engine_on(2) as (engine, _):
+        for seed in range(20):
+            step(engine, seed)
+        expected, histories = engine.saved()
+        snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+        for seed in range(20, 40):
+            step(engine, seed)
+        for t, table in enumerate(engine.tables):
+            parts = list(snapshot.table(t))
+            assert snapshot.counts[t] == len(expected[table.name].rows)
+            for name in ("rows", "weights", "slots"):
+                joined = np.concatenate([getattr(part, name) for part in parts])
+                assert joined.tobytes() == getattr(expected[table.name], name).tobytes(), (table.name, name)
+            of_table = snapshot.hashed(t)
+            if of_table is not None:
+                assert of_table.steps() == histories[table.name].steps.tolist()
+        engine.end_snapshot()
+        step(engine, 50)
+
+
+@pytest.mark.parametrize(
+    ("hashed", "plan", "problem"),
+    [
+        ({"users": TableLimits(9)}, None, "a hashed table must be one of the engine's"),
+        ({"user": TableLimits(1)}, None, "a hashed table must have a place on each server"),
+        ({"user": TableLimits(9)}, PartitionPlan(2, ()), "hashed tables must be placed without a plan"),
+        ({"user": TableLimits(9, admit_after=300)}, None, "admit_after must be in range"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(hashed, plan, problem):
+    with thread_servers(2) as servers, pytest.raises(ConfigError, match=problem):
+        PsEngine(FEATURES, seed=SEED, servers=[one.connect() for one in servers], hashed=hashed, plan=plan)
+
+
+@pytest.mark.parametrize("changes", [{"ages": -1}, {"ages": 26}, {"steps": -1}, {"few": 1}, {"type": 1}])
+def test_a_history_of_other_rows_is_refused(changes):
+    with engine_on(1) as (engine, _):
+        for seed in range(3):
+            step(engine, seed)
+        states, histories = engine.saved()
+        before = engine.saved()
+        one = histories["user"]
+        ages, steps = one.ages.copy(), one.steps.copy()
+        if "ages" in changes:
+            ages[0] = changes["ages"]
+        if "steps" in changes:
+            steps[0] = -1
+        if "few" in changes:
+            ages = ages[1:]
+        if "type" in changes:
+            ages = ages.astype(np.float64)
+        with pytest.raises(TornCheckpoint, match="the history of a hashed table must be that of its rows"):
+            engine.load_state(states, {**histories, "user": SavedHistory(ages, steps, one.candidates)})
+        assert_same(engine.saved()[0], before[0])

@@ -1,0 +1,256 @@
+"""Tables of row numbers and hashed tables in one memory, so that one transaction changes all of them.
+
+All values are those of one cpu engine: the rows of a hashed table are its places, and an index of the hashed tables says which place
+has which id. What :mod:`trainer.embedding.hashed.tables` says of steps and of killed processes holds here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.cpu.engine import CpuEngine, join_by_table, one_event
+from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
+from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
+from trainer.embedding.cpu.undo_log import UndoLog
+from trainer.embedding.engine import ChangedRows, RowValues
+from trainer.embedding.hashed import index_layout as columns
+from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.dense_memory import DenseMemory
+from trainer.embedding.hashed.index import PlaceIndex
+from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.options import WAYS, HashedCounts
+from trainer.embedding.hashed.placed_rows import change_rows, select_placed
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.errors import BadBatch
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ONE = np.zeros(1, np.int64)
+
+
+class MixedTables:
+    """Rows of tables, some of them hashed: read, updated, saved and restored. Calls come from one thread, but for snapshots.
+
+    Args:
+        tables: all tables; the vocabulary of a hashed one limits its ids.
+        hashed: the limits of the hashed tables, at least one, by name.
+        seed: what initial weights are drawn from.
+        threads: threads of the loops; 0 for one a processor.
+        memory: has the tables; None: memory of this process.
+        undo_log: of the same memory.
+        origins: of each table, the part of a whole table that it is; None for whole tables.
+        answers: arrays of :meth:`read_rows` that are in use at once.
+
+    Attributes:
+        undo_log: see :mod:`trainer.embedding.cpu.undo_log`.
+
+    Raises :class:`~trainer.errors.ConfigError` for tables that do not fit, :class:`~trainer.errors.DamagedMemory` for a memory with other bytes
+    than were written.
+    """
+
+    def __init__(
+        self, tables: Sequence[TableSpec], hashed: Mapping[str, TableLimits], *, seed: int, threads: int = 0,
+        memory: TableMemory | None = None, undo_log: UndoLog | None = None, origins: Sequence[TableOrigin] | None = None, answers: int = 1,
+    ) -> None:  # fmt: skip
+        self.tables = tuple(tables)
+        self.features = tuple(FeatureSpec(one.name, one) for one in self.tables)
+        options = [hashed[one.name].table(one) for one in self.tables if one.name in hashed]
+        self._options = tuple(options)
+        self.positions = np.array([t for t, one in enumerate(self.tables) if one.name in hashed], np.int64)
+        self._number = {int(t): k for k, t in enumerate(self.positions)}
+        places = {one.spec.name: one.places for one in options}
+        stored = [replace(one, vocabulary_size=places.get(one.name, one.vocabulary_size)) for one in self.tables]
+        self._memory = memory or PrivateMemory()
+        self.undo_log = undo_log or UndoLog(self._memory)
+        try:
+            self._index = PlaceIndex(options, seed=seed, memory=DenseMemory(self._memory), undo_log=self.undo_log,
+                                     is_fresh=self.undo_log.is_empty)  # fmt: skip
+        except MemoryError as error:
+            raise does_not_fit(stored, machine_bytes()) from error
+        self.undo_log.after_undo = self._index.settle
+        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in stored], seed=seed, threads=threads, memory=self._memory,
+                                 origins=origins, undo_log=self.undo_log)  # fmt: skip
+        self._index.settle()
+        self._dims, self._slot_dims = self._engine.layout.dims, self._engine.layout.slot_dims
+        self._answers = OutputPool(spare=0.25, kept=answers)
+        self._loaded = np.zeros(len(options), np.int64)
+
+    @property
+    def counts(self) -> dict[str, HashedCounts]:
+        """What each hashed table has done, by name."""
+        return dict(zip((one.spec.name for one in self._options), self._index.counts(), strict=True))
+
+    def is_hashed(self, t: int) -> bool:
+        """Whether the table at a position is hashed."""
+        return t in self._number
+
+    def read_rows(self, rows: Array, counts: Array) -> Array:
+        """The weights of rows and ids, of which each table has ``counts``, float32; the initial ones of those without a row.
+
+        Raises :class:`BadBatch` for one outside its table.
+        """
+        rows, starts = self._checked(rows, counts)
+        places = self._find(rows, starts)
+        out = self._answers.take(int((counts * self._dims).sum()))
+        kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
+        return out
+
+    def update_rows(
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None
+    ) -> Array:
+        """As :meth:`CpuEngine.update_rows <trainer.embedding.cpu.engine.CpuEngine.update_rows>`: a step of the hashed tables.
+
+        Returns the distinct rows of each table that were updated. Raises :class:`BadBatch`; nothing is changed then.
+        """
+        rows, counts, flat = join_by_table(asked, gradients, self._dims)
+        rows, starts = self._checked(rows, counts)
+        with self.undo_log.transaction():
+            plan, found = self._index.place(*self._hashed_part(rows, starts), is_forced=False)
+            change_rows(plan, self._engine, self.positions)
+            own, numbers, flat = select_placed(starts, self._with_places(rows, starts, found), flat, self._dims)
+            return self._engine.update_rows([(own, numbers)], [flat], rates)
+
+    def _checked(self, rows: Array, counts: Array) -> tuple[Array, Array]:
+        """Rows as int64, and where those of each table begin."""
+        rows = np.ascontiguousarray(rows, np.int64)
+        check_batch(one_event(rows, counts), self.features)
+        return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+    def _hashed_part(self, rows: Array, starts: Array) -> tuple[Array, Array]:
+        """The ids of hashed tables, and where those of each begin."""
+        own = [rows[starts[t] : starts[t + 1]] for t in self.positions]
+        return np.concatenate(own), np.concatenate([np.zeros(1, np.int64), np.cumsum([len(one) for one in own])])
+
+    def _with_places(self, rows: Array, starts: Array, found: Array) -> Array:
+        """The rows with the places of ids in place of these."""
+        places, at = rows.copy(), 0
+        for t in self.positions:
+            size = int(starts[t + 1] - starts[t])
+            places[starts[t] : starts[t + 1]] = found[at : at + size]
+            at += size
+        return places
+
+    def _find(self, rows: Array, starts: Array) -> Array:
+        """The place of each row and id; -1: it has its initial value."""
+        places = self._with_places(rows, starts, self._index.find(*self._hashed_part(rows, starts)))
+        states, bases = self._engine.values.row_state, self._engine.layout.row_base
+        for t in range(len(self.tables)):
+            if t not in self._number:
+                own = places[starts[t] : starts[t + 1]]
+                own[states[bases[t] + own] == 0] = -1
+        return places
+
+    def clear(self) -> None:
+        """Give all rows of all tables their initial values: hashed ones have no rows, and their counts are zero."""
+        self._index.allocate(is_fresh=True)
+        self._engine.clear()
+        self._index.settle()
+        self._loaded[:] = 0
+
+    def load_rows(self, t: int, found: ChangedRows, ages: Array) -> None:
+        """Take rows of a hashed table after :meth:`clear`, ids ascending, as changed rows; call :meth:`end_load` after the last ones.
+
+        ``ages``: int64, the steps since the last use of each. Raises :class:`BadBatch` for ids that do not ascend, ages that no row has, and
+        more rows than the table has places; nothing is changed then.
+        """
+        k, count = self._number[t], len(found.rows)
+        before, table, step = (
+            int(self._loaded[k]),
+            self.tables[t],
+            int(self._index.words[self._number[t], columns.STEP]),
+        )
+        last = int(self._index.ids_of(k, np.array([before - 1]))[0]) if before else -1
+        ids = np.concatenate([np.array([last]), found.rows])
+        if (ids[1:] <= ids[:-1]).any() or int(ids[-1]) >= table.vocabulary_size:
+            raise BadBatch(
+                "the ids of a loaded table must ascend, below its vocabulary",
+                where=f"table {table.name}",
+                value=ids[-1],
+            )
+        if before + count > self._options[k].places:
+            raise BadBatch("the rows of a hashed table must fit its capacity", where=f"table {table.name}", value=before + count,
+                           allowed=f"<= {self._options[k].places}")  # fmt: skip
+        if count and not (ages.min() >= 0 and ages.max() < step):
+            raise BadBatch("the age of a row must be below the steps of its table", where=f"table {table.name}",
+                           value=(int(ages.min()), int(ages.max())), allowed=f"0 to {step - 1}")  # fmt: skip
+        records = self._index.records(k)[before : before + count]
+        records[:, columns.ID_LOW], records[:, columns.ID_HIGH] = found.rows & 0xFFFFFFFF, found.rows >> 32
+        records[:, columns.USE] = step - ages
+        counts = np.zeros(len(self.tables), np.int64)
+        counts[t] = count
+        places = np.arange(before, before + count, dtype=np.int64)
+        values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
+        self._engine.write_values(places, counts, values, are_changed=True)
+        self._loaded[k] += count
+
+    def load_history(self, t: int, history: KeptHistory, first: int = 0) -> None:
+        """Take what a hashed table has beside its rows, before :meth:`load_rows`; its candidates from ``first`` on.
+
+        Raises :class:`BadBatch` for more candidates than the table has.
+        """
+        k = self._number[t]
+        own = self._candidates(k)
+        if first + len(history.candidates) > len(own):
+            raise BadBatch("the candidates of a hashed table must be as many as it has", where=f"table {self.tables[t].name}",
+                           value=first + len(history.candidates), allowed=f"<= {len(own)}")  # fmt: skip
+        own[first : first + len(history.candidates)] = history.candidates
+        self._index.words[k, columns.STEP], self._index.words[k, columns.EVICTED] = history.step, history.evicted
+
+    def end_load(self) -> None:
+        """Make the index of the rows that were loaded."""
+        self._index.rebuild()
+
+    def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: bool) -> None:
+        """Replace the values of distinct rows of tables that are not hashed; see :class:`~trainer.embedding.cpu.engine.CpuEngine`."""
+        if counts[self.positions].any():
+            raise BadBatch("rows of a hashed table must be loaded with their ages", value=counts.tolist()[:8])
+        self._engine.write_values(rows, counts, values, are_changed=are_changed)
+
+    def changed_rows(self, t: int, first: int, stop: int) -> ChangedRows:
+        """A copy of the changed rows of a table from ``first`` to ``stop``; of a hashed one by ranks: 0 is that of the smallest id."""
+        k = self._number.get(t)
+        if k is None:
+            return self._engine.changed_rows(t, first, stop)
+        found = self._engine.changed_rows(t, 0, self._options[k].places)
+        ids = self._index.ids_of(k, found.rows)
+        order = np.argsort(ids)[first:stop]
+        return ChangedRows(ids[order], found.weights[order], found.slots[order])
+
+    def _candidates(self, k: int) -> Array:
+        layout = self._index.layout
+        first = int(layout.first_candidate[k])
+        found: Array = self._index.values.candidates[first : first + WAYS * int(layout.lines[k])]
+        return found
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a row of a table."""
+        return int(self._dims[t] + self._slot_dims[t])
+
+    def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float | None) -> MixedSnapshot:
+        """See :meth:`CpuEngine.begin_kept_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_kept_snapshot>`; ids are copied now."""
+        is_ready = self._memory.array("snapshot_is_ready", _ONE, _ONE + 1, np.int64, is_fresh=True)
+        rows = self._engine.begin_kept_snapshot(most_bytes=most_bytes, patience_secs=patience_secs)
+        found = MixedSnapshot(rows, self._memory, self._sizes(), self._number, self._index, self._candidates)
+        is_ready[0] = 1
+        return found
+
+    def resume_snapshot(self, *, patience_secs: float) -> MixedSnapshot | None:
+        """The snapshot that an earlier process has begun in the memory of the tables, or None. Raises :class:`~trainer.errors.DamagedMemory`."""
+        rows = self._engine.resume_snapshot(patience_secs=patience_secs)
+        if rows is None:
+            return None
+        if self._memory.array("snapshot_is_ready", _ONE, _ONE + 1, np.int64, is_fresh=False)[0] != 1:
+            rows.close()  # its process was killed before it had copied the ids
+            return None
+        return MixedSnapshot(rows, self._memory, self._sizes(), self._number)
+
+    def _sizes(self) -> list[int]:
+        return [one.vocabulary_size for one in self.tables]

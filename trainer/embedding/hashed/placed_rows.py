@@ -1,0 +1,45 @@
+"""What a step does to the rows of a cpu engine whose rows are places, once the index has given and taken these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.hashed import rows as kernels
+from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def change_rows(plan: Plan, engine: CpuEngine, positions: Array | None = None) -> None:
+    """Release the rows that no new id takes, and give new ids their initial values; inside a transaction.
+
+    ``positions``: of the hashed tables among those of the engine; None: they are all of them.
+    """
+
+    def of_engine(counts: Array) -> Array:
+        if positions is None:
+            return counts
+        found = np.zeros(len(engine.tables), np.int64)
+        found[positions] = counts
+        return found
+
+    removed, kept = np.diff(plan.removed_starts), plan.counts[:, OF_REMOVED]
+    left = removed - kept
+    if (left > 0).any():
+        first = np.repeat(plan.removed_starts[:-1] + kept, left)
+        ranges = np.arange(len(first)) - np.repeat(np.cumsum(left) - left, left)
+        engine.release_rows(plan.removed[first + ranges], of_engine(left))
+    if plan.is_new.any():
+        engine.assign_rows(plan.places[plan.is_new], of_engine(plan.counts[:, NEW]), plan.ids[plan.is_new])
+
+
+def select_placed(starts: Array, places: Array, values: Array, dims: Array) -> tuple[Array, Array, Array]:
+    """Places, their numbers by table, and their values, without what has no place."""
+    if not (places < 0).any():
+        return places, np.diff(starts), values
+    own, numbers, out = np.empty_like(places), np.zeros(len(dims), np.int64), np.empty_like(values)
+    used = kernels.select_placed(starts, places, dims, values, own, numbers, out)
+    return own[: int(numbers.sum())], numbers, out[:used]

@@ -1,0 +1,85 @@
+"""What a checkpoint has of a hashed table beside its rows, and how it is divided over the servers that load it. Pure.
+
+Whatever the number of servers, rows and their ages are those of the table. The counts of ids that wait for admission are those of servers,
+since they are by a hash of a server's numbers of ids: another number of servers begins without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.engine import TableState
+from trainer.embedding.hashed.history import TableHistory
+from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.ps.remote_tables import LoadedHistory
+from trainer.errors import TornCheckpoint
+from trainer.hashed_options import MOST_STEPS
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedHistory:
+    """The history of a hashed table over all servers.
+
+    Attributes:
+        ages: int64, the steps since the last use of each saved row, in their order.
+        steps: int64, the steps of the table on each server.
+        candidates: uint64, the counts of ids that wait for admission, server after server.
+    """
+
+    ages: Array
+    steps: Array
+    candidates: Array
+
+    def check(self, table: str, state: TableState) -> None:
+        """Raise :class:`TornCheckpoint` unless it is the history of these rows."""
+        types = [str(one.dtype) for one in (self.ages, self.steps, self.candidates)]
+        shapes = [one.ndim for one in (self.ages, self.steps, self.candidates)]
+        steps, ages = self.steps, self.ages
+        if (
+            types != ["int64", "int64", "uint64"] or shapes != [1, 1, 1] or ages.shape != state.rows.shape or not len(steps)
+            or int(steps.min()) < 0 or int(steps.max()) > MOST_STEPS
+            or (len(ages) and not 0 <= int(ages.min()) <= int(ages.max()) < int(steps.max()))
+        ):  # fmt: skip
+            raise TornCheckpoint("the history of a hashed table must be that of its rows", where=f"table {table}",
+                                 value=(*types, len(ages), len(steps)), allowed=f"{len(state.rows)} ages below the steps")  # fmt: skip
+
+    def part(self, server: int, servers: int, ages: Array, candidates: int, evicted: int) -> LoadedHistory:
+        """The history of a server that loads rows of these ages, and has so many candidates.
+
+        Steps are as few as the ages allow, so that they do not run out.
+        """
+        own = np.zeros(0, np.uint64)
+        is_same = len(self.steps) == servers
+        if is_same and len(self.candidates) == servers * candidates:
+            own = self.candidates[server * candidates : (server + 1) * candidates]
+        step = int(self.steps[server]) if is_same else int(self.steps.max())
+        step = max(step, int(ages.max()) + 1 if len(ages) else 0)
+        short = TableHistory(step, ages, own).shortened()
+        return LoadedHistory(KeptHistory(short.step, own, evicted), ages)
+
+
+def newest_rows(state: TableState, ages: Array, most: int) -> tuple[TableState, Array, int]:
+    """The ``most`` rows that were used last, with their ages, and the number of those that are left out.
+
+    Of rows of one age those with the largest ids stay: the order in which a table evicts them.
+    """
+    left_out = len(state.rows) - most
+    if left_out <= 0:
+        return state, ages, 0
+    kept = np.sort(np.lexsort((state.rows, -ages))[left_out:])
+    return TableState(state.rows[kept], state.weights[kept], state.slots[kept]), ages[kept], left_out
+
+
+def joined_histories(ages: Sequence[Array], steps: Sequence[int], candidates: Sequence[Array]) -> SavedHistory:
+    """The history of a table from the ages of its rows in pieces, and the steps and candidates of servers."""
+    return SavedHistory(
+        np.concatenate([np.zeros(0, np.int64), *ages]),
+        np.array(steps, np.int64),
+        np.concatenate([np.zeros(0, np.uint64), *candidates]),
+    )
