@@ -41,6 +41,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
+    EmbeddingWorkers,
     ServerCa,
     Servers,
     ServerTokenFile,
@@ -216,6 +217,7 @@ def train(
         ),
     ] = "",
     servers: Servers = "",
+    embedding_workers: EmbeddingWorkers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
     server_updates: ServerUpdates = SUMMED,

@@ -109,7 +109,17 @@ def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes]) -> RunS
         ) from None
     addresses = tuple(Address.parse(one) for one in spec.addresses)
     wire = WireSettings(spec.wire_ids, spec.wire_values)
-    return RunServers(addresses, token, client_tls(spec.authority), plan, Mode(spec.updates), wire=wire, run=spec.run)
+    return RunServers(
+        addresses,
+        token,
+        client_tls(spec.authority),
+        plan,
+        Mode(spec.updates),
+        wire=wire,
+        run=spec.run,
+        workers=tuple(Address.parse(one) for one in spec.workers),
+        workers_tls=client_tls(spec.workers_authority),
+    )
 
 
 #: The wait between attempts to report a notice.

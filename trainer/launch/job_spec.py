@@ -33,6 +33,8 @@ class ServersSpec:
         plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
         wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
         run: its number; see :class:`~trainer.servers.run_servers.RunServers`.
+        workers: addresses of embedding workers; none: hosts use the servers themselves.
+        workers_authority: a PEM file of the authority of their certificates; empty: connections to them are not encrypted.
     """
 
     addresses: tuple[str, ...]
@@ -43,6 +45,8 @@ class ServersSpec:
     wire_ids: str = "plain"
     wire_values: str = "float32"
     run: int = 0
+    workers: tuple[str, ...] = ()
+    workers_authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)

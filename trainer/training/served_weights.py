@@ -11,7 +11,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
 from trainer.errors import ConfigError
@@ -33,7 +33,7 @@ from trainer.training.run_state import (
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
-MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], PsEngine]
+MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int], ServedEngine]
 
 
 class ServedTables:

@@ -1,12 +1,13 @@
-"""The options of parameter servers: those of this machine, or those at addresses."""
+"""The options of parameter servers and embedding workers: those of this machine, or those at addresses."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 _MOST_LOCAL = 64
 SUMMED = "summed"
 #: Options that need ``--servers``, and their defaults.
-_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": ""}
+_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": "",
+            "embedding_workers": ""}  # fmt: skip
 
 Servers = Annotated[
     str,
@@ -39,14 +41,27 @@ Servers = Annotated[
         show_default=False,
     ),
 ]
+EmbeddingWorkers = Annotated[
+    str,
+    typer.Option(
+        "--embedding-workers",
+        metavar="N|HOST:PORT,...",
+        help="Let embedding workers pool rows and sum gradients: N processes of this machine, or those at the addresses.",
+        show_default=False,
+    ),
+]
 ServerTokenFile = Annotated[
     str,
-    typer.Option("--server-token-file", help="A file with the token of the servers at addresses.", show_default=False),
+    typer.Option(
+        "--server-token-file", help="A file with the token of the servers and workers at addresses.", show_default=False
+    ),
 ]
 ServerCa = Annotated[
     str,
     typer.Option(
-        "--server-ca", help="PEM file of the authority of the servers' certificates: TLS.", show_default=False
+        "--server-ca",
+        help="PEM file of the authority of the certificates of servers and workers: TLS.",
+        show_default=False,
     ),
 ]
 WireIds = Annotated[
@@ -96,13 +111,22 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
         option = "--tpu" if tpus is not None else "--launcher"
         raise InputError("--servers must train on this machine, without TPUs", where=f"--servers, {option}", value=text,
                          next_step=f"leave {option} out")  # fmt: skip
+    for option in ("--servers", "--embedding-workers"):
+        _check_processes(option, given[option.removeprefix("--").replace("-", "_")])
+    workers = given["embedding_workers"]
+    if text.isdigit() and workers and not workers.isdigit():
+        raise InputError("--embedding-workers at addresses must go with --servers at addresses", where="--embedding-workers, --servers",
+                         value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
+
+
+def _check_processes(option: str, text: str) -> None:
     if text.isascii() and text.isdigit():
         if not 1 <= int(text) <= _MOST_LOCAL:
             raise InputError(
-                "--servers must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
+                f"{option} must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
             )
-        return
-    _addresses(text)
+    elif text:
+        _addresses(option, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +144,7 @@ class OpenServers:
 
 @contextmanager
 def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[OpenServers | None]:
-    """The servers of a run while it trains; None without ``--servers``.
+    """The servers and embedding workers of a run while it trains; None without ``--servers``.
 
     Those of this machine are started, and end with the context; those at addresses must answer.
     """
@@ -134,25 +158,55 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
-    if not text.isdigit():
-        yield _opened(_addresses(text), given, plan)
-        return
-    with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield _opened(servers.addresses, given, plan)
+    logs, of_workers = Path(folder) / "logs", given["embedding_workers"]
+    with ExitStack() as started:
+        if text.isdigit():
+            addresses = started.enter_context(LocalServers(count, server_command, logs=logs)).addresses
+        else:
+            addresses = _addresses("--servers", text)
+        workers: tuple[Address, ...] = ()
+        if of_workers.isdigit():
+            token_file, authority = ("", "") if text.isdigit() else _files_of(given)
+            command = partial(worker_command, addresses, authority)
+            local = LocalServers(
+                int(of_workers), command, logs=logs, token_file=token_file, kind="w", has_rows=False
+            )  # fmt: skip
+            workers = started.enter_context(local).addresses
+        elif of_workers:
+            workers = _addresses("--embedding-workers", of_workers)
+        yield _opened(addresses, workers, given, plan)
 
 
-def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None) -> OpenServers:
+def _files_of(given: Mapping[str, Any]) -> tuple[str, str]:
+    """The files of the token and of the authority of servers; empty for none."""
+    token_file, authority = (
+        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
+    )
+    return token_file, authority
+
+
+def _opened(
+    addresses: tuple[Address, ...], workers: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None
+) -> OpenServers:
     from trainer.launch.job_spec import ServersSpec
     from trainer.servers.client_updates import Mode
     from trainer.servers.run_servers import RunServers
     from trainer.servers.tls import client_tls
 
-    token_file, authority = (
-        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
-    )
+    token_file, authority = _files_of(given)
+    workers_authority = "" if given["embedding_workers"].isdigit() else authority
     token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
     wire = wire_of(given)
-    servers = RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire)
+    servers = RunServers(
+        addresses,
+        token,
+        client_tls(authority),
+        plan,
+        Mode(updates),
+        wire=wire,
+        workers=workers,
+        workers_tls=client_tls(workers_authority),
+    )
     before = servers.wait(lambda address: say(f"waiting for the server at {address}"))
     run = max(int(time.time() * 1000), before + 1)
     return OpenServers(
@@ -165,6 +219,8 @@ def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: Part
             wire_ids=wire.ids,
             wire_values=wire.values,
             run=run,
+            workers=tuple(map(str, workers)),
+            workers_authority=workers_authority,
         ),
     )
 
@@ -172,6 +228,12 @@ def _opened(addresses: tuple[Address, ...], given: Mapping[str, Any], plan: Part
 def server_command(options: Sequence[str]) -> list[str]:
     """The command line of a server."""
     return [sys.executable, "-m", "headrace", "ps", "serve", *options]
+
+
+def worker_command(servers: Sequence[Address], authority: str, options: Sequence[str]) -> list[str]:
+    """The command line of an embedding worker of these servers; ``authority``: of their certificates, empty for none."""
+    own = ["--servers", ",".join(map(str, servers)), *(("--server-ca", authority) if authority else ())]
+    return [sys.executable, "-m", "headrace", "ps", "worker", *own, *options]
 
 
 def wire_of(given: Mapping[str, Any]) -> WireSettings:
@@ -185,10 +247,10 @@ def wire_of(given: Mapping[str, Any]) -> WireSettings:
     return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
-def _addresses(text: str) -> tuple[Address, ...]:
+def _addresses(option: str, text: str) -> tuple[Address, ...]:
     from trainer.flight.addresses import Address
 
     found = tuple(Address.parse(one.strip()) for one in text.split(","))
     if len(set(found)) != len(found):
-        raise InputError("the addresses of servers must be different", where="--servers", value=text)
+        raise InputError("the addresses of servers must be different", where=option, value=text)
     return found

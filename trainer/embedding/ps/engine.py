@@ -124,27 +124,59 @@ class PsEngine:
         check_batch(batch, self.features)
         return self._fetch(batch).rows.activations()
 
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+    def keep(self, batch: IdBatch) -> None:
+        """Prepare the update of a batch, as :meth:`lookup` does, without a fetch. Raises :class:`BadBatch`."""
+        check_batch(batch, self.features)
+        self._prepare(batch)
+
+    def distinct_rows(self, batch: IdBatch) -> Array:
+        """The distinct rows of each table, int64, in a batch that was looked up or kept."""
+        found: Array = self._found(batch).rows.requests.layout.vocabulary[np.argsort(self._order)]
+        return found
+
+    def apply_gradients(
+        self, batch: IdBatch, gradients: Array, *, rates: Array | None = None, number: int | None = None
+    ) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
 
         It does not wait for the servers: what they refuse is raised by the next call. Raises :class:`BadBatch`, and
         :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is sent.
+
+        Args:
+            batch: the batch.
+            gradients: of its activations.
+            rates: the learning rate of each table, float32; None: those of the tables' optimizers.
+            number: of the update: servers that have been sent one with this number or a later one are left out; None: the next one.
         """
         check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
-        found = next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._fetch(batch)
-        pieces, rates = found.rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
+        found = self._found(batch)
+        of_tables = learning_rates(self._stacked) if rates is None else rates[self._order]
+        pieces, of_parts = found.rows.gradients(flat), of_tables[self._parts.layout.table]
         requests = found.rows.requests
 
         def update(server: int) -> None:
+            remote = self._servers[server]
+            if number is not None and number <= remote.updates:
+                return
             is_same = requests.updates is requests.reads
             numbers = found.numbers[server] if is_same else self._numbers(requests.updates, server)
-            self._servers[server].update(numbers, rates, pieces[server])
+            remote.update(numbers, of_parts, pieces[server], number)
 
         self._of_each(update)
         self._counter.add(batch.offsets, requests.layout.vocabulary)
+
+    def _found(self, batch: IdBatch) -> _LookedUp:
+        """The rows of a batch that was looked up or kept, else without their values."""
+        return next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._prepare(batch)
+
+    def _prepare(self, batch: IdBatch) -> _LookedUp:
+        rows = self._buffers.of_batch(self._requests.make(batch))
+        found = _LookedUp(rows, self._of_each(lambda server: self._numbers(rows.requests.reads, server)))
+        self._looked_up.append(found)
+        return found
 
     def _fetch(self, batch: IdBatch) -> _LookedUp:
         rows = self._buffers.of_batch(self._requests.make(batch))
@@ -193,7 +225,7 @@ class PsEngine:
                 values = np.empty(len(own) * part.slice_.columns, np.float32)
                 remote.begin_fetch(RowNumbers(own, counts), [values], -1, exact=True)
                 remote.finish()
-                out[mine, part.columns] = values.reshape(len(own), -1)
+                out[mine, part.columns] = values.reshape(len(own), part.slice_.columns)
         return out
 
     def state(self) -> dict[str, TableState]:
