@@ -59,6 +59,10 @@ class ServerPerTable:
         """That nothing is held."""
         return self._first.opened(session)
 
+    def memory_bytes(self, header: Header) -> int:
+        """The most bytes that a request takes in memory."""
+        return self._first.memory_bytes(header)
+
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request to the table in its flags."""
         key = session, header.flags >> _TABLE_SHIFT

@@ -32,6 +32,9 @@ class AnyServer(Protocol):
     def opened(self, session: Session) -> Reply:
         """What the server holds."""
 
+    def memory_bytes(self, header: Header) -> int:
+        """The most bytes that a request takes in memory."""
+
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request."""
 

@@ -154,7 +154,7 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
     return given
 
 
-#: Parameters of ``headrace train`` by which a job would wait, or end otherwise than one without faults.
+#: Parameters of ``headrace train`` by which a job would wait, end otherwise than one without faults, or have processes that no fault is for.
 _NO_CHAOS = (
     "follow",
     "wait_for_memos",
@@ -164,6 +164,8 @@ _NO_CHAOS = (
     "notice_metadata",
     "launcher",
     "export",
+    "embedding_workers",
+    "plan",
 )
 
 

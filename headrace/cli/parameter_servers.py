@@ -1,4 +1,4 @@
-"""``headrace ps``: parameter servers, which hold the rows of embedding tables for training processes."""
+"""``headrace ps``: parameter servers, which hold the rows of embedding tables for training, and embedding workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,13 @@ from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import emit, say
 from transforms.errors import InputError
 
+if TYPE_CHECKING:
+    from trainer.flight.addresses import Address
+
 app = typer.Typer(
-    help="Parameter servers: processes that hold rows of embedding tables.", no_args_is_help=True, rich_markup_mode=None
+    help="Parameter servers, which hold rows of embedding tables, and embedding workers, which pool them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 TokenFile = Annotated[
@@ -87,10 +92,7 @@ def serve(
 
     def listening(place: Address) -> None:
         say(f"serving rows at {place}, memory in {folder}")
-        if address_file:
-            new = Path(f"{address_file}.new")
-            new.write_text(str(place))
-            new.replace(address_file)
+        _write_address(address_file, place)
 
     try:
         status = run_server(options, listening)
@@ -99,6 +101,66 @@ def serve(
             shutil.rmtree(folder, ignore_errors=True)
     if status or terminated_status:
         raise typer.Exit(status or terminated_status)
+
+
+@app.command("worker")
+def worker(
+    servers: Annotated[str, typer.Option(help="Addresses of the servers, as host:port, in the order of the clients'.")],
+    address: Annotated[str, typer.Option(help="Where it listens, as host:port; port 0 is any.")] = "127.0.0.1:0",
+    token_file: TokenFile = "",
+    threads: Annotated[int, typer.Option(help="Threads of its loops for a client.", min=1)] = 1,
+    message_mib: Annotated[int, typer.Option(help="Memory for messages at once, in MiB.", min=1)] = 2048,
+    patience_secs: Annotated[float, typer.Option(help="The longest wait for a client's bytes.")] = 300.0,
+    certificate: Annotated[str, typer.Option(help="PEM file of a TLS certificate: connections are encrypted.")] = "",
+    key: Annotated[str, typer.Option(help="PEM file of its key. Default: in the certificate's file.")] = "",
+    server_ca: Annotated[str, typer.Option(help="PEM file of the authority of the servers' certificates: TLS.")] = "",
+    address_file: Annotated[
+        str, typer.Option(help="Also write the address to this file, once it listens.", show_default=False)
+    ] = "",
+    supervisor: Annotated[
+        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
+    ] = 0,
+) -> None:
+    """Pool rows of servers, and sum gradients by row, until SIGTERM. A killed process is replaced at once."""
+    from trainer.flight.addresses import Address
+    from trainer.launch.role_signals import end_with_supervisor
+    from trainer.launch.worker_process import WorkerOptions, run_worker
+    from trainer.servers.service import ServiceLimits
+    from trainer.servers.tls import client_tls, server_tls
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    if supervisor:
+        end_with_supervisor(supervisor)
+    if patience_secs <= 0:
+        raise InputError("--patience-secs must be > 0", value=patience_secs)
+    addresses = tuple(Address.parse(one.strip()) for one in servers.split(","))
+    if len(set(addresses)) != len(addresses):
+        raise InputError("the addresses of servers must be different", where="--servers", value=servers)
+    bytes_ = message_mib * _MIB
+    options = WorkerOptions(
+        addresses,
+        Address.parse(address),
+        read_token_file(token_file) if token_file else "",
+        threads,
+        ServiceLimits(min(bytes_, 1 << 30), bytes_, patience_secs),
+        tls=server_tls(certificate, key),
+        server_tls=client_tls(server_ca),
+    )
+
+    def listening(place: Address) -> None:
+        say(f"pooling rows at {place}, of the servers at {servers}")
+        _write_address(address_file, place)
+
+    if status := run_worker(options, listening):
+        raise typer.Exit(status)
+
+
+def _write_address(path: str, place: Address) -> None:
+    """Write an address to a file, whole, if there is one."""
+    if path:
+        new = Path(f"{path}.new")
+        new.write_text(str(place))
+        new.replace(path)
 
 
 @app.command("status")
@@ -110,7 +172,7 @@ def status(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show what servers hold and have done."""
+    """Show what servers hold, and what servers and embedding workers have done."""
     from headrace.screens.parameter_servers import ServerRow, ServersScreen
     from trainer.flight.addresses import Address
     from trainer.servers.server_status import read_status

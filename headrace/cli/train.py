@@ -49,6 +49,7 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
+    EmbeddingWorkers,
     OpenServers,
     ServerCa,
     Servers,
@@ -230,6 +231,7 @@ def train(
     export: Export = "",
     export_quantize: ExportQuantize = "",
     servers: Servers = "",
+    embedding_workers: EmbeddingWorkers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
     server_updates: ServerUpdates = SUMMED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.support.embedding_workers import engine_on_worker
 from tests.support.emulated_slice import EmulatedSlice
 from tests.support.parameter_servers import engine_on_servers
 from tests.trainer.embedding.partitioned.plans import mixed_plan
@@ -81,6 +82,11 @@ KINDS = (
     EngineKind(
         "3 servers, hashed tables beside others",
         lambda features: engine_on_servers(features, seed=SEED, servers=3, hashed=_hashed(features, 2)),
+    ),
+    EngineKind("1 worker, 1 server", lambda features: engine_on_worker(features, seed=SEED, servers=1)),
+    EngineKind(
+        "1 worker, 3 servers, planned",
+        lambda features: engine_on_worker(features, seed=SEED, servers=3, plan=mixed_plan(features, 3)),
     ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),

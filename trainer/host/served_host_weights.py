@@ -49,11 +49,12 @@ class ServedHostWeights(HostWeights):
         """
         rank, hosts = self._exchange.rank, self._exchange.hosts
         connects = self._servers.connect(attempt, rank, hosts, check, check_state)
+        worker = self._servers.connect_worker(attempt, rank, hosts, check)
         if self._tables is None:
-            make_engine = partial(self._servers.engine_over, connects)
+            make_engine = partial(self._servers.engine_over, connects, worker=worker)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
-            self._tables.engine.connect(connects)
+            self._servers.reconnect(self._tables.engine, connects, worker)
 
     @property
     def tables(self) -> ServedTables:

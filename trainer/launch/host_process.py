@@ -112,8 +112,18 @@ def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes], token: 
         ) from None
     addresses = tuple(Address.parse(one) for one in spec.addresses)
     wire = WireSettings(spec.wire_ids, spec.wire_values)
-    tls, mode = client_tls(spec.authority), Mode(spec.updates)
-    return RunServers(addresses, token, tls, plan, mode, patience_secs=spec.patience_secs, wire=wire, run=spec.run)
+    return RunServers(
+        addresses,
+        token,
+        client_tls(spec.authority),
+        plan,
+        Mode(spec.updates),
+        patience_secs=spec.patience_secs,
+        wire=wire,
+        run=spec.run,
+        workers=tuple(Address.parse(one) for one in spec.workers),
+        workers_tls=client_tls(spec.workers_authority),
+    )
 
 
 #: The wait between attempts to report a notice.

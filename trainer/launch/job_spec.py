@@ -34,6 +34,8 @@ class ServersSpec:
         wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
         run: its number; see :class:`~trainer.servers.run_servers.RunServers`.
         patience_secs: how long a server may be away before the attempt fails.
+        workers: addresses of embedding workers; none: hosts use the servers themselves.
+        workers_authority: a PEM file of the authority of their certificates; empty: connections to them are not encrypted.
     """
 
     addresses: tuple[str, ...]
@@ -45,6 +47,8 @@ class ServersSpec:
     wire_values: str = "float32"
     run: int = 0
     patience_secs: float = 60.0
+    workers: tuple[str, ...] = ()
+    workers_authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Parameter servers of a run on this machine: started with it, started again when they end, and gone with it."""
+"""Parameter servers and embedding workers of a run on this machine: started with it, again when they end, and gone with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Server:
 
 
 class LocalServers:
-    """``count`` servers on loopback, each in a process of its own, with their rows in shared memory.
+    """``count`` servers on loopback, each in a process of its own, with their rows in shared memory; or embedding workers, without rows.
 
     A server that ends is started again at its address, with its rows. All of them end, and their memory is freed, at the end of the context.
 
@@ -45,14 +45,26 @@ class LocalServers:
         command: the command line of a server.
         logs: the folder of their outputs.
         token_file: a file with their token; empty for none.
+        kind: the letter before the number of each in its name.
+        has_rows: False for embedding workers.
     """
 
-    def __init__(self, count: int, command: ServerCommand, *, logs: Path, token_file: str = "") -> None:
+    def __init__(
+        self,
+        count: int,
+        command: ServerCommand,
+        *,
+        logs: Path,
+        token_file: str = "",
+        kind: str = "s",
+        has_rows: bool = True,
+    ) -> None:
+        self._has_rows = has_rows
         self._command, self._logs, self._token_file = command, logs, token_file
         # A folder of its own for each run: /dev/shm where there is one.
         parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
-        self._servers = [_Server(f"s{k}", self._folder / f"s{k}", LOOPBACK) for k in range(count)]
+        self._servers = [_Server(f"{kind}{k}", self._folder / f"{kind}{k}", LOOPBACK) for k in range(count)]
         self._ends = threading.Event()
         self._changing = threading.Lock()  # of a start, or of a loss
         self._watching = threading.Thread(target=self._watch, name="servers", daemon=True)
@@ -100,8 +112,10 @@ class LocalServers:
     def _start(self, server: _Server) -> None:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._address_file(server).unlink(missing_ok=True)
-        options = ["--address", str(server.address), "--memory", str(server.memory), "--supervisor", str(os.getpid()),
+        options = ["--address", str(server.address), "--supervisor", str(os.getpid()),
                    "--address-file", str(self._address_file(server))]  # fmt: skip
+        if self._has_rows:
+            options += ["--memory", str(server.memory)]
         if self._token_file:
             options += ["--token-file", self._token_file]
         with open(self._logs / f"{server.name}.log", "ab") as log:

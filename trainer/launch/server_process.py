@@ -1,22 +1,16 @@
 """The processes of a parameter server: a keeper, which listens, and its child, which answers.
 
-The keeper loads the code and holds the listening socket, and forks the child again when it ends: clients that connect meanwhile wait in
-the socket, and the next child finds the rows in shared memory. So a child that is killed is replaced in some milliseconds.
+The :mod:`keeper <trainer.launch.keeper>` forks the child again when it ends, which finds the rows in shared memory.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -28,19 +22,10 @@ from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import TableSpec
 from trainer.flight.addresses import LOOPBACK, Address, check_token
 from trainer.flight.connections import listen
-from trainer.launch.role_signals import end_with_supervisor
+from trainer.launch.keeper import Keeper
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
-from transforms.errors import HeadraceError
-
-_LOG = logging.getLogger(__name__)
-#: A child that lived for so long counts as started.
-_STARTED_SECS = 1.0
-#: Children that end sooner, one after the other, before the keeper gives up, and the wait after each of them.
-_MOST_FAILURES, _WAIT_SECS = 20, 0.02
-#: The signals that end a server.
-_ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,89 +61,16 @@ def run_server(options: ServerOptions, on_listening: Callable[[Address], None] =
         options.memory.mkdir(parents=True, exist_ok=True, mode=0o700)
     listening = listen(options.address)
     _warm_up()
-    keeper = _Keeper(options, listening)
+    keeper = Keeper(listening, partial(_serve, options))
     on_listening(Address(*listening.getsockname()[:2]))
     return keeper.run()
 
 
-class _Keeper:
-    """Forks the process that answers, again and again until it is asked to end."""
-
-    def __init__(self, options: ServerOptions, listening: socket.socket) -> None:
-        self._options, self._listening = options, listening
-        self._child, self._is_ending = 0, False
-
-    def run(self) -> int:
-        for number in _ENDS:
-            signal.signal(number, self._end)
-        failures = 0
-        while True:
-            began = time.monotonic()
-            with _signals_later():  # else one between the fork and its number would end no child
-                if self._is_ending:
-                    break
-                self._child = os.fork()
-                if not self._child:
-                    self._serve()
-            status = self._wait()
-            if self._is_ending or status == 0:
-                break
-            failures = failures + 1 if time.monotonic() - began < _STARTED_SECS else 0
-            _LOG.warning("the process that answers ended with status %s; the next one takes over its rows", status)
-            time.sleep(failures * _WAIT_SECS)
-            if failures >= _MOST_FAILURES:
-                _LOG.error("%s processes ended at once, one after the other", failures)
-                return 1 if status < 0 else status
-        return 0
-
-    def _wait(self) -> int:
-        """The status of the child that ended; a signal as a negative number."""
-        while True:
-            try:
-                _, status = os.waitpid(self._child, 0)
-            except InterruptedError:
-                continue
-            return os.waitstatus_to_exitcode(status)
-
-    def _end(self, number: int, frame: object) -> None:
-        self._is_ending = True
-        if self._child:
-            try:
-                os.kill(self._child, signal.SIGTERM)
-            except ProcessLookupError:
-                _LOG.debug("the process that answers has ended already")
-
-    def _serve(self) -> NoReturn:
-        """Answer in this child process until SIGTERM."""
-        options, status = self._options, 0
-        try:
-            signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keeper's
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
-            end_with_supervisor(os.getppid())
-            rows = HeldRows(options.memory, threads=options.threads)
-            server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
-            with ServerService(self._listening, server, token=options.token, limits=options.limits, tls=options.tls):
-                while True:
-                    signal.pause()
-        except HeadraceError as error:
-            _LOG.error("error: %s", error)
-            status = error.exit_status
-        except BaseException:
-            _LOG.exception("the process that answers failed")
-            status = 70
-        finally:
-            os._exit(status)
-
-
-@contextmanager
-def _signals_later() -> Iterator[None]:
-    """Signals that end a server come after the block."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+def _serve(options: ServerOptions, listening: socket.socket) -> ServerService:
+    """The service of rows of the options' memory."""
+    rows = HeldRows(options.memory, threads=options.threads)
+    server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
+    return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls)
 
 
 def _warm_up() -> None:

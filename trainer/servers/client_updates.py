@@ -13,7 +13,7 @@ from transforms.errors import DataError, InputError
 MOST_CLIENTS = 1024
 #: Of the number of an attempt; those of a run are fewer than 2 to this power.
 _ATTEMPT_BITS = 20
-GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves", "watches"})
+GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves", "loads", "watches"})
 
 
 class Mode(Enum):
@@ -48,6 +48,7 @@ class Greeting:
         attempt: its number; requests of earlier attempts are refused.
         mode: how updates come together.
         saves: the connection is for snapshots.
+        loads: the connection is for loads, beside that of an embedding worker for the rows of batches.
         watches: the connection is for the status alone; it belongs to no client.
     """
 
@@ -57,6 +58,7 @@ class Greeting:
     attempt: int = 0
     mode: Mode = Mode.EACH
     saves: bool = False
+    loads: bool = False
     watches: bool = False
 
     def to_document(self) -> dict[str, object]:
@@ -68,6 +70,7 @@ class Greeting:
             "attempt": self.attempt,
             "mode": self.mode.value,
             "saves": self.saves,
+            "loads": self.loads,
             "watches": self.watches,
         }
 
@@ -75,7 +78,7 @@ class Greeting:
     def read(cls, document: dict[str, object]) -> Greeting:
         """The greeting of a document with :data:`GREETING_MEMBERS`. Raises :class:`DataError`."""
         clients = count_at(document, "clients", least=1, most=MOST_CLIENTS)
-        mode, uses = document["mode"], (document["saves"], document["watches"])
+        mode, uses = document["mode"], (document["saves"], document["loads"], document["watches"])
         if mode not in [one.value for one in Mode] or not all(isinstance(one, bool) for one in uses):
             raise DataError("a greeting must say how updates come together", value=str((mode, *uses))[:80],
                             allowed=", ".join(one.value for one in Mode))  # fmt: skip
@@ -88,6 +91,7 @@ class Greeting:
             Mode(mode),
             bool(uses[0]),
             bool(uses[1]),
+            bool(uses[2]),
         )
 
 

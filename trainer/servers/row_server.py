@@ -129,6 +129,8 @@ class RowServer:
                 own = one.greeting
                 if own.saves != greeting.saves or (own.saves and own.attempt != greeting.attempt):
                     continue  # the snapshot of one attempt may be read while the next one trains
+                if own.loads != greeting.loads and own.attempt == greeting.attempt:
+                    continue  # rows are loaded beside the connection of an embedding worker
                 if own.attempt < greeting.attempt or own.client == greeting.client:
                     self._end(one)
                 elif (own.clients, own.mode) != (greeting.clients, greeting.mode):
@@ -187,6 +189,10 @@ class RowServer:
                 "digest": self._rows.digest,
             }
             return Reply(Kind.OPENED, [write_document(document)])
+
+    def memory_bytes(self, header: Header) -> int:
+        """The most bytes that a request takes in memory."""
+        return messages.memory_bytes(header)
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""

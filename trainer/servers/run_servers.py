@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.options import HashedCounts, sum_counts
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.server_link import Connect
+from trainer.embedding.ps.served_engine import ServedEngine
+from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
+from trainer.embedding.worker.engine import WorkerEngine
+from trainer.errors import ConfigError
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
 from trainer.servers.server_status import read_status
-from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
 
 def _go_on() -> None:
@@ -37,6 +40,9 @@ class RunServers:
         patience_secs: how long a server may be away before the run fails.
         wire: how rows and values are encoded on their way; servers take any encoding.
         run: its number. A run with a higher one takes the servers over.
+        workers: addresses of embedding workers, of which host k uses number k modulo their number, and another one when that fails;
+            none: a host uses the servers itself.
+        workers_tls: what verifies the workers; None: connections to them are not encrypted.
     """
 
     addresses: tuple[Address, ...]
@@ -47,17 +53,20 @@ class RunServers:
     patience_secs: float = 60.0
     wire: WireSettings = field(default_factory=WireSettings)
     run: int = 0
+    workers: tuple[Address, ...] = ()
+    workers_tls: ssl.SSLContext | None = None
 
     def wait(self, on_wait: Callable[[Address], None]) -> int:
-        """The highest number of a run that a server has had, once all of them answer.
+        """The highest number of a run that a server has had, once all of them and of the workers answer.
 
         ``on_wait`` is called for each that does not answer at once. Raises :class:`~trainer.errors.ServerLost` for one that stays away
         longer than the patience.
         """
-        return max(self._run_on(address, cache(partial(on_wait, address))) for address in self.addresses)
+        all_tls = {**dict.fromkeys(self.addresses, self.tls), **dict.fromkeys(self.workers, self.workers_tls)}
+        return max(self._run_on(address, tls, cache(partial(on_wait, address))) for address, tls in all_tls.items())
 
-    def _run_on(self, address: Address, check: Callable[[], None]) -> int:
-        found = read_status(address, token=self.token, tls=self.tls, patience_secs=self.patience_secs, check=check)
+    def _run_on(self, address: Address, tls: ssl.SSLContext | None, check: Callable[[], None]) -> int:
+        found = read_status(address, token=self.token, tls=tls, patience_secs=self.patience_secs, check=check)
         return run_of(found.attempt)
 
     def hashed_counts(self) -> dict[str, HashedCounts]:
@@ -77,9 +86,29 @@ class RunServers:
 
         ``check`` is called while a request waits, and raises to end it; ``check_saving``: while one for a snapshot does.
         """
-        greeting = Greeting(self.token, client, clients, attempt_number(self.run, attempt), self.mode)
+        greeting = replace(self._greeting(attempt, client, clients), loads=bool(self.workers))
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls, check=check)
         return [connect_to(address, options, check_saving) for address in self.addresses]
+
+    def connect_worker(
+        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = _go_on
+    ) -> ConnectWorker | None:
+        """What connects to the embedding worker of a client; None without workers. Otherwise as :meth:`connect`."""
+        if not self.workers:
+            return None
+        own = client % len(self.workers)
+        first, *others = self.workers[own:] + self.workers[:own]
+        options = LinkOptions(
+            self._greeting(attempt, client, clients),
+            patience_secs=self.patience_secs,
+            tls=self.workers_tls,
+            check=check,
+            others=tuple(others),
+        )
+        return connect_through(first, options)
+
+    def _greeting(self, attempt: int, client: int, clients: int) -> Greeting:
+        return Greeting(self.token, client, clients, attempt_number(self.run, attempt), self.mode)
 
     def engine_over(
         self,
@@ -88,13 +117,33 @@ class RunServers:
         seed: int,
         held: int,
         hashed: Mapping[str, TableLimits],
-    ) -> PsEngine:
-        """The engine of tables over connections; see :data:`~trainer.training.served_weights.MakeEngine`."""
-        return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                        overlaps=self.mode is Mode.EACH, hashed=hashed)  # fmt: skip
+        worker: ConnectWorker | None = None,
+    ) -> ServedEngine:
+        """The engine of tables over connections, those to a worker among them; see :data:`~trainer.training.served_weights.MakeEngine`.
+
+        Raises :class:`ConfigError` for hashed tables with a worker.
+        """
+        if worker is None:
+            return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
+                            overlaps=self.mode is Mode.EACH, hashed=hashed)  # fmt: skip
+        if hashed:
+            raise ConfigError("hashed tables must be trained without embedding workers", value=", ".join(hashed),
+                              next_step="leave --embedding-workers out")  # fmt: skip
+        return WorkerEngine(
+            features, seed=seed, servers=connects, worker=worker, plan=self.plan, held=held, wire=self.wire
+        )
 
     def engine(
         self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
-    ) -> PsEngine:
+    ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
-        return self.engine_over(self.connect(attempt), features, seed, held, hashed)
+        return self.engine_over(self.connect(attempt), features, seed, held, hashed, self.connect_worker(attempt))
+
+    @staticmethod
+    def reconnect(engine: ServedEngine, connects: Sequence[Connect], worker: ConnectWorker | None) -> None:
+        """Let an engine of :meth:`engine_over` go on over other connections."""
+        if isinstance(engine, WorkerEngine):
+            assert worker is not None
+            engine.connect(connects, worker)
+        elif isinstance(engine, PsEngine):
+            engine.connect(connects)

@@ -14,6 +14,7 @@ from typing import Protocol, Self
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
+from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
@@ -29,6 +30,9 @@ _LOOK_SECS = 0.5
 _FIRST_ANSWER_SECS = 10.0
 #: A process that asks whether the folder is locked has it for a moment.
 _LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
+
+
+_END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 
 class StartedServers(Protocol):
@@ -84,7 +88,7 @@ class ServerMoves:
         self._servers, self._given, self._files = servers, servers, files
         self._start, self._started, self._tell, self._clock = start, started, tell, clock
         self._training, self._attempt, self._next_look = new_id(), 0, clock()
-        self._make: Callable[[RunServers, Sequence[Connect]], PsEngine] | None = None
+        self._make: Callable[[RunServers, Sequence[Connect]], ServedEngine] | None = None
         self._move: _Move | None = None
         self._context = ExitStack()
         self._is_open = False
@@ -98,18 +102,20 @@ class ServerMoves:
 
     def engine(
         self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
-    ) -> PsEngine:
+    ) -> ServedEngine:
         """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up."""
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))
         if not self._is_open:
             self._open_files()
-        self._attempt, self._make = (
-            attempt,
-            lambda servers, connects: servers.engine_over(connects, features, seed, held, hashed),
-        )
-        return self._make(self._servers, self._servers.connect(attempt))
+        worker = self._servers.connect_worker(attempt)
 
-    def follow(self, engine: PsEngine, may_end: bool) -> PsEngine:
+        def make(servers: RunServers, connects: Sequence[Connect]) -> ServedEngine:
+            return servers.engine_over(connects, features, seed, held, hashed, worker)
+
+        self._attempt, self._make = attempt, make
+        return make(self._servers, self._servers.connect(attempt))
+
+    def follow(self, engine: ServedEngine, may_end: bool) -> ServedEngine:
         """The engine to go on with: ``engine``, or that on other servers once these have all rows.
 
         It is called between lookups and updates. A move that fails is given up, and training goes on. ``may_end``: whether the engine may be replaced.
@@ -135,7 +141,7 @@ class ServerMoves:
             self._write(MoveReport(move.request.id, move.engine.figures))
         return engine
 
-    def _look(self, engine: PsEngine) -> None:
+    def _look(self, engine: ServedEngine) -> None:
         """Begin the move of a request, if there is one that can be met."""
         try:
             request = self._files.take_request()
@@ -147,9 +153,12 @@ class ServerMoves:
         self._move = move = _Move(request)
         try:
             self._check(request)
+            if not isinstance(engine, PsEngine):
+                raise InputError("tables of a training with embedding workers must stay on their servers while it runs", where="--servers",
+                                 value=str(request.count), next_step=_END_FIRST)  # fmt: skip
             if engine.limits:
                 raise InputError("hashed tables must stay on their servers while training runs", where="--servers", value=", ".join(engine.limits),
-                                 next_step="end training, and start it again with other --servers: it goes on from its newest checkpoint")  # fmt: skip
+                                 next_step=_END_FIRST)  # fmt: skip
         except InputError as error:
             self._end_without(error)
             return
@@ -178,9 +187,11 @@ class ServerMoves:
         before = replace(found, patience_secs=_FIRST_ANSWER_SECS).wait(lambda address: check())
         move.servers = replace(found, run=max(int(time.time() * 1000), before + 1, self._servers.run + 1))
         assert self._make is not None
-        return self._make(move.servers, move.servers.connect(self._attempt, check=check))
+        made = self._make(move.servers, move.servers.connect(self._attempt, check=check))
+        assert isinstance(made, PsEngine)
+        return made
 
-    def _end(self, move: _Move, engine: PsEngine) -> None:
+    def _end(self, move: _Move, engine: ServedEngine) -> None:
         """The other servers have the tables."""
         assert move.engine is not None
         assert move.servers is not None

@@ -1,4 +1,4 @@
-"""The sockets of a parameter server: one thread a connection, each request answered before the next one is read.
+"""The sockets of a parameter server or an embedding worker: one thread a connection, each request answered before the next one is read.
 
 A connection greets with the token within some seconds. Memory is taken for a greeting of a few bytes first, then for requests of a client
 with the token, each within the limit of one message and of all messages.
@@ -13,7 +13,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from trainer.embedding.ps.frames import (
     HEADER_BYTES,
@@ -25,7 +25,6 @@ from trainer.embedding.ps.frames import (
     read_document,
     read_header,
 )
-from trainer.embedding.ps.row_messages import memory_bytes
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
 from trainer.flight.byte_streams import receive_into, send_parts
@@ -33,7 +32,7 @@ from trainer.flight.connections import Connections, refuse
 from trainer.flight.error_documents import to_bytes
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
-from trainer.servers.row_server import Reply, RowServer, Session
+from trainer.servers.row_server import Reply, Session
 from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +60,25 @@ class ServiceLimits:
                 raise ConfigError(f"{name} must be > 0", value=getattr(self, name), allowed="> 0")
 
 
+class RequestHandler(Protocol):
+    """What answers the requests of sessions; :class:`~trainer.servers.row_server.RowServer` is one. Any thread may call it."""
+
+    def begin(self, greeting: Greeting) -> Session:
+        """Begin a session, in place of an earlier one of the same client."""
+
+    def opened(self, session: Session) -> Reply:
+        """What is answered to a greeting."""
+
+    def memory_bytes(self, header: Header) -> int:
+        """The most bytes that a request takes in memory."""
+
+    def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
+        """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+
+
 class ServerService:
     """Answers the connections of a listening socket from its construction until :meth:`close`.
 
@@ -75,7 +93,7 @@ class ServerService:
     def __init__(
         self,
         listening: socket.socket,
-        server: RowServer,
+        server: RequestHandler,
         *,
         token: str = "",
         limits: ServiceLimits | None = None,
@@ -156,7 +174,7 @@ class ServerService:
                 value=header.body_bytes,
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
-        with self._budget.take(memory_bytes(header), self._limits.patience_secs):
+        with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
             body = bytearray(header.body_bytes)
             if receive_into(stream, memoryview(body), time.monotonic() + self._limits.patience_secs) < len(body):
                 raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")

@@ -1,4 +1,4 @@
-"""A connection to a parameter server over TCP, which outlives the end of the server's process if its memory does."""
+"""A connection to a parameter server or an embedding worker over TCP, which outlives the end of its process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainer.embedding.ps.frames import (
@@ -22,7 +22,7 @@ from trainer.embedding.ps.frames import (
     text_at,
     write_document,
 )
-from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, Request
+from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, ConnectWorker, Request
 from trainer.errors import ConfigError, ServerLost
 from trainer.flight.addresses import Address
 from trainer.flight.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
@@ -50,6 +50,9 @@ class LinkOptions:
         patience_secs: how long a server may be silent, or away.
         tls: what verifies the server; None: connections are not encrypted.
         check: is called while it waits; raises to end the wait.
+        others: addresses that are tried in turn when a connection has failed, such as those of other embedding workers.
+        restore: the requests by which a process without memory gets what it had; sent after each greeting, before what was not answered.
+            None: the process keeps its memory.
         clock: monotonic seconds.
         sleep: waits for seconds.
     """
@@ -58,6 +61,8 @@ class LinkOptions:
     patience_secs: float = 60.0
     tls: ssl.SSLContext | None = None
     check: Callable[[], None] = lambda: None
+    others: tuple[Address, ...] = ()
+    restore: Callable[[], Sequence[Request]] | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -86,11 +91,17 @@ class _Asked:
         return self.is_sent and self.answer is None
 
 
+def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
+    """What connects to the embedding worker at an address."""
+    return lambda restore: TcpLink(address, replace(options, restore=restore))
+
+
 class TcpLink:
     """See :class:`~trainer.embedding.ps.server_link.ServerLink`. Raises :class:`ServerLost` if the server does not answer in time."""
 
     def __init__(self, address: Address, options: LinkOptions) -> None:
         self._address, self._options = address, options
+        self._addresses = deque([address, *options.others])
         self._asked: deque[_Asked] = deque()
         self._stream: socket.socket | None = None
         self._generation = 0
@@ -183,13 +194,14 @@ class TcpLink:
         self.received_bytes += HEADER_BYTES + header.body_bytes
         return header
 
-    def _wait_for_answer(self, stream: socket.socket) -> None:
+    def _wait_for_answer(self, stream: socket.socket, patience_secs: float | None = None) -> None:
         """Wait until there is something to read. Raises TimeoutError after the patience, and what ``check`` raises."""
         if isinstance(stream, ssl.SSLSocket) and stream.pending():
             return
-        until, look = self._options.clock() + self._options.patience_secs, select.poll()
+        patience_secs = self._options.patience_secs if patience_secs is None else patience_secs
+        until, look = self._options.clock() + patience_secs, select.poll()
         look.register(stream, select.POLLIN)
-        while not look.poll(1000 * min(_LOOK_SECS, self._options.patience_secs)):
+        while not look.poll(1000 * min(_LOOK_SECS, patience_secs)):
             self._options.check()
             if self._options.clock() >= until:
                 raise TimeoutError("no answer")
@@ -205,8 +217,11 @@ class TcpLink:
             if failure is not None:
                 options.check()
             try:
-                self._resend(self._connect())
+                applied = self._connect()
+                self._resend(applied if options.restore is None else self._restore(options.restore()))
             except OSError as error:
+                self._addresses.rotate(-1)
+                self._address = self._addresses[0]
                 if options.clock() + backoff >= until:
                     raise ServerLost("a server must answer", where=str(self._address),
                                      value=f"{error} for {options.patience_secs:g} s", next_step=_START) from None  # fmt: skip
@@ -221,7 +236,8 @@ class TcpLink:
     def _connect(self) -> int:
         """Greet the server; returns the number of this client's last update that it has made."""
         options = self._options
-        self._stream = socket.create_connection((self._address.host, self._address.port), options.patience_secs)
+        patience_secs = options.patience_secs / len(self._addresses)
+        self._stream = socket.create_connection((self._address.host, self._address.port), patience_secs)
         if self._stream.getsockname() == self._stream.getpeername():
             raise _Ended("nothing listens at the address")  # a port of the system's range may be connected to itself
         self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -229,16 +245,36 @@ class TcpLink:
         if options.tls is not None:
             self._encrypt(options.tls)
         self._transmit(Request(Kind.HELLO, [write_document(options.greeting.to_document())]))
+        self._wait_for_answer(self._stream, patience_secs)
         header = self._receive_header(MOST_ERROR_BYTES)
         body = bytearray(header.body_bytes)
         if receive_into(self._stream, memoryview(body)) < len(body):
             raise _Ended("the server ended an answer")
         if header.kind == Kind.ERROR:
             raise self._error(body)
+        self._stream.settimeout(options.patience_secs)
         generation, applied = _opened(body)
+        if options.restore is None:
+            self._check_generation(generation)
+        return applied
+
+    def _check_generation(self, generation: int) -> None:
         if self._generation and generation != self._generation:
             raise ServerLost("a server must have the rows that it had", where=str(self._address),
                              value="it was started without them", next_step=_GO_ON)  # fmt: skip
+
+    def _restore(self, requests: Sequence[Request]) -> int:
+        """Send a process what it had; returns the number of this client's last update that was made, by its answer to OPEN."""
+        applied, before = 0, self._generation
+        for request in requests:
+            self._transmit(request)
+            answer = self._receive(request)
+            if answer.header.kind == Kind.ERROR:
+                raise self._error(answer.body)
+            if answer.header.kind == Kind.OPENED:
+                found, applied = _opened(answer.body)
+                self._generation = before
+                self._check_generation(found)
         return applied
 
     def _encrypt(self, tls: ssl.SSLContext) -> None:
@@ -272,7 +308,7 @@ class TcpLink:
             self._stream = None
 
 
-def _opened(body: bytearray) -> tuple[int, int]:
+def _opened(body: Bytes) -> tuple[int, int]:
     """The generation and the last update in the document of an opened server. Raises :class:`DataError`."""
     document = read_document(body, OPENED_MEMBERS)
     text_at(document, "digest")

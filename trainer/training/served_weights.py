@@ -13,6 +13,7 @@ from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
 from trainer.errors import ConfigError
@@ -36,12 +37,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update; then
 #: the limits of hashed tables, by name.
-MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, Mapping[str, TableLimits]], PsEngine]
+MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, Mapping[str, TableLimits]], ServedEngine]
 #: The engine to go on with between a lookup and an update: the given one, or one with its rows on other servers. True: it may be replaced.
-FollowMoves: TypeAlias = Callable[[PsEngine, bool], PsEngine]
+FollowMoves: TypeAlias = Callable[[ServedEngine, bool], ServedEngine]
 
 
-def stay(engine: PsEngine, may_end: bool) -> PsEngine:
+def stay(engine: ServedEngine, may_end: bool) -> ServedEngine:
     """The engine, which no move replaces."""
     return engine
 
@@ -92,6 +93,11 @@ class ServedTables:
         both = np.concatenate([gradients.towers, gradients.linear], axis=1)
         self.engine.apply_gradients(self._ids(batch), both)
 
+    @property
+    def _hashed(self) -> PsEngine | None:
+        """The engine, if some of its tables are hashed."""
+        return self.engine if isinstance(self.engine, PsEngine) and self.engine.limits else None
+
     def _follow_moves(self) -> None:
         """Go on with the engine that has the rows now; a snapshot is read to its end over the one that has begun it."""
         self.engine = self._follow(self.engine, not self._has_snapshot)
@@ -106,7 +112,7 @@ class ServedTables:
 
     def arrays(self) -> dict[str, Array]:
         """The states of all tables, as a checkpoint stores them."""
-        states, histories = self.engine.saved() if self.engine.limits else (self.engine.state(), {})
+        states, histories = (self.engine.state(), {}) if (hashed := self._hashed) is None else hashed.saved()
         return {
             **state_arrays((*place_of(name), state) for name, state in states.items()),
             **history_arrays((*place_of(name), history) for name, history in histories.items()),
@@ -116,8 +122,8 @@ class ServedTables:
         """Begin to read the tables; see :meth:`Weights.begin_tables`."""
         self._follow_moves()
         self._has_snapshot = True
-        if self.engine.limits:
-            return tuple(parted_with_histories(self.engine, most_bytes))
+        if (hashed := self._hashed) is not None:
+            return tuple(parted_with_histories(hashed, most_bytes))
         return tuple(parted_tables(place_of, self.engine, most_bytes))
 
     def end(self) -> None:
@@ -136,8 +142,10 @@ class ServedTables:
             for kind in ("embedding", "linear")
             for name, state in saved_states(arrays, kind).items()
         }
-        histories = {name: saved_history(arrays, *place_of(name)) for name in self.engine.limits}
-        self.engine.load_state(states, histories)
+        if (hashed := self._hashed) is None:
+            self.engine.load_state(states)
+        else:
+            hashed.load_state(states, {name: saved_history(arrays, *place_of(name)) for name in hashed.limits})
 
 
 class ServedWeights(Weights):

@@ -1,18 +1,19 @@
-"""The options of parameter servers: those of this machine, or those at addresses."""
+"""The options of parameter servers and embedding workers: those of this machine, or those at addresses."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options.launchers import GKE, REMOTE, TPU_VM
+from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
 from transforms.errors import InputError
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _MOST_LOCAL = 64
 SUMMED = "summed"
 #: Options that need ``--servers``, and their defaults.
-_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": ""}
+_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": "",
+            "embedding_workers": ""}  # fmt: skip
 
 Servers = Annotated[
     str,
@@ -41,14 +43,27 @@ Servers = Annotated[
         show_default=False,
     ),
 ]
+EmbeddingWorkers = Annotated[
+    str,
+    typer.Option(
+        "--embedding-workers",
+        metavar="N|HOST:PORT,...",
+        help="Let embedding workers pool rows and sum gradients: N processes of this machine, or those at the addresses.",
+        show_default=False,
+    ),
+]
 ServerTokenFile = Annotated[
     str,
-    typer.Option("--server-token-file", help="A file with the token of the servers at addresses.", show_default=False),
+    typer.Option(
+        "--server-token-file", help="A file with the token of the servers and workers at addresses.", show_default=False
+    ),
 ]
 ServerCa = Annotated[
     str,
     typer.Option(
-        "--server-ca", help="PEM file of the authority of the servers' certificates: TLS.", show_default=False
+        "--server-ca",
+        help="PEM file of the authority of the certificates of servers and workers: TLS.",
+        show_default=False,
     ),
 ]
 WireIds = Annotated[
@@ -97,16 +112,31 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     if tpus is not None:
         raise InputError("--servers must train without TPUs", where="--servers, --tpu", value=text,
                          next_step="leave --tpu out")  # fmt: skip
-    _check_launcher(given, is_number=isinstance(servers_of(text), int))
+    is_number = isinstance(servers_of(text), int)
+    _check_launcher(given, is_number=is_number)
+    _check_workers(given, is_number=is_number)
 
 
-def servers_of(text: str) -> tuple[Address, ...] | int:
+def _check_workers(given: Mapping[str, Any], *, is_number: bool) -> None:
+    """Raise :class:`InputError` for embedding workers that do not go with the servers."""
+    text = given["embedding_workers"]
+    if not text:
+        return
+    if given["launcher"] != LOCAL:
+        raise InputError("--embedding-workers must train on this machine", where="--embedding-workers, --launcher", value=text,
+                         next_step="leave --embedding-workers out")  # fmt: skip
+    if is_number and not isinstance(servers_of(text, "--embedding-workers"), int):
+        raise InputError("--embedding-workers at addresses must go with --servers at addresses", where="--embedding-workers, --servers",
+                         value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
+
+
+def servers_of(text: str, option: str = "--servers") -> tuple[Address, ...] | int:
     """A number of processes, or addresses. Raises :class:`InputError` for others."""
     if not (text.isascii() and text.isdigit()):
-        return _addresses(text)
+        return _addresses(option, text)
     if not (len(text) < 9 and 1 <= int(text) <= _MOST_LOCAL):
         raise InputError(
-            "--servers must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
+            f"{option} must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
         )
     return int(text)
 
@@ -140,6 +170,9 @@ def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     if given["plan"]:
         raise InputError("hashed tables must be placed without a plan", where="--plan", value=given["plan"],
                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+    if given["embedding_workers"]:
+        raise InputError("hashed tables must be trained without embedding workers", where="--embedding-workers", value=given["embedding_workers"],
+                         next_step="leave --embedding-workers out")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +207,7 @@ class OpenServers:
 
 @contextmanager
 def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[OpenServers | None]:
-    """The servers of a run while it trains; None without ``--servers``.
+    """The servers and embedding workers of a run while it trains; None without ``--servers``.
 
     Those of this machine are started, and end with the context; those at addresses must answer.
     """
@@ -188,15 +221,41 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
-    if not text.isdigit():
-        yield servers_at(_addresses(text), given, plan, folder)
-        return
-    with LocalServers(count, server_command, logs=Path(folder) / "logs") as servers:
-        yield replace(servers_at(servers.addresses, given, plan, folder), local=servers)
+    logs, of_workers = Path(folder) / "logs", given["embedding_workers"]
+    own: LocalServers | None = None
+    with ExitStack() as started:
+        if text.isdigit():
+            own = started.enter_context(LocalServers(count, server_command, logs=logs))
+            addresses = own.addresses
+        else:
+            addresses = _addresses("--servers", text)
+        workers: tuple[Address, ...] = ()
+        if of_workers.isdigit():
+            token_file, authority = ("", "") if text.isdigit() else _files_of(given)
+            command = partial(worker_command, addresses, authority)
+            local = LocalServers(
+                int(of_workers), command, logs=logs, token_file=token_file, kind="w", has_rows=False
+            )  # fmt: skip
+            workers = started.enter_context(local).addresses
+        elif of_workers:
+            workers = _addresses("--embedding-workers", of_workers)
+        yield replace(servers_at(addresses, given, plan, folder, workers), local=own)
+
+
+def _files_of(given: Mapping[str, Any]) -> tuple[str, str]:
+    """The files of the token and of the authority of servers; empty for none."""
+    token_file, authority = (
+        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
+    )
+    return token_file, authority
 
 
 def servers_at(
-    addresses: tuple[Address, ...], given: Mapping[str, Any], plan: PartitionPlan | None, folder: str
+    addresses: tuple[Address, ...],
+    given: Mapping[str, Any],
+    plan: PartitionPlan | None,
+    folder: str,
+    workers: tuple[Address, ...] = (),
 ) -> OpenServers:
     """The servers at addresses for a run that begins now. They must answer, unless its hosts are on other machines."""
     from trainer.launch.job_spec import ServersSpec
@@ -204,12 +263,20 @@ def servers_at(
     from trainer.servers.run_servers import RunServers
     from trainer.servers.tls import client_tls
 
-    token_file, authority = (
-        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
-    )
+    token_file, authority = _files_of(given)
+    workers_authority = "" if given["embedding_workers"].isdigit() else authority
     token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
     wire = wire_of(given)
-    servers = RunServers(addresses, token, client_tls(authority), plan, Mode(updates), wire=wire)
+    servers = RunServers(
+        addresses,
+        token,
+        client_tls(authority),
+        plan,
+        Mode(updates),
+        wire=wire,
+        workers=workers,
+        workers_tls=client_tls(workers_authority),
+    )
     run = int(time.time() * 1000)
     if given["launcher"] != REMOTE:  # there they may start later, with the hosts
         run = max(run, servers.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
@@ -223,6 +290,8 @@ def servers_at(
             wire_ids=wire.ids,
             wire_values=wire.values,
             run=run,
+            workers=tuple(map(str, workers)),
+            workers_authority=workers_authority,
         ),
         folder,
     )
@@ -231,6 +300,12 @@ def servers_at(
 def server_command(options: Sequence[str]) -> list[str]:
     """The command line of a server."""
     return [sys.executable, "-m", "headrace", "ps", "serve", *options]
+
+
+def worker_command(servers: Sequence[Address], authority: str, options: Sequence[str]) -> list[str]:
+    """The command line of an embedding worker of these servers; ``authority``: of their certificates, empty for none."""
+    own = ["--servers", ",".join(map(str, servers)), *(("--server-ca", authority) if authority else ())]
+    return [sys.executable, "-m", "headrace", "ps", "worker", *own, *options]
 
 
 def wire_of(given: Mapping[str, Any]) -> WireSettings:
@@ -244,10 +319,10 @@ def wire_of(given: Mapping[str, Any]) -> WireSettings:
     return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
-def _addresses(text: str) -> tuple[Address, ...]:
+def _addresses(option: str, text: str) -> tuple[Address, ...]:
     from trainer.flight.addresses import Address
 
     found = tuple(Address.parse(one.strip()) for one in text.split(","))
     if len(set(found)) != len(found):
-        raise InputError("the addresses of servers must be different", where="--servers", value=text)
+        raise InputError("the addresses of servers must be different", where=option, value=text)
     return found

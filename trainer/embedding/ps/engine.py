@@ -169,32 +169,62 @@ class PsEngine:
             wait()
         return end
 
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
+    def keep(self, batch: IdBatch) -> None:
+        """Prepare the update of a batch, as :meth:`lookup` does, without a fetch. Raises :class:`BadBatch`."""
+        check_batch(batch, self.features)
+        self._prepare(batch)
+
+    def distinct_rows(self, batch: IdBatch) -> Array:
+        """The distinct rows of each table, int64, in a batch that was looked up or kept."""
+        found: Array = self._found(batch).rows.requests.layout.vocabulary[np.argsort(self._order)]
+        return found
+
+    def apply_gradients(
+        self, batch: IdBatch, gradients: Array, *, rates: Array | None = None, number: int | None = None
+    ) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
 
         It does not wait for the servers: what they refuse is raised by the next call. Raises :class:`BadBatch`, and
         :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is sent.
+
+        Args:
+            batch: the batch.
+            gradients: of its activations.
+            rates: the learning rate of each table, float32; None: those of the tables' optimizers.
+            number: of the update: servers that have been sent one with this number or a later one are left out; None: the next one.
         """
         check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
-        found = (
-            next((one for one in self._looked_up if one.rows.requests.batch is batch), None)
-            or self._begin_fetch(batch)[0]
-        )
-        pieces, rates = found.rows.gradients(flat), learning_rates(self._stacked)[self._parts.layout.table]
+        found = self._found(batch)
+        of_tables = learning_rates(self._stacked) if rates is None else rates[self._order]
+        pieces, of_parts = found.rows.gradients(flat), of_tables[self._parts.layout.table]
         requests = found.rows.requests
         if self._noted is not None:
             self._noted.add(requests.updates)
 
         def update(server: int) -> None:
+            remote = self._servers[server]
+            if number is not None and number <= remote.updates:
+                return
             is_same = requests.updates is requests.reads
             numbers = found.numbers[server] if is_same else self._numbers(requests.updates, server)
-            self._servers[server].update(numbers, rates, pieces[server])
+            remote.update(numbers, of_parts, pieces[server], number)
 
         self._of_each(update)
         self._counter.add(batch.offsets, requests.layout.vocabulary)
+
+    def _found(self, batch: IdBatch) -> _LookedUp:
+        """The rows of a batch that was looked up or kept, else without their values."""
+        return next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._prepare(batch)
+
+    def _prepare(self, batch: IdBatch) -> _LookedUp:
+        """The requests of a batch, which it keeps."""
+        rows = self._buffers.of_batch(self._requests.make(batch))
+        found = _LookedUp(rows, self._of_each(lambda server: self._numbers(rows.requests.reads, server)))
+        self._looked_up.append(found)
+        return found
 
     def _begin_fetch(self, batch: IdBatch) -> tuple[_LookedUp, list[int]]:
         """Ask each server; returns what an update needs, too, and the numbers of the fetches."""
@@ -206,8 +236,9 @@ class PsEngine:
             return numbers, remote.begin_fetch(numbers, rows.space(server), floor)
 
         numbers, fetches = zip(*self._of_each(begin), strict=True)
-        self._looked_up.append(_LookedUp(rows, list(numbers)))
-        return self._looked_up[-1], list(fetches)
+        found = _LookedUp(rows, list(numbers))
+        self._looked_up.append(found)
+        return found, list(fetches)
 
     def _numbers(self, rows: RowsByOwner, server: int) -> RowNumbers:
         own = rows.rows[rows.of_owner(server)]
@@ -242,7 +273,7 @@ class PsEngine:
                 values = np.empty(len(own) * part.slice_.columns, np.float32)
                 remote.begin_fetch(RowNumbers(own, counts), [values], -1, exact=True)
                 remote.finish()
-                out[mine, part.columns] = values.reshape(len(own), -1)
+                out[mine, part.columns] = values.reshape(len(own), part.slice_.columns)
         return out
 
     @property

@@ -1,4 +1,4 @@
-"""Frames between an engine and a parameter server: a header of fixed size, then a body whose length the header says.
+"""Frames between an engine and a parameter server or an embedding worker: a header of fixed size, then a body whose length the header says.
 
 What comes from the wire is checked here before memory is taken for it: the magic bytes, the kind, and the length against a limit.
 """
@@ -31,7 +31,7 @@ OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
 
 
 class Kind(IntEnum):
-    """What a frame is: requests of an engine, then answers of a server."""
+    """What a frame is: requests of an engine, of which an embedding worker alone takes the last two, then answers."""
 
     HELLO = 1
     OPEN = 2
@@ -48,6 +48,8 @@ class Kind(IntEnum):
     READ_ROWS = 13
     READ_HISTORY = 14
     LOAD_HISTORY = 15
+    KEEP = 24
+    FLUSH = 25
 
     OPENED = 32
     ROWS = 33

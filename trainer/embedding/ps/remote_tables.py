@@ -61,7 +61,7 @@ class RemoteTables:
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = False
-        self._updates = self._sent = 0
+        self._updates = self._sent = self._generation = 0
         self.open()
 
     def open(self) -> None:
@@ -85,6 +85,11 @@ class RemoteTables:
     def updates(self) -> int:
         """The number of the last update that was sent."""
         return self._updates
+
+    @property
+    def generation(self) -> int:
+        """What the rows of the server are of, as it said when the tables were opened or loaded."""
+        return self._generation
 
     def rows_of(self, part: int) -> int:
         """The rows of a part on this server."""
@@ -131,12 +136,15 @@ class RemoteTables:
             return messages.encode_rows(rows, counts)
         return RowNumbers(rows.astype(np.int32) if short else rows, counts)
 
-    def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> None:
-        """Send the summed gradients of rows, in pieces. Raises :class:`NonFiniteLoss` for sums that cannot be encoded."""
+    def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array], number: int | None = None) -> None:
+        """Send the summed gradients of rows, in pieces. Raises :class:`NonFiniteLoss` for sums that cannot be encoded.
+
+        ``number``: of the update; None: the next one.
+        """
         flag = encoded_values.FLAG_OF[self._wire.values]
         if flag:
             values = [self._encoded(values, encoded_values.floats_of_pieces(numbers.counts, self.dims), flag)]
-        self._updates += 1
+        self._updates = self._updates + 1 if number is None else number
         body = messages.write_gradients(numbers, rates, values)
         self._send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
 
@@ -285,7 +293,9 @@ class RemoteTables:
 
     def _opened(self, answer: Answer) -> int:
         """The number of the last update of this client that the server has made."""
-        return count_at(read_document(answer.body, OPENED_MEMBERS), "applied")
+        document = read_document(answer.body, OPENED_MEMBERS)
+        self._generation = count_at(document, "generation")
+        return count_at(document, "applied")
 
     def _call(self, request: Request, expected: Kind) -> Answer:
         self.finish()

@@ -89,3 +89,5 @@ class ServerLink(Protocol):
 
 #: Connect to a server; ``saves``: for snapshots, beside the connection for rows.
 Connect: TypeAlias = "Callable[[bool], ServerLink]"
+#: Connect to an embedding worker; the requests that the function returns restore what a worker without memory must have.
+ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]]], ServerLink]"

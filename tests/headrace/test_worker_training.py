@@ -1,0 +1,173 @@
+"""``headrace train --embedding-workers``: the bits of training in one process, with rows that embedding workers pool."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from headrace.cli.options.servers import server_command, worker_command
+from tests.headrace.test_served_training import OPTIONS, assert_equal_runs
+from tests.support.certificates import make_certificates
+from tests.support.parameter_servers import ThreadServer
+from tests.support.processes import end, start, wait_until
+from tests.trainer.embedding.ps.random_batches import FEATURES, train
+from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.embedding import CpuEngine
+from trainer.launch.local_servers import LocalServers
+from trainer.servers.run_servers import RunServers
+from trainer.servers.tls import server_tls
+
+_BETWEEN_KILLS_SECS = 0.5
+
+
+@pytest.fixture
+def served(submitted, tmp_path):
+    """The command line, with options in ``options.json``."""
+    submitted.options = tmp_path / "options.json"
+    submitted.options.write_text(json.dumps(OPTIONS))
+    return submitted
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--embedding-workers", "1"), "--embedding-workers must go with --servers"),
+        (("--servers", "1", "--embedding-workers", "0"), "--embedding-workers must be a number of processes"),
+        (("--servers", "1", "--embedding-workers", "here:1"), "at addresses must go with --servers at addresses"),
+        (("--servers", "here:1", "--embedding-workers", "here"), "an address must be host:port"),
+        (("--servers", "here:1", "--embedding-workers", "a:1,a:1"), "must be different"),
+    ],
+)
+def test_workers_that_cannot_be_are_refused(served, options, problem):
+    assert problem in served("train", "first", *options, status=2).err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [(), ("--hosts", 2, "--readers", 1)])
+def test_training_through_workers_has_the_bits_of_training_without(served, tmp_path, hosts):
+    served.options.write_text(json.dumps({**OPTIONS, "staleness": 1}))
+    arguments = ("train", "first", "--config", served.options, "--json", *hosts)
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    workers = ("--servers", 2, "--embedding-workers", 2, "--wire-ids", "unique")
+    report = served(*arguments, "--run-dir", tmp_path / "workers", *workers).json
+    assert report["exact"] is True
+    assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
+    again = served(*arguments, "--run-dir", tmp_path / "workers").json
+    assert again["events_this_time"] == 0
+
+
+class Kills:
+    """Kills the processes that answer of local workers again and again, stops some for a while, and kills each keeper once."""
+
+    def __init__(self, monkeypatch) -> None:
+        self._started: list[LocalServers] = []
+        enter = LocalServers.__enter__
+        monkeypatch.setattr(LocalServers, "__enter__", lambda own: self._started.append(enter(own)) or own)
+        self.made = self.stopped = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        random, keepers = Random(1), 2
+        while not self._ends.wait(_BETWEEN_KILLS_SECS):
+            found = {name: keeper for one in self._started[1:] for name, keeper in one.processes.items()}
+            for keeper in found.values():
+                children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+                if not children or random.random() < 0.4:
+                    continue
+                child = int(children[0])
+                if self.made % 4 == 3 and not self.stopped % 2:
+                    os.kill(child, signal.SIGSTOP)
+                    self._ends.wait(random.uniform(0.0, _BETWEEN_KILLS_SECS))
+                    os.kill(child, signal.SIGCONT)
+                    self.stopped += 1
+                    continue
+                kills_keeper = self.made > 4 and keepers > 0
+                keepers -= kills_keeper
+                os.kill(keeper if kills_keeper else child, signal.SIGKILL)
+                self.made += 1
+                self.stopped += self.stopped % 2
+
+    def __enter__(self) -> Kills:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [(), ("--hosts", 2, "--readers", 1)])
+def test_killed_and_stopped_workers_change_no_bit(served, tmp_path, monkeypatch, hosts):
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 20, "staleness": 2}))
+    arguments = ("train", "first", "--config", served.options, "--json", *hosts)
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    with Kills(monkeypatch) as kills:
+        report = served(*arguments, "--run-dir", tmp_path / "workers", "--servers", 2, "--embedding-workers", 2).json
+    print(f"{kills.made} kills")
+    assert kills.made > 3
+    assert report["exact"] is True
+    assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
+
+
+@contextmanager
+def started_worker(folder: Path, *options: object):
+    """The address of a worker that the command line has started."""
+    file = folder / "worker.address"
+    command = [sys.executable, "-m", "headrace", "ps", "worker", "--address-file", file, *options]
+    process = start([str(one) for one in command], folder / "worker.log")
+    try:
+        wait_until(file.exists, "the worker listens", {"worker": process})
+        yield file.read_text()
+    finally:
+        end(process)
+
+
+@pytest.mark.slow
+def test_workers_at_addresses_with_a_token_and_certificates(served, tmp_path):
+    made = make_certificates(tmp_path / "tls")
+    (tmp_path / "token").write_text("secret")
+    arguments = ("train", "first", "--config", served.options, "--json")
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    server = ThreadServer(token="secret", tls=server_tls(str(made.certificate), str(made.key)))
+    own = ("--token-file", tmp_path / "token", "--certificate", made.certificate, "--key", made.key)
+    secrets = ("--token-file", tmp_path / "token", "--tls-ca", made.authority)
+    with started_worker(tmp_path, "--servers", server.address, "--server-ca", made.authority, *own) as address:
+        at = ("--servers", server.address, "--embedding-workers", address)
+        trust = ("--server-token-file", tmp_path / "token", "--server-ca", made.authority)
+        report = served(*arguments, "--run-dir", tmp_path / "workers", *at, *trust).json
+        shown = served("ps", "status", address, *secrets, "--json").json
+    server.close()
+    assert report["exact"] is True
+    assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
+    assert shown["servers"][0]["updates"] == server.rows.status().updates > 0
+
+
+@pytest.mark.slow
+def test_local_workers_are_replaced_when_they_are_killed(tmp_path):
+    """By their keepers, and keepers by the processes that started them; meanwhile the client goes on with the other worker."""
+    with ExitStack() as started:
+        servers = started.enter_context(LocalServers(2, server_command, logs=tmp_path))
+        command = partial(worker_command, servers.addresses, "")
+        workers = started.enter_context(LocalServers(2, command, logs=tmp_path, kind="w", has_rows=False))
+        run = RunServers(servers.addresses, workers=workers.addresses, run=5)
+        assert run.wait(lambda address: None) == 0
+        engine, alone = run.engine(1, FEATURES, 3, 2), CpuEngine(FEATURES, seed=3)
+        for step in range(9):
+            keeper = workers.processes.get("w0")
+            if step % 3 == 1 and keeper is not None:
+                (child,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+                os.kill(keeper if step == 7 else int(child), signal.SIGKILL)
+            assert train(engine, [step]) == train(alone, [step])
+        assert_same(engine.state(), alone.state())
+        engine.close()

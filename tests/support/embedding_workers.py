@@ -1,0 +1,70 @@
+"""Embedding workers in threads of a test, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tests.support.parameter_servers import ThreadServer
+from tests.support.processes import PATIENCE_SECS
+from trainer.embedding import FeatureSpec
+from trainer.embedding.ps.server_link import ConnectWorker
+from trainer.embedding.worker.engine import WorkerEngine
+from trainer.flight.addresses import LOOPBACK, Address
+from trainer.flight.connections import listen
+from trainer.planning.plan import PartitionPlan
+from trainer.servers.client_updates import Greeting
+from trainer.servers.embedding_worker import EmbeddingWorker
+from trainer.servers.service import ServerService, ServiceLimits
+from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+
+
+class ThreadWorker:
+    """An embedding worker in this process, over servers at addresses."""
+
+    def __init__(
+        self, servers: Sequence[Address], *, token: str = "", limits: ServiceLimits | None = None, threads: int = 1, tls=None
+    ) -> None:  # fmt: skip
+        self.listening = listen(LOOPBACK)
+
+        def connect(greeting: Greeting, check: Callable[[], None]):
+            options = LinkOptions(greeting, patience_secs=PATIENCE_SECS, check=check)
+            return [connect_to(address, options) for address in servers]
+
+        self.worker = EmbeddingWorker(connect, threads=threads)
+        self.service = ServerService(self.listening, self.worker, token=token, limits=limits, tls=tls)
+        self.address = self.service.address
+
+    def connect(
+        self, greeting: Greeting | None = None, *, patience_secs: float = PATIENCE_SECS, tls=None
+    ) -> ConnectWorker:
+        options = LinkOptions(greeting or Greeting(), patience_secs=patience_secs, tls=tls)
+        return connect_through(self.address, options)
+
+    def close(self) -> None:
+        self.service.close()
+        self.listening.close()
+
+
+def engine_through(
+    features: Sequence[FeatureSpec],
+    servers: Sequence[ThreadServer],
+    worker: ThreadWorker,
+    *,
+    seed: int,
+    greeting: Greeting | None = None,
+    **settings,
+) -> WorkerEngine:
+    """An engine through a worker over servers in threads."""
+    own = greeting or Greeting()
+    connects = [one.connect(replace(own, loads=True)) for one in servers]
+    return WorkerEngine(features, seed=seed, servers=connects, worker=worker.connect(own), **settings)
+
+
+def engine_on_worker(
+    features: Sequence[FeatureSpec], *, seed: int, servers: int, plan: PartitionPlan | None = None
+) -> WorkerEngine:
+    """An engine whose worker and servers run until the process ends."""
+    made = [ThreadServer() for _ in range(servers)]
+    worker = ThreadWorker([one.address for one in made])
+    return engine_through(features, made, worker, seed=seed, plan=plan)

@@ -1,0 +1,29 @@
+"""An engine whose tables are on parameter servers, as training sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.engine import EmbeddingEngine
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class ServedEngine(EmbeddingEngine, Protocol):
+    """An engine of its own connections: rows outlive it."""
+
+    def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
+        """Begin a lookup; the function that is returned gives the activations, and is called once. Several end in their order."""
+
+    def open(self) -> None:
+        """Take over what another engine has loaded into the servers."""
+
+    def finish(self) -> None:
+        """Wait until the servers have made all updates. Raises what they refused."""
+
+    def close(self) -> None:
+        """End the connections."""

@@ -1,0 +1,111 @@
+"""A keeper: a small process that listens, and forks the process that answers again when it ends.
+
+It loads the code and holds the listening socket: clients that connect meanwhile wait in the socket. So a child that is killed is replaced in
+some milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NoReturn
+
+from trainer.launch.role_signals import end_with_supervisor
+from transforms.errors import HeadraceError
+
+_LOG = logging.getLogger(__name__)
+#: A child that lived for so long counts as started.
+_STARTED_SECS = 1.0
+#: Children that end sooner, one after the other, before the keeper gives up, and the wait after each of them.
+_MOST_FAILURES, _WAIT_SECS = 20, 0.02
+#: The signals that end a keeper.
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Keeper:
+    """Forks the process that answers, again and again until it is asked to end.
+
+    ``answer``: makes the service of the socket, which answers inside its context; called in each child.
+    """
+
+    def __init__(
+        self, listening: socket.socket, answer: Callable[[socket.socket], AbstractContextManager[object]]
+    ) -> None:
+        self._answer, self._listening = answer, listening
+        self._child, self._is_ending = 0, False
+
+    def run(self) -> int:
+        """Until SIGTERM or SIGINT; returns an exit status."""
+        for number in _ENDS:
+            signal.signal(number, self._end)
+        failures = 0
+        while True:
+            began = time.monotonic()
+            with _signals_later():  # else one between the fork and its number would end no child
+                if self._is_ending:
+                    break
+                self._child = os.fork()
+                if not self._child:
+                    self._serve()
+            status = self._wait()
+            if self._is_ending or status == 0:
+                break
+            failures = failures + 1 if time.monotonic() - began < _STARTED_SECS else 0
+            _LOG.warning("the process that answers ended with status %s; the next one takes its place", status)
+            time.sleep(failures * _WAIT_SECS)
+            if failures >= _MOST_FAILURES:
+                _LOG.error("%s processes ended at once, one after the other", failures)
+                return 1 if status < 0 else status
+        return 0
+
+    def _wait(self) -> int:
+        """The status of the child that ended; a signal as a negative number."""
+        while True:
+            try:
+                _, status = os.waitpid(self._child, 0)
+            except InterruptedError:
+                continue
+            return os.waitstatus_to_exitcode(status)
+
+    def _end(self, number: int, frame: object) -> None:
+        self._is_ending = True
+        if self._child:
+            try:
+                os.kill(self._child, signal.SIGTERM)
+            except ProcessLookupError:
+                _LOG.debug("the process that answers has ended already")
+
+    def _serve(self) -> NoReturn:
+        """Answer in this child process until SIGTERM."""
+        status = 0
+        try:
+            signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keeper's
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+            end_with_supervisor(os.getppid())
+            with self._answer(self._listening):
+                while True:
+                    signal.pause()
+        except HeadraceError as error:
+            _LOG.error("error: %s", error)
+            status = error.exit_status
+        except BaseException:
+            _LOG.exception("the process that answers failed")
+            status = 70
+        finally:
+            os._exit(status)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals that end a keeper come after the block."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)

@@ -1,0 +1,44 @@
+"""A link to a parameter server in the same process, without sockets and threads."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from trainer.embedding.ps.frames import Header
+from trainer.embedding.ps.server_link import Answer, Request
+from trainer.servers.client_updates import Greeting
+from trainer.servers.row_server import RowServer
+
+
+class DirectLink:
+    """See :class:`~trainer.embedding.ps.server_link.ServerLink`. A request is answered when it is sent, which raises its error."""
+
+    def __init__(self, server: RowServer) -> None:
+        self._server, self._session = server, server.begin(Greeting())
+        self._answers: deque[Answer] = deque()
+        self.sent_bytes = self.received_bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        return len(self._answers)
+
+    def send(self, request: Request) -> None:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        reply = self._server.handle(self._session, request.header, b"".join(request.body))
+        body = b"".join(reply.body)
+        at = 0
+        for space in request.space or ():
+            space.view("u1")[:] = memoryview(body)[at : at + space.nbytes]
+            at += space.nbytes
+        if request.decode is not None:
+            request.decode()
+        self._answers.append(Answer(Header(reply.kind, len(body), request.number, flags=reply.flags), body))
+
+    def receive(self) -> Answer:
+        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        return self._answers.popleft()
+
+    def close(self) -> None:
+        """End the session."""
+        self._server.end(self._session)
