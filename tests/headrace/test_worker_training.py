@@ -22,9 +22,11 @@ from tests.support.processes import end, start, wait_until
 from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
+from trainer.flight.addresses import Address
 from trainer.launch.local_servers import LocalServers
 from trainer.servers.run_servers import RunServers
-from trainer.servers.tls import server_tls
+from trainer.servers.server_status import read_status
+from trainer.servers.tls import client_tls, server_tls
 
 _BETWEEN_KILLS_SECS = 0.5
 
@@ -136,21 +138,21 @@ def started_worker(folder: Path, *options: object):
 @pytest.mark.slow
 def test_workers_at_addresses_with_a_token_and_certificates(served, tmp_path):
     made = make_certificates(tmp_path / "tls")
-    (tmp_path / "token").write_text("secret")
+    token = "the-token-of-a-test"
+    (tmp_path / "token").write_text(token)
     arguments = ("train", "first", "--config", served.options, "--json")
     served(*arguments, "--run-dir", tmp_path / "alone")
-    server = ThreadServer(token="secret", tls=server_tls(str(made.certificate), str(made.key)))
+    server = ThreadServer(token=token, tls=server_tls(str(made.certificate), str(made.key)))
     own = ("--token-file", tmp_path / "token", "--certificate", made.certificate, "--key", made.key)
-    secrets = ("--token-file", tmp_path / "token", "--tls-ca", made.authority)
     with started_worker(tmp_path, "--servers", server.address, "--server-ca", made.authority, *own) as address:
         at = ("--servers", server.address, "--embedding-workers", address)
         trust = ("--server-token-file", tmp_path / "token", "--server-ca", made.authority)
         report = served(*arguments, "--run-dir", tmp_path / "workers", *at, *trust).json
-        shown = served("ps", "status", address, *secrets, "--json").json
+        shown = read_status(Address.parse(address), token=token, tls=client_tls(str(made.authority)))
     server.close()
     assert report["exact"] is True
     assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
-    assert shown["servers"][0]["updates"] == server.rows.status().updates > 0
+    assert shown.updates == server.rows.status().updates > 0
 
 
 @pytest.mark.slow
