@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from types import MappingProxyType
 
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.options import HashedCounts, sum_counts
@@ -21,6 +22,9 @@ from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+
+#: Of an engine without hashed tables.
+NO_LIMITS: Mapping[str, TableLimits] = MappingProxyType({})
 
 
 def _go_on() -> None:
@@ -116,7 +120,7 @@ class RunServers:
         features: Sequence[FeatureSpec],
         seed: int,
         held: int,
-        hashed: Mapping[str, TableLimits],
+        hashed: Mapping[str, TableLimits] = NO_LIMITS,
         worker: ConnectWorker | None = None,
     ) -> ServedEngine:
         """The engine of tables over connections, those to a worker among them; see :data:`~trainer.training.served_weights.MakeEngine`.
@@ -134,7 +138,12 @@ class RunServers:
         )
 
     def engine(
-        self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
+        self,
+        attempt: int,
+        features: Sequence[FeatureSpec],
+        seed: int,
+        held: int,
+        hashed: Mapping[str, TableLimits] = NO_LIMITS,
     ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
         return self.engine_over(self.connect(attempt), features, seed, held, hashed, self.connect_worker(attempt))

@@ -21,7 +21,7 @@ from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
-from trainer.servers.run_servers import RunServers
+from trainer.servers.run_servers import NO_LIMITS, RunServers
 from transforms.errors import Busy, HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
@@ -101,7 +101,12 @@ class ServerMoves:
         return self._servers
 
     def engine(
-        self, attempt: int, features: Sequence[FeatureSpec], seed: int, held: int, hashed: Mapping[str, TableLimits]
+        self,
+        attempt: int,
+        features: Sequence[FeatureSpec],
+        seed: int,
+        held: int,
+        hashed: Mapping[str, TableLimits] = NO_LIMITS,
     ) -> ServedEngine:
         """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up."""
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))

@@ -49,7 +49,7 @@ def run_of(
 
 def engine_of(run: RunServers, client: int = 0, clients: int = 1) -> WorkerEngine:
     connects, worker = run.connect(1, client, clients), run.connect_worker(1, client, clients)
-    made = run.engine_over(connects, FEATURES, SEED, STALENESS + 1, worker)
+    made = run.engine_over(connects, FEATURES, SEED, STALENESS + 1, worker=worker)
     assert isinstance(made, WorkerEngine)
     return made
 

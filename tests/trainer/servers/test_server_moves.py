@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
+from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.embedding.partitioned.plans import mixed_plan
 from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine_move import MoveStage
 from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
@@ -258,3 +261,37 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
         assert report is not None
         assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
         assert "training began again" in report.problem["what"]
+
+
+def test_hashed_tables_stay_on_their_servers(tmp_path):
+    features = [FEATURES[1]]
+    with thread_servers(2) as servers:
+        moves, told = _moves(tmp_path, of(servers[:1]))
+        with moves:
+            engine = moves.engine(1, features, SEED, 2, {features[0].table.name: TableLimits(capacity=400)})
+            assert _asked(moves, engine, tmp_path, servers[1:]) is engine
+            assert "hashed tables must stay on their servers" in told[0]
+            assert moves.servers.addresses == addresses(servers[:1])
+        engine.close()
+
+
+def test_tables_behind_embedding_workers_stay_on_their_servers(tmp_path):
+    with thread_servers(2) as servers, closing(ThreadWorker(addresses(servers[:1]))) as worker:
+        moves, told = _moves(tmp_path, replace(of(servers[:1]), workers=(worker.address,)))
+        with moves:
+            engine = moves.engine(1, FEATURES, SEED, 2)
+            assert _asked(moves, engine, tmp_path, servers[1:]) is engine
+            assert "embedding workers must stay on their servers" in told[0]
+        engine.close()
+
+
+def _moves(folder, servers: RunServers) -> tuple[ServerMoves, list[str]]:
+    told: list[str] = []
+    return ServerMoves(servers, MoveFiles(folder / "servers"), start=Started, tell=told.append), told
+
+
+def _asked(moves: ServerMoves, engine, folder, servers):
+    """The engine after a request to move to other servers."""
+    files = MoveFiles(folder / "servers")
+    files.ask(MoveRequest(new_id(), files.read_state().training, addresses(servers), None))
+    return moves.follow(engine, True)
