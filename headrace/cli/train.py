@@ -322,17 +322,16 @@ def train(
                 None if on_servers is None else on_servers.spec,
                 on_commit=None if exporter is None else exporter.look,
             )
+            hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
         else:
             import_tensorflow_quietly()
             on_commit = None if exporter is None else exporter.look
             train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
-            report = (
-                train_once(partition, sparse_core)
-                if on_servers is None
-                else _train_on_servers(partial(train_once, None, None), on_servers)
-            )
+            if on_servers is None:
+                report, hashed = train_once(partition, sparse_core), {}
+            else:
+                report, hashed = _train_on_servers(partial(train_once, None, None), settings, on_servers)
         exported = finish_export(exporter)
-        hashed = _hashed_counts(on_servers.servers) if settings.hashed and on_servers is not None else {}
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
@@ -471,28 +470,31 @@ def _train(
 
 
 def _train_on_servers(
-    train_once: Callable[[MakeEngine, FollowMoves], TrainReport], on_servers: OpenServers
-) -> TrainReport:
-    """Train, and go on from the newest checkpoint when a server loses its rows."""
+    train_once: Callable[[MakeEngine, FollowMoves], TrainReport], settings: TrainConfig, on_servers: OpenServers
+) -> tuple[TrainReport, dict[str, HashedCounts]]:
+    """Train, and go on from the newest checkpoint when a server loses its rows; returns what hashed tables have done, too."""
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
     from trainer.training.server_losses import train_through_losses
 
     files = open_run(on_servers.folder)
     with on_servers.moves() as moves:
-        return train_through_losses(
+        report = train_through_losses(
             lambda attempt: train_once(partial(moves.engine, attempt), moves.follow),
             lambda: next(iter(newest_first(files)), ""),
             lambda error, newest: say(
                 f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"
             ),
         )
+        return report, _hashed_counts(settings, moves.servers)  # servers that were started end with the moves
 
 
-def _hashed_counts(servers: RunServers) -> dict[str, HashedCounts]:
+def _hashed_counts(settings: TrainConfig, servers: RunServers | None) -> dict[str, HashedCounts]:
     """What the hashed tables have done; none, and a sentence, if a server is away: the run has ended well."""
     from trainer.errors import ServerLost
 
+    if not settings.hashed or servers is None:
+        return {}
     try:
         return servers.hashed_counts()
     except ServerLost as error:

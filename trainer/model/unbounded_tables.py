@@ -18,7 +18,7 @@ def hashed_tables(features: Sequence[FeatureSpec], config: TrainConfig) -> dict[
     Raises :class:`ConfigError` for a name that is neither an input's nor a table's, and for a table that is named twice.
     """
     of_inputs = {feature.name: feature.table.name for feature in features}
-    known = [*of_inputs, *of_inputs.values()]
+    known = [*dict.fromkeys([*of_inputs, *of_inputs.values()])]
     found: dict[str, HashedOptions] = {}
     for name, options in config.hashed.items():
         if name not in known:
