@@ -57,7 +57,7 @@ def test_a_header_is_read_as_it_was_written(header):
         (changed(0, b"HRPX"), "release's format"),
         (changed(4, b"\2"), "release's format"),
         (changed(5, b"\0"), "known kind"),
-        (changed(5, b"\x0d"), "known kind"),
+        (changed(5, b"\x17"), "known kind"),
         (changed(5, b"\xff"), "known kind"),
         (changed(8, struct.pack("<Q", 1001)), "must be short"),
         (changed(8, struct.pack("<Q", 1 << 60)), "must be short"),
