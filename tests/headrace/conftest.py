@@ -56,6 +56,7 @@ class Answer:
 
 #: Commands that read files only.
 _WITHOUT_HOME = (
+    ["ps", "status"],
     ["plan", "show"],
     ["plan", "explain"],
     ["plan", "diff"],
