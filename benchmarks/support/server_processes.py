@@ -9,41 +9,20 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from benchmarks.support.piped_processes import ONE_THREAD
-from trainer.embedding.ps.frames import Bytes, Header
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.connections import listen
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
-from trainer.servers.row_server import Reply, RowServer, Session
-from trainer.servers.service import ServerService
+from trainer.servers.row_server import RowServer
+from trainer.servers.service import RequestHandler, ServerService
 from trainer.servers.tcp_link import LinkOptions, connect_to
 
-
-class AnyServer(Protocol):
-    """What a service asks of its server; see :class:`~trainer.servers.row_server.RowServer`."""
-
-    def begin(self, greeting: Greeting) -> Session:
-        """Begin a session."""
-
-    def opened(self, session: Session) -> Reply:
-        """What the server holds."""
-
-    def memory_bytes(self, header: Header) -> int:
-        """The most bytes that a request takes in memory."""
-
-    def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
-        """Answer a request."""
-
-    def end(self, session: Session) -> None:
-        """End a session."""
-
-
 #: Makes the server of a process; a function of a module, which the process imports.
-MakeServer: TypeAlias = Callable[[Path | None], AnyServer]
+MakeServer: TypeAlias = Callable[[Path | None], RequestHandler]
 
 
 def row_server(folder: Path | None) -> RowServer:
@@ -52,7 +31,7 @@ def row_server(folder: Path | None) -> RowServer:
 
 
 def _serve(pipe: Connection, make: MakeServer, folder: Path | None, port: int) -> None:
-    server: Any = make(folder)
+    server = make(folder)
     with listen(Address(LOOPBACK.host, port)) as listening, ServerService(listening, server) as service:
         pipe.send(service.address)
         while pipe.recv():

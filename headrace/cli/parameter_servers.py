@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.move_servers import move
+from headrace.cli.options.servers import addresses_of
 from headrace.cli.options.session import AsJson
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import emit, say
@@ -18,6 +19,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.flight.addresses import Address
+    from trainer.servers.service import ServiceLimits
 
 app = typer.Typer(
     help="Parameter servers, which hold rows of embedding tables, and embedding workers, which pool them.",
@@ -28,12 +30,25 @@ app = typer.Typer(
 TokenFile = Annotated[
     str, typer.Option("--token-file", help="A file with the token of the servers.", show_default=False)
 ]
+Listening = Annotated[str, typer.Option("--address", help="Where it listens, as host:port; port 0 is any.")]
+MessageMib = Annotated[int, typer.Option("--message-mib", help="Memory for messages at once, in MiB.", min=1)]
+Certificate = Annotated[
+    str, typer.Option("--certificate", help="PEM file of a TLS certificate: connections are encrypted.")
+]
+Key = Annotated[str, typer.Option("--key", help="PEM file of its key. Default: in the certificate's file.")]
+AddressFile = Annotated[
+    str,
+    typer.Option("--address-file", help="Also write the address to this file, once it listens.", show_default=False),
+]
+Supervisor = Annotated[
+    int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
+]
 _MIB = 1 << 20
 
 
 @app.command("serve")
 def serve(
-    address: Annotated[str, typer.Option(help="Where it listens, as host:port; port 0 is any.")] = "127.0.0.1:0",
+    address: Listening = "127.0.0.1:0",
     memory: Annotated[
         str,
         typer.Option(
@@ -43,15 +58,13 @@ def serve(
     ] = "",
     token_file: TokenFile = "",
     threads: Annotated[int, typer.Option(help="Threads of its loops.", min=1)] = 1,
-    message_mib: Annotated[int, typer.Option(help="Memory for messages at once, in MiB.", min=1)] = 2048,
+    message_mib: MessageMib = 2048,
     patience_secs: Annotated[
         float, typer.Option(help="The longest wait for a client's bytes, or other clients' updates.")
     ] = 300.0,
-    certificate: Annotated[str, typer.Option(help="PEM file of a TLS certificate: connections are encrypted.")] = "",
-    key: Annotated[str, typer.Option(help="PEM file of its key. Default: in the certificate's file.")] = "",
-    address_file: Annotated[
-        str, typer.Option(help="Also write the address to this file, once it listens.", show_default=False)
-    ] = "",
+    certificate: Certificate = "",
+    key: Key = "",
+    address_file: AddressFile = "",
     terminated_status: Annotated[
         int,
         typer.Option(
@@ -60,32 +73,23 @@ def serve(
             max=255,
         ),
     ] = 0,
-    supervisor: Annotated[
-        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
-    ] = 0,
+    supervisor: Supervisor = 0,
 ) -> None:
     """Serve rows until SIGTERM. A killed process is replaced at once, and finds its rows in shared memory."""
     from trainer.flight.addresses import Address
-    from trainer.launch.role_signals import end_with_supervisor
     from trainer.launch.server_process import ServerOptions, run_server
-    from trainer.servers.service import ServiceLimits
     from trainer.servers.tls import server_tls
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
-    if supervisor:
-        end_with_supervisor(supervisor)
-    if patience_secs <= 0:
-        raise InputError("--patience-secs must be > 0", value=patience_secs)
+    _begin(supervisor)
     folder = Path(memory) if memory else Path("/dev/shm") / f"headrace-ps-{os.getpid()}"
     if not folder.parent.is_dir():
         raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=str(folder))
-    bytes_ = message_mib * _MIB
     options = ServerOptions(
         Address.parse(address),
         folder,
         read_token_file(token_file) if token_file else "",
         threads,
-        ServiceLimits(min(bytes_, 1 << 30), bytes_, patience_secs),
+        _limits(message_mib, patience_secs),
         patience_secs,
         server_tls(certificate, key),
     )
@@ -106,43 +110,30 @@ def serve(
 @app.command("worker")
 def worker(
     servers: Annotated[str, typer.Option(help="Addresses of the servers, as host:port, in the order of the clients'.")],
-    address: Annotated[str, typer.Option(help="Where it listens, as host:port; port 0 is any.")] = "127.0.0.1:0",
+    address: Listening = "127.0.0.1:0",
     token_file: TokenFile = "",
     threads: Annotated[int, typer.Option(help="Threads of its loops for a client.", min=1)] = 1,
-    message_mib: Annotated[int, typer.Option(help="Memory for messages at once, in MiB.", min=1)] = 2048,
+    message_mib: MessageMib = 2048,
     patience_secs: Annotated[float, typer.Option(help="The longest wait for a client's bytes.")] = 300.0,
-    certificate: Annotated[str, typer.Option(help="PEM file of a TLS certificate: connections are encrypted.")] = "",
-    key: Annotated[str, typer.Option(help="PEM file of its key. Default: in the certificate's file.")] = "",
+    certificate: Certificate = "",
+    key: Key = "",
     server_ca: Annotated[str, typer.Option(help="PEM file of the authority of the servers' certificates: TLS.")] = "",
-    address_file: Annotated[
-        str, typer.Option(help="Also write the address to this file, once it listens.", show_default=False)
-    ] = "",
-    supervisor: Annotated[
-        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
-    ] = 0,
+    address_file: AddressFile = "",
+    supervisor: Supervisor = 0,
 ) -> None:
     """Pool rows of servers, and sum gradients by row, until SIGTERM. A killed process is replaced at once."""
     from trainer.flight.addresses import Address
-    from trainer.launch.role_signals import end_with_supervisor
     from trainer.launch.worker_process import WorkerOptions, run_worker
-    from trainer.servers.service import ServiceLimits
     from trainer.servers.tls import client_tls, server_tls
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
-    if supervisor:
-        end_with_supervisor(supervisor)
-    if patience_secs <= 0:
-        raise InputError("--patience-secs must be > 0", value=patience_secs)
-    addresses = tuple(Address.parse(one.strip()) for one in servers.split(","))
-    if len(set(addresses)) != len(addresses):
-        raise InputError("the addresses of servers must be different", where="--servers", value=servers)
-    bytes_ = message_mib * _MIB
+    _begin(supervisor)
+    addresses = addresses_of("--servers", servers)
     options = WorkerOptions(
         addresses,
         Address.parse(address),
         read_token_file(token_file) if token_file else "",
         threads,
-        ServiceLimits(min(bytes_, 1 << 30), bytes_, patience_secs),
+        _limits(message_mib, patience_secs),
         tls=server_tls(certificate, key),
         server_tls=client_tls(server_ca),
     )
@@ -153,6 +144,24 @@ def worker(
 
     if status := run_worker(options, listening):
         raise typer.Exit(status)
+
+
+def _begin(supervisor: int) -> None:
+    """Log to standard error, and end with the process that started this one, if there is one."""
+    from trainer.launch.role_signals import end_with_supervisor
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    if supervisor:
+        end_with_supervisor(supervisor)
+
+
+def _limits(message_mib: int, patience_secs: float) -> ServiceLimits:
+    """The limits of a process's messages. Raises :class:`InputError` for a patience that is not above zero."""
+    from trainer.servers.service import ServiceLimits
+
+    if not patience_secs > 0:
+        raise InputError("--patience-secs must be > 0", value=patience_secs)
+    return ServiceLimits(min(message_mib * _MIB, 1 << 30), message_mib * _MIB, patience_secs)
 
 
 def _write_address(path: str, place: Address) -> None:

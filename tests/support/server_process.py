@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from tests.support.processes import free_port
+from tests.support.forked_process import ForkedProcess, fork_for_each_line
 from trainer.embedding import SGD, TableSpec
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.engine import ChangedRows
@@ -26,45 +23,19 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-class ServerProcess:
-    """Runs from :meth:`start` to :meth:`kill`, as often as a test wants."""
+class ServerProcess(ForkedProcess):
+    """A server, whose rows are in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        self.address = Address("127.0.0.1", free_port())
-        self.pid, self._folder = 0, folder
-        self._parent = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.server_process", str(folder), str(self.address.port)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-
-    def start(self) -> None:
-        """Returns when the server listens."""
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
-        self._parent.stdin.write("start\n")
-        self._parent.stdin.flush()
-        answer = self._parent.stdout.readline()
-        assert answer, "the process of servers ended"
-        self.pid = int(answer)
-
-    def signal(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
+        super().__init__("tests.support.server_process", str(folder), "PORT")
+        self._folder = folder
 
     def lose(self) -> None:
         """Kill it, and lose its rows, as a machine does that fails; :meth:`start` starts another one at its address."""
         self.kill()
         shutil.rmtree(self._folder)
         self._folder.mkdir()
-
-    def close(self) -> None:
-        os.killpg(self._parent.pid, signal.SIGKILL)
-        self._parent.communicate()
 
 
 def _warm_up() -> None:
@@ -80,23 +51,10 @@ def _warm_up() -> None:
     rows.end_load()
 
 
-def _serve(folder: Path, port: int) -> None:
-    service = ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder)))
-    sys.stdout.write(f"{os.getpid()}\n")
-    sys.stdout.flush()
-    while service:
-        signal.pause()
-
-
 def main() -> None:
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
     _warm_up()
-    child = 0
-    for _ in sys.stdin:
-        if child:
-            os.waitpid(child, 0)
-        child = os.fork()
-        if not child:
-            _serve(Path(sys.argv[1]), int(sys.argv[2]))
+    fork_for_each_line(lambda: ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder))))
 
 
 if __name__ == "__main__":

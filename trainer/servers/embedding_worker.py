@@ -176,7 +176,7 @@ class EmbeddingWorker:
                             allowed=f"at most {self._most_answer_bytes:,} bytes", next_step="use a smaller batch_rows")  # fmt: skip
         found, flag = engine.lookup(batch), value_flag(header.flags)
         counts = engine.distinct_rows(batch)
-        self._counts.update(fetches=1, fetched_rows=int(counts.sum()))
+        self._count(fetches=1, fetched_rows=int(counts.sum()))
         try:
             values = messages.encode_values(found.reshape(-1), flag)
         except BadBatch as error:
@@ -186,7 +186,7 @@ class EmbeddingWorker:
     def _update(self, client: _Client, header: Header, body: Bytes) -> Reply:
         engine = client.engine
         if header.number <= min(one.updates for one in engine.servers):
-            self._counts["repeated_updates"] += 1
+            self._count(repeated_updates=1)
             return Reply(Kind.DONE)
         batch = client.kept.get(messages.batch_of(body))
         if batch is None:
@@ -194,8 +194,12 @@ class EmbeddingWorker:
         shape = batch.rows, engine.width
         rates, gradients = messages.read_gradients(body, len(engine.tables), shape, header.flags)
         engine.apply_gradients(batch, gradients, rates=rates, number=header.number)
-        self._counts.update(updates=1, updated_rows=int(engine.distinct_rows(batch).sum()))
+        self._count(updates=1, updated_rows=int(engine.distinct_rows(batch).sum()))
         return Reply(Kind.DONE)
+
+    def _count(self, **numbers: int) -> None:
+        with self._lock:
+            self._counts.update(numbers)
 
     def _check(self, session: Session) -> None:
         if session.greeting.watches:

@@ -133,7 +133,7 @@ def _check_workers(given: Mapping[str, Any], *, is_number: bool) -> None:
 def servers_of(text: str, option: str = "--servers") -> tuple[Address, ...] | int:
     """A number of processes, or addresses. Raises :class:`InputError` for others."""
     if not (text.isascii() and text.isdigit()):
-        return _addresses(option, text)
+        return addresses_of(option, text)
     if not (len(text) < 9 and 1 <= int(text) <= _MOST_LOCAL):
         raise InputError(
             f"{option} must be a number of processes, or addresses", value=text, allowed=f"1 to {_MOST_LOCAL}"
@@ -228,7 +228,7 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
             own = started.enter_context(LocalServers(count, server_command, logs=logs))
             addresses = own.addresses
         else:
-            addresses = _addresses("--servers", text)
+            addresses = addresses_of("--servers", text)
         workers: tuple[Address, ...] = ()
         if of_workers.isdigit():
             token_file, authority = ("", "") if text.isdigit() else _files_of(given)
@@ -238,7 +238,7 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
             )  # fmt: skip
             workers = started.enter_context(local).addresses
         elif of_workers:
-            workers = _addresses("--embedding-workers", of_workers)
+            workers = addresses_of("--embedding-workers", of_workers)
         yield replace(servers_at(addresses, given, plan, folder, workers), local=own)
 
 
@@ -319,7 +319,8 @@ def wire_of(given: Mapping[str, Any]) -> WireSettings:
     return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
-def _addresses(option: str, text: str) -> tuple[Address, ...]:
+def addresses_of(option: str, text: str) -> tuple[Address, ...]:
+    """The addresses in the value of an option, which are all different. Raises :class:`InputError`."""
     from trainer.flight.addresses import Address
 
     found = tuple(Address.parse(one.strip()) for one in text.split(","))
