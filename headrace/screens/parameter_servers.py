@@ -89,7 +89,9 @@ class ServersScreen:
             )
             for one in self.servers
         ]
-        fetched = [one.fetched_rows for one in self.servers]
+        fetched = [
+            one.fetched_rows for one in self.servers if one.rows
+        ]  # a worker has none, and fetches what servers do
         total = sum(fetched)
         lines: list[RenderableType] = [grid(titles, rows)]
         if total and len(fetched) > 1:

@@ -76,7 +76,8 @@ class MixedTables:
         except MemoryError as error:
             raise does_not_fit(stored, machine_bytes()) from error
         self.undo_log.after_undo = self._index.settle
-        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in stored], seed=seed, threads=threads, memory=self._memory,
+        memory = DenseMemory(self._memory, [one.name in places for one in stored])
+        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in stored], seed=seed, threads=threads, memory=memory,
                                  origins=origins, undo_log=self.undo_log)  # fmt: skip
         self._index.settle()
         self._dims, self._slot_dims = self._engine.layout.dims, self._engine.layout.slot_dims
@@ -108,7 +109,7 @@ class MixedTables:
     ) -> Array:
         """As :meth:`CpuEngine.update_rows <trainer.embedding.cpu.engine.CpuEngine.update_rows>`: a step of the hashed tables.
 
-        Returns the distinct rows of each table that were updated. Raises :class:`BadBatch`; nothing is changed then.
+        Returns the distinct rows and ids of each table, those that have no row included. Raises :class:`BadBatch`; nothing is changed then.
         """
         rows, counts, flat = join_by_table(asked, gradients, self._dims)
         rows, starts = self._checked(rows, counts)
@@ -116,13 +117,16 @@ class MixedTables:
             plan, found = self._index.place(*self._hashed_part(rows, starts), is_forced=False)
             change_rows(plan, self._engine, self.positions)
             own, numbers, flat = select_placed(starts, self._with_places(rows, starts, found), flat, self._dims)
-            return self._engine.update_rows([(own, numbers)], [flat], rates)
+            distinct = self._engine.update_rows([(own, numbers)], [flat], rates)
+        distinct[self.positions] = np.diff(plan.starts)
+        return distinct
 
     def _checked(self, rows: Array, counts: Array) -> tuple[Array, Array]:
         """Rows as int64, and where those of each table begin."""
-        rows = np.ascontiguousarray(rows, np.int64)
         check_batch(one_event(rows, counts), self.features)
-        return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        return np.ascontiguousarray(rows, np.int64), np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]
+        )
 
     def _hashed_part(self, rows: Array, starts: Array) -> tuple[Array, Array]:
         """The ids of hashed tables, and where those of each begin."""

@@ -23,12 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batch_checks import find_problem
-from trainer.embedding.cpu.engine import CpuEngine, join_by_table
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
-from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.engine import RowValues, TableState
@@ -37,19 +34,19 @@ from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed import rows as kernels
 from trainer.embedding.hashed.dense_memory import DenseMemory
 from trainer.embedding.hashed.history import TableHistory, check_load
-from trainer.embedding.hashed.index import PlaceIndex, Tombstones
-from trainer.embedding.hashed.options import HashedCounts, HashedTable
+from trainer.embedding.hashed.index import Tombstones
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.mixed_tables import MixedTables
+from trainer.embedding.hashed.options import HashedTable
 from trainer.embedding.hashed.placed_rows import change_rows, select_placed
-from trainer.embedding.hashed.plan import Plan
 from trainer.embedding.hashed.snapshot import HashedSnapshot
-from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
 from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class HashedTables:
+class HashedTables(MixedTables):
     """Rows of ``tables`` by id: read, updated, saved and restored. Calls come from one thread, but for the reading of a snapshot.
 
     It is a :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. Equal calls in equal order give equal bits on any number of threads.
@@ -74,39 +71,29 @@ class HashedTables:
         self, tables: Sequence[HashedTable], *, seed: int, threads: int = 0, memory: TableMemory | None = None, words: int = 0,
         origins: Sequence[TableOrigin] | None = None, answers: int = 1,
     ) -> None:  # fmt: skip
-        self._options, self._specs = tuple(tables), tuple(table.spec for table in tables)
         if not tables:
             raise ConfigError("a store of rows must have at least one table")
-        memory = DenseMemory(memory or PrivateMemory())
-        places = [replace(table.spec, vocabulary_size=table.places) for table in tables]
+        specs, memory = [table.spec for table in tables], memory or PrivateMemory()
+        limits = {table.spec.name: TableLimits.of_table(table) for table in tables}
         try:
-            self.undo_log = UndoLog(memory, words, _identity(tables, seed, origins))
-            is_fresh = self.undo_log.is_empty
-            self._index = PlaceIndex(tables, seed=seed, memory=memory, undo_log=self.undo_log, is_fresh=is_fresh)
+            undo_log = UndoLog(DenseMemory(memory), words, _identity(tables, seed, origins))
         except MemoryError as error:
-            raise does_not_fit(places, machine_bytes()) from error
-        self.undo_log.after_undo = self._index.settle
-        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in places], seed=seed, threads=threads, memory=memory,
-                                 origins=origins, undo_log=self.undo_log)  # fmt: skip
-        self._index.settle()
-        self._bounds = np.array([table.vocabulary_size for table in self._specs], np.int64)
-        self._dims, self._slot_dims = self._engine.layout.dims, self._engine.layout.slot_dims
-        self._answers = OutputPool(spare=0.25, kept=answers)
-
-    @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """The tables, in their order."""
-        return self._specs
+            raise does_not_fit(specs, machine_bytes()) from error
+        super().__init__(
+            specs,
+            limits,
+            seed=seed,
+            threads=threads,
+            memory=memory,
+            undo_log=undo_log,
+            origins=origins,
+            answers=answers,
+        )
 
     @property
     def options(self) -> tuple[HashedTable, ...]:
         """The tables with their options."""
         return self._options
-
-    @property
-    def counts(self) -> dict[str, HashedCounts]:
-        """What each table has done, by name."""
-        return dict(zip((table.name for table in self._specs), self._index.counts(), strict=True))
 
     @property
     def summary(self) -> tuple[str, ...]:
@@ -119,42 +106,14 @@ class HashedTables:
         values = self._engine.values
         return sum(int(one.nbytes) for one in values) + self._index.nbytes + self.undo_log.nbytes
 
-    def read_rows(self, rows: Array, counts: Array) -> Array:
-        """The weights of ids, of which each table has ``counts``; the initial ones of an id without a row.
-
-        Neither admits nor evicts. The array may be written to again by the next call. Raises :class:`BadBatch` for an id outside its table.
-        """
-        starts = self._starts(rows, counts)
-        places = self._index.find(rows, starts)
-        out = self._answers.take(int((counts * self._dims).sum()))
-        kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
-        return out
-
     def have_rows(self, rows: Array, counts: Array) -> Array:
         """Which of the ids, of which each table has ``counts``, have a row: bool. Raises :class:`BadBatch`."""
-        found: Array = self._index.find(rows, self._starts(rows, counts)) >= 0
+        found: Array = self._index.find(*self._checked(rows, counts)) >= 0
         return found
-
-    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
-        """One optimizer update for each distinct id that has a row or gets one, with the sum of its gradients in the order of the parts.
-
-        Args:
-            asked: of each part, ids and their numbers by table, as in :meth:`read_rows`.
-            gradients: of each part, float32 as :meth:`read_rows` returns them.
-
-        Returns the distinct ids of each table. Raises :class:`BadBatch`; nothing is changed then.
-        """
-        rows, counts, flat = join_by_table(asked, gradients, self._dims)
-        starts = self._starts(rows, counts)
-        with self.undo_log.transaction():
-            plan, places = self._place(rows, starts, is_forced=False)
-            own, numbers, flat = select_placed(starts, places, flat, self._dims)
-            self._engine.update_rows([(own, numbers)], [flat])
-        return np.diff(plan.starts)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
-        starts = self._starts(rows, counts)
+        rows, starts = self._checked(rows, counts)
         places = self._index.find(rows, starts)
         values, layout = self._engine.values, self._engine.layout
         weights, slots = (np.empty(int((counts * dims).sum()), np.float32) for dims in (self._dims, self._slot_dims))
@@ -167,13 +126,14 @@ class HashedTables:
 
         ``are_changed``: they belong to the state of the tables from now on. Raises :class:`BadBatch`; nothing is changed then.
         """
-        starts = self._starts(rows, counts)
+        rows, starts = self._checked(rows, counts)
         sizes = tuple(int((counts * dims).sum()) for dims in (self._dims, self._slot_dims))
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
         with self.undo_log.transaction():
-            _, places = self._place(rows, starts, is_forced=True)
+            plan, places = self._index.place(rows, starts, is_forced=True)
+            change_rows(plan, self._engine)
             own, numbers, weights = select_placed(starts, places, values.weights, self._dims)
             _, _, slots = select_placed(starts, places, values.slots, self._slot_dims)
             self._engine.write_values(own, numbers, RowValues(weights, slots), are_changed=are_changed)
@@ -181,10 +141,10 @@ class HashedTables:
     def weights_of(self, table: str, rows: Array) -> Array:
         """Weights, float32 [len(rows), dim], for inspection and tests."""
         t = self._position(table)
-        counts = np.zeros(len(self._specs), np.int64)
+        counts = np.zeros(len(self.tables), np.int64)
         counts[t] = len(rows)
         found = self.read_rows(np.ascontiguousarray(rows, np.int64), counts)
-        return found.reshape(len(rows), self._specs[t].dim).copy()
+        return found.reshape(len(rows), self.tables[t].dim).copy()
 
     def statistics(self) -> dict[str, FeatureCounts]:
         """Those of the cpu engine that has the places: batches are counted by the engine that asks for their rows."""
@@ -195,7 +155,7 @@ class HashedTables:
 
         They stay until :meth:`forget_tombstones`: a process that is killed before it has published them takes them again.
         """
-        return {table.name: self._index.take_tombstones(t) for t, table in enumerate(self._specs)}
+        return {table.name: self._index.take_tombstones(t) for t, table in enumerate(self.tables)}
 
     def forget_tombstones(self) -> None:
         """Forget the tombstones that were taken last; those of rows that were removed since then stay."""
@@ -207,7 +167,7 @@ class HashedTables:
 
     def state(self) -> dict[str, TableState]:
         """A copy of all rows that training has changed, by table name: ids ascending; equal states have equal bytes."""
-        return {table.name: self._table_state(t) for t, table in enumerate(self._specs)}
+        return {table.name: self._table_state(t) for t, table in enumerate(self.tables)}
 
     def _table_state(self, t: int) -> TableState:
         saved = self._engine.table_state(t)
@@ -218,7 +178,7 @@ class HashedTables:
     def histories(self) -> dict[str, TableHistory]:
         """With :meth:`state`, what later evictions and admissions depend on, by table name: ages in the order of the state's rows."""
         found = {}
-        for t, table in enumerate(self._specs):
+        for t, table in enumerate(self.tables):
             places = self._changed_places(t)
             order = np.argsort(self._index.ids_of(t, places))
             step = int(self._index.words[t, columns.STEP])
@@ -230,12 +190,6 @@ class HashedTables:
         base, size = int(self._engine.layout.row_base[t]), int(self._engine.layout.vocabulary[t])
         return np.flatnonzero(self._engine.values.row_state[base : base + size] == CHANGED)
 
-    def _candidates(self, t: int) -> Array:
-        layout = self._index.layout
-        first = int(layout.first_candidate[t])
-        candidates: Array = self._index.values.candidates[first : first + 8 * int(layout.lines[t])]
-        return candidates
-
     def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, TableHistory] | None = None) -> None:
         """Restore a :meth:`state`; counts begin at zero.
 
@@ -245,7 +199,7 @@ class HashedTables:
         Raises :class:`TornCheckpoint` if it does not fit, also for more rows than a table has places. A process that is killed meanwhile
         leaves empty tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
         """
-        check_states(self._specs, state)
+        check_states(self.tables, state)
         for options in self._options:
             check_load(options, state[options.spec.name], histories)
         with self.undo_log.filling():
@@ -254,7 +208,7 @@ class HashedTables:
                 name: replace(one, rows=np.arange(len(one.rows), dtype=np.int64)) for name, one in state.items()
             }
             self._engine.load_state(by_place)
-            for t, table in enumerate(self._specs):
+            for t, table in enumerate(self.tables):
                 self._load_records(t, state[table.name].rows, histories[table.name] if histories is not None else None)
             self._index.rebuild()
 
@@ -277,7 +231,7 @@ class HashedTables:
         Ids are copied now. ``most_bytes``: memory for rows that are changed before they are read; training waits for more.
         """
         found = []
-        for t in range(len(self._specs)):
+        for t in range(len(self.tables)):
             places = self._changed_places(t)
             found.append((self._index.ids_of(t, places), places))
         return HashedSnapshot(self._engine.begin_snapshot(most_bytes=most_bytes), found)
@@ -286,31 +240,8 @@ class HashedTables:
         """Close the snapshot, if there is one: training that waits for it goes on."""
         self._engine.end_snapshot()
 
-    def _place(self, rows: Array, starts: Array, *, is_forced: bool) -> tuple[Plan, Array]:
-        """Begin a step: give the ids places, and these the values of their ids. Returns the place of each id."""
-        plan, places = self._index.place(rows, starts, is_forced=is_forced)
-        change_rows(plan, self._engine)
-        return plan, places
-
-    def _starts(self, rows: Array, counts: Array) -> Array:
-        """Where the ids of each table begin, checked."""
-        if rows.dtype != np.int64 or rows.ndim != 1 or counts.shape != (len(self._specs),) or (counts < 0).any():
-            raise BadBatch(
-                "ids must be int64, with their numbers by table", value=(str(rows.dtype), rows.shape, counts.shape)
-            )
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-        if int(starts[-1]) != len(rows):
-            raise BadBatch(
-                "ids must be as many as their numbers by table", value=len(rows), allowed=str(int(starts[-1]))
-            )
-        problem, t, at = find_problem(rows, np.stack([starts[:-1], starts[1:]], axis=1), self._bounds)
-        if problem:
-            raise BadBatch("an embedding id must lie in its table", where=f"table {self._specs[t].name}", value=int(rows[at]),
-                           allowed=f"[0, {self._bounds[t]})")  # fmt: skip
-        return starts
-
     def _position(self, name: str) -> int:
-        names = [table.name for table in self._specs]
+        names = [table.name for table in self.tables]
         if name not in names:
             raise ConfigError("an embedding table must be one of the store's", value=name, allowed=", ".join(names))
         return names.index(name)
