@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
-from headrace.cli.options.servers import SUMMED, check_servers, server_command, servers_at
+from headrace.cli.options.servers import SUMMED, check_hashed, check_servers, server_command, servers_at
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import JobOptions, job_options, job_settings, plan_options, prepare, role_command
@@ -203,6 +203,7 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
 
     run_dir = run_folder_of(given["run_dir"], solution.model, solution.model_version, given["home"])
     asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}
+    check_hashed(given, asked)
     return choose_options(warehouse, solution, asked, run_dir)
 
 

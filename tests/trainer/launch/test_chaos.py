@@ -204,7 +204,8 @@ def test_chaos_runs_training_jobs_only(tmp_path):
     done = run_chaos("--kinds", "kill,earthquake", "--", "train", "ctr", "--home", str(tmp_path))
     assert done.returncode == 2
     assert "earthquake" in done.stderr
-    for option in (("--follow",), ("--least-hosts", "1"), ("--notice-file", "notice")):
+    for option in (("--follow",), ("--least-hosts", "1"), ("--notice-file", "notice"), ("--plan", "plan.json"),
+                   ("--embedding-workers", "1"), ("--export", "links")):  # fmt: skip
         done = run_chaos("--", "train", "ctr", *option, "--home", str(tmp_path))
         assert done.returncode == 2
         assert option[0] in done.stderr
