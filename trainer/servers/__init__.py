@@ -1,1 +1,1 @@
-"""Parameter servers: processes that hold rows of embedding tables in shared memory, and connections to them."""
+"""Parameter servers, which hold rows of embedding tables in shared memory, embedding workers, which pool them, and connections to both."""
