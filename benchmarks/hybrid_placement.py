@@ -14,6 +14,9 @@ miss, also within a batch.
 Then a hybrid engine trains batches, and a cpu engine the same ones, alternately: batches of the first log, whose rows have 64 columns, and
 batches of 26 tables of 100,000 rows with bags of up to 20 ids. A step is a lookup and an update, without a dense part. Bookkeeping is what
 it takes to count lookups, to find rows in frames, to decide and to move rows.
+
+At last a hybrid engine whose cold tier is on two servers trains them, and an engine whose rows are all on these: the bytes that both send and
+receive in a step, and the time of a step.
 """
 
 from __future__ import annotations
@@ -35,9 +38,14 @@ from benchmarks.many_models import GLOBO
 from benchmarks.support import cache_policies as policies
 from benchmarks.support.harness import machine
 from benchmarks.support.long_tailed_bags import DIM, features, make_batches
+from benchmarks.support.server_processes import ServerProcesses
 from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.hybrid.server_tier import ServerTier
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.spec import tables_of
 from trainer.planning.hot_rows import HotRows
+from trainer.servers.client_updates import Greeting
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,6 +53,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 HEADLINE, TARGET_POINTS = "articles", 3.0
 _HOURS = 192
 _STEPS, _TABLE_STEPS = 600, 80
+_SERVERS = 2
 
 
 def globo_lookups(folder: Path) -> dict[str, Array]:
@@ -142,7 +151,7 @@ def table_scene(share: float, events: int = 4096) -> Scene:
     return Scene(f"{len(specs)} tables, {events:,} events", specs, batches, hot_rows)
 
 
-def train(engine: CpuEngine | HybridEngine, batches: Sequence[IdBatch], gradients: Array) -> float:
+def train(engine: CpuEngine | HybridEngine | PsEngine, batches: Sequence[IdBatch], gradients: Array) -> float:
     """The seconds of all steps."""
     began = time.perf_counter()
     for batch in batches:
@@ -178,6 +187,50 @@ def measure_bookkeeping(scene: Scene, rounds: int) -> None:
     )
 
 
+def measure_servers(scene: Scene, rounds: int) -> None:
+    """Print the bytes and the seconds of a step with and without hot rows here; the first fifth of the steps of each round fills the frames."""
+    warm = len(scene.batches) // 5
+    steps, ratios, shares = [], [], []
+    with ServerProcesses(_SERVERS) as servers:
+        for number in range(rounds):
+            greetings = [Greeting(attempt=2 * number + side) for side in range(2)]
+            tables = tables_of(scene.features)
+            tier = ServerTier(tables, seed=0, servers=servers.connects(greetings[0]))
+            tiers = HybridEngine(scene.features, seed=0, hot_rows=scene.hot_rows, cold=tier)
+            found = [_served_steps(tiers, tier, scene.batches, warm)]
+            tier.close()
+            alone = PsEngine(scene.features, seed=1, servers=servers.connects(greetings[1]))
+            found.append(_served_steps(alone, alone, scene.batches, warm))
+            alone.close()
+            steps.append(found[0][0])
+            ratios.append(found[0][0] / found[1][0])
+            shares.append((found[0][1], found[1][1]))
+    bytes_, others = shares[-1]
+    print(
+        f"{scene.name}, rows on {_SERVERS} servers: {bytes_ / 1e3:.0f} kB a step, {bytes_ / others:.2f}x those without hot rows here; "
+        f"step {1000 * statistics.median(steps):.2f} ms, {statistics.median(ratios):.2f}x ({min(ratios):.2f}x to {max(ratios):.2f}x)",
+        flush=True,
+    )
+
+
+def _served_steps(
+    engine: HybridEngine | PsEngine, on_servers: PsEngine, batches: Sequence[IdBatch], warm: int
+) -> tuple[float, float]:
+    """The seconds and the bytes on the wire of a step after the first ``warm`` ones."""
+    gradients = np.random.default_rng(0).standard_normal((batches[0].rows, engine.width), np.float32)
+    train(engine, batches[:warm], gradients)
+    on_servers.finish()
+    before, count = _wire_bytes(on_servers), len(batches) - warm
+    began = time.perf_counter()
+    train(engine, batches[warm:], gradients)
+    on_servers.finish()
+    return (time.perf_counter() - began) / count, (_wire_bytes(on_servers) - before) / count
+
+
+def _wire_bytes(engine: PsEngine) -> int:
+    return sum(one.link.sent_bytes + one.link.received_bytes for one in engine.servers)
+
+
 def lookups_of(folder: Path, synthetic: int) -> dict[str, Array]:
     """Globo's lookups, or those of the synthetic log."""
     if any(folder.glob("clicks_hour_*.csv.gz")):
@@ -203,6 +256,7 @@ def main() -> None:
     name, ids = next(iter(logs.items()))
     for scene in (log_scene(name, ids, options.share, options.batch), table_scene(options.share)):
         measure_bookkeeping(scene, options.rounds)
+        measure_servers(scene, options.rounds)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import numpy as np
 
@@ -40,6 +41,9 @@ def test_a_small_run(tmp_path, capsys) -> None:
     assert "target" not in shown, "the target is of the real log"
     hybrid_placement.measure_bookkeeping(hybrid_placement.log_scene(name, ids, 0.1, 256), 1)
     assert "of which bookkeeping" in capsys.readouterr().out
+    hybrid_placement.measure_servers(hybrid_placement.log_scene(name, ids, 0.1, 256), 1)
+    shown = capsys.readouterr().out
+    assert float(re.search(r"kB a step, ([0-9.]+)x", shown)[1]) < 1, "hot rows are not sent"
 
 
 def test_clicks_are_read_in_the_order_of_their_times(tmp_path) -> None:

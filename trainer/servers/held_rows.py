@@ -216,6 +216,27 @@ class HeldRows:
             for client, _ in updates:
                 words[_APPLIED + client] = number
 
+    def read_values(self, numbers: RowNumbers) -> RowValues:
+        """The weights and slots of rows. Raises as :meth:`fetch`, and :class:`DataError` with hashed tables."""
+        self.check()
+        return self._unhashed.read_values(numbers.rows, numbers.counts)
+
+    def write_values(self, client: int, number: int, numbers: RowNumbers, values: RowValues) -> None:
+        """Replace the values of rows, which count as changed, together with the number of the client.
+
+        Raises as :meth:`update` and :meth:`read_values`; nothing is changed then.
+        """
+        self.check()
+        with self._log.transaction() as words:
+            self._unhashed.write_values(numbers.rows, numbers.counts, values, are_changed=True)
+            words[_APPLIED + client] = number
+
+    @property
+    def _unhashed(self) -> CpuEngine:
+        if isinstance(self.engine, MixedTables):
+            raise DataError("the values of rows must be read and written beside no hashed table")
+        return self.engine
+
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values first."""
         if self._loading is None:

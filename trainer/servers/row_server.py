@@ -202,6 +202,8 @@ class RowServer:
                 return self._fetch(session, header, body)
             case Kind.UPDATE:
                 return self._update(session, header, body)
+            case Kind.WRITE_VALUES:
+                return self._write_values(session, header, body)
             case Kind.READ_SNAPSHOT:
                 return self._read_snapshot(session, body)
             case Kind.READ_HISTORY:
@@ -230,6 +232,11 @@ class RowServer:
                     raise DataError("rows of hashed tables must be read by their order", value=header.kind.name)
                 self._check_answer(len(asked) * int(rows.dims[part] + rows.slot_dims[part]))
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_among(part, asked)))
+            case Kind.READ_VALUES:
+                numbers = messages.read_numbers(body, len(rows.engine.tables), messages.LONG_ROWS)
+                self._check_answer(sum((numbers.counts * (rows.dims + rows.slot_dims)).tolist()))
+                found = rows.read_values(numbers)
+                return Reply(Kind.ROWS, [one.data.cast("B") for one in (found.weights, found.slots) if len(one)])
             case Kind.BEGIN_SNAPSHOT:
                 (most_bytes,) = messages.read_counts(body, 1)
                 if session.greeting.attempt < self._attempt:
@@ -324,6 +331,23 @@ class RowServer:
             self._counts["updates"] += 1
             self._counts["updated_rows"] += len(update.numbers.rows)
             self._changed.notify_all()
+        return Reply(Kind.DONE)
+
+    def _write_values(self, session: Session, header: Header, body: Bytes) -> Reply:
+        own = session.greeting
+        with self._changed:
+            self._check(session)
+            numbers, values = messages.read_values(body, self._rows.dims, self._rows.slot_dims)
+            if own.clients > 1:
+                raise ConfigError(
+                    "values of rows must be written by the only client of a server", value=own.clients, allowed="1"
+                )
+            if is_new(self._rows.applied(1)[0], header.number, own.client):
+                self._rows.write_values(own.client, header.number, numbers, values)
+                self._counts["updates"] += 1
+                self._counts["updated_rows"] += len(numbers.rows)
+            else:
+                self._counts["repeated_updates"] += 1
         return Reply(Kind.DONE)
 
     def _apply_together(self, session: Session, number: int, update: RowGradients) -> None:

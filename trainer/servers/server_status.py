@@ -31,7 +31,7 @@ class ServerStatus:
         applied: the last update of each client.
         staleness: how many fetches have missed so many updates of other clients, by that number.
         wait_secs: how long fetches have waited for updates of other clients.
-        fetches, fetched_rows, updates, updated_rows: that it has answered.
+        fetches, fetched_rows, updates, updated_rows: that it has answered; written values count as an update.
         repeated_updates: that were sent again, and not made again.
         hashed: by name of a hashed table, what it has done since its rows were loaded.
     """

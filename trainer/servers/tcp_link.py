@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from trainer.embedding.ps.frames import (
     HEADER_BYTES,
+    NUMBERED,
     OPENED_MEMBERS,
     Bytes,
     Header,
@@ -290,7 +291,7 @@ class TcpLink:
         """Send what has no answer; ``applied``: the last update that the server has made, whose answer may have been lost."""
         for one in self._asked:
             request = one.request
-            if one.answer is None and request.kind == Kind.UPDATE and request.number <= applied:
+            if one.answer is None and request.kind in NUMBERED and request.number <= applied:
                 one.answer = Answer(Header(Kind.DONE, number=request.number))
         self._send_asked()
 

@@ -25,6 +25,7 @@ from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import held, random_update
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.engine import RowValues
 from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.engine import PsEngine
@@ -240,6 +241,12 @@ def test_a_request_that_is_cut_off_harms_nothing():
         engine.close()
 
 
+def written_values() -> bytes:
+    """Values of two rows of the first table."""
+    numbers = messages.RowNumbers(np.array([3, 7]), np.array([2, 0, 0]))
+    return b"".join(messages.write_values(numbers, RowValues(np.ones(8, np.float32), np.ones(8, np.float32))))
+
+
 def good_streams() -> list[bytes]:
     """Whole sessions of bytes: each kind of request in turn."""
     one = random_update(1)
@@ -253,6 +260,7 @@ def good_streams() -> list[bytes]:
         opened + request(Kind.BEGIN_SNAPSHOT, snapshot) + request(Kind.READ_SNAPSHOT, of_part) + request(Kind.END_SNAPSHOT),
         opened + request(Kind.READ_STATE, of_part) + request(Kind.STATUS),
         opened + request(Kind.BEGIN_LOAD) + request(Kind.LOAD_ROWS, rows) + request(Kind.END_LOAD),
+        opened + request(Kind.READ_VALUES, numbers) + request(Kind.WRITE_VALUES, written_values(), number=1),
     ]  # fmt: skip
 
 

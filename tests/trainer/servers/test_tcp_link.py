@@ -105,7 +105,7 @@ def test_a_connection_cut_at_each_part_of_a_request_and_its_answer(kind):
         grid = sorted({1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, length - 1, length, length + 1, length + HEADER_BYTES,
                        *range(7, length + answer_bytes, 1511)})  # fmt: skip
         for position in grid:
-            with _CutLater(server.address) as proxy:
+            with CutLater(server.address) as proxy:
                 engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(proxy.address)])
                 if kind == Kind.UPDATE:
                     engine.lookup(batch)
@@ -122,7 +122,7 @@ def test_a_connection_cut_at_each_part_of_a_request_and_its_answer(kind):
         assert server.rows.status().applied == (updates,)
 
 
-class _CutLater:
+class CutLater:
     """A proxy for one connection at a time, which is cut once, so many bytes after :meth:`cut_in` in both directions together."""
 
     def __init__(self, server: Address) -> None:

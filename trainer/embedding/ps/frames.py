@@ -48,6 +48,8 @@ class Kind(IntEnum):
     READ_ROWS = 13
     READ_HISTORY = 14
     LOAD_HISTORY = 15
+    READ_VALUES = 16
+    WRITE_VALUES = 17
     KEEP = 24
     FLUSH = 25
 
@@ -68,7 +70,7 @@ class Header:
     Attributes:
         kind: of the frame.
         body_bytes: the length of the body.
-        number: of an update, its place among the updates of its client, from 1 on; an answer has that of its request.
+        number: of an update or of written values, its place among those of its client, from 1 on; an answer has that of its request.
         floor: of a fetch, the number of the update that all clients must have made before it is answered.
         flags: how the body is encoded; see :mod:`trainer.embedding.ps.row_messages`.
     """
@@ -105,6 +107,8 @@ def read_header(content: Bytes, most_bytes: int) -> Header:
 
 
 _KINDS = {int(kind) for kind in Kind}
+#: Requests that change rows and have numbers: each of them is made once.
+NUMBERED = frozenset({Kind.UPDATE, Kind.WRITE_VALUES})
 
 
 def write_document(document: dict[str, Any]) -> bytes:

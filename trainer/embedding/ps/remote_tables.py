@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
@@ -147,6 +147,24 @@ class RemoteTables:
         self._updates = self._updates + 1 if number is None else number
         body = messages.write_gradients(numbers, rates, values)
         self._send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
+
+    def read_values(self, numbers: RowNumbers) -> list[tuple[Array, Array]]:
+        """The weights [rows, dim] and slots of rows, int64, of each part, as all that was sent before leaves them."""
+        widths = (self.dims, self.slot_dims)
+        found = RowValues(*(np.empty(int((numbers.counts * dims).sum()), np.float32) for dims in widths))
+        self._send(Request(Kind.READ_VALUES, messages.write_numbers(numbers), [found.weights, found.slots]))
+        self.finish()
+        messages.check_values(found)
+        weights, slots = (
+            messages.split_by_part(flat, numbers.counts, dims)
+            for flat, dims in zip((found.weights, found.slots), widths, strict=True)
+        )
+        return list(zip(weights, slots, strict=True))
+
+    def write_values(self, numbers: RowNumbers, values: RowValues) -> None:
+        """Replace the values of rows, int64, without waiting for the server: the next update, as numbers go."""
+        self._updates += 1
+        self._send(Request(Kind.WRITE_VALUES, messages.write_values(numbers, values), number=self._updates))
 
     def _encoded(self, values: Sequence[Array], floats: Sequence[int], flag: int) -> Array:
         buffer = self._space_of(floats, flag)

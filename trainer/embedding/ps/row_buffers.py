@@ -56,12 +56,18 @@ class RowBuffers:
         self.copied_bytes = 0
         self.memory = OutputPool(spare=0.25, kept=_KEPT * (1 + parts.cores))
         self.placed = PlacedRows(of_features, layout, width, team)
-        self.gathered = GatheredRows(of_features, layout, width, team)
+        self.gathered_rows = GatheredRows(of_features, layout, width, team)
         self._are_whole = not parts.has_replicas and not any(part.is_sliced for part in parts.parts)
 
     def of_batch(self, requests: Requests) -> BatchRows:
         """The buffers of a batch."""
-        return _WholeRows.of(requests, self) if self._are_whole else _GatheredRows.of(requests, self)
+        return _WholeRows.of(requests, self) if self._are_whole else self.gathered(requests)
+
+    def gathered(self, requests: Requests) -> GatheredBatch:
+        """The buffers of a batch whose rows are gathered."""
+        dims = self.parts.layout.dims
+        floats = (requests.reads.counts * dims).sum(axis=1).tolist()
+        return GatheredBatch(requests, self, [self.memory.take(count) for count in floats])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,39 +103,44 @@ class _WholeRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _GatheredRows:
+class GatheredBatch:
     """Rows that are gathered from messages: columns of a row come from several servers, or gradients go to several."""
 
     requests: Requests
     buffers: RowBuffers
     answers: list[Array]
 
-    @classmethod
-    def of(cls, requests: Requests, buffers: RowBuffers) -> _GatheredRows:
-        dims = buffers.parts.layout.dims
-        floats = (requests.reads.counts * dims).sum(axis=1).tolist()
-        return cls(requests, buffers, [buffers.memory.take(count) for count in floats])
-
     def space(self, server: int) -> list[Array]:
+        """See :class:`BatchRows`."""
         return [self.answers[server]]
 
     def activations(self) -> Array:
+        """See :class:`BatchRows`."""
+        return self.buffers.gathered_rows.combine(self.requests, self.weights())
+
+    def weights(self) -> Array:
+        """The distinct rows, table after table, once all are here."""
         requests, reads = self.requests, self.requests.reads
         weights = self.buffers.memory.take(int((requests.layout.vocabulary * requests.layout.dims).sum()))
         for server, answer in enumerate(self.answers):
             own = reads.places[reads.of_owner(server)]
             put_rows(own, reads.counts[server], requests.part_values, answer, weights)
             self.buffers.copied_bytes += answer.nbytes
-        return self.buffers.gathered.combine(requests, weights)
+        return weights
 
     def gradients(self, flat: Array) -> list[list[Array]]:
-        requests, updates = self.requests, self.requests.updates
-        sums = self.buffers.memory.take(int((requests.layout.vocabulary * requests.layout.dims).sum()))
-        self.buffers.gathered.sum_gradients(requests, flat, sums)
-        pieces = []
+        """See :class:`BatchRows`."""
+        layout = self.requests.layout
+        sums = self.buffers.memory.take(int((layout.vocabulary * layout.dims).sum()))
+        self.buffers.gathered_rows.sum_gradients(self.requests, flat, sums)
+        return [[piece] for piece in self.pieces(sums)]
+
+    def pieces(self, sums: Array) -> list[Array]:
+        """For each server the gradients of its rows; ``sums``: of the distinct rows, table after table."""
+        requests, updates, pieces = self.requests, self.requests.updates, []
         for server, counts in enumerate(updates.counts):
             floats = self.buffers.memory.take(int((counts * requests.part_values.dims).sum()))
             take_rows(updates.places[updates.of_owner(server)], counts, requests.part_values, sums, floats)
             self.buffers.copied_bytes += floats.nbytes
-            pieces.append([floats])
+            pieces.append(floats)
         return pieces

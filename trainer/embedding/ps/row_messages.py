@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.engine import ChangedRows
+from trainer.embedding.engine import ChangedRows, RowValues
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.ps.encoded_values import (
     VALUE_FLAGS,
@@ -98,6 +98,35 @@ def _sent_rows(numbers: RowNumbers) -> list[Array]:
     if numbers.encoded is None:
         return [numbers.rows]
     return [np.array([len(numbers.encoded)], np.int64), numbers.encoded]
+
+
+def write_values(numbers: RowNumbers, values: RowValues) -> list[Bytes]:
+    """The body of values that replace those of rows, int64: weights, then slots."""
+    return _views([numbers.counts, numbers.rows, values.weights, values.slots])
+
+
+def read_values(body: Bytes, dims: Array, slot_dims: Array) -> tuple[RowNumbers, RowValues]:
+    """The inverse of :func:`write_values`. Raises :class:`DataError` for a body of another length, and for values that are not finite."""
+    reader = _Reader(body)
+    counts = _read_counts(reader, len(dims))
+    rows = reader.take(_READ, _total(counts))
+    values = RowValues(*(reader.take(np.float32, _floats(counts, widths)) for widths in (dims, slot_dims)))
+    reader.end()
+    check_values(values)
+    return RowNumbers(rows, counts), values
+
+
+def split_by_part(flat: Array, counts: Array, dims: Array) -> list[Array]:
+    """The values of each part, [rows, dim]; ``flat``: one row after the other, part after part."""
+    found = np.split(flat, np.cumsum(counts * dims)[:-1])
+    shapes = zip(counts.tolist(), dims.tolist(), strict=True)
+    return [one.reshape(shape) for one, shape in zip(found, shapes, strict=True)]
+
+
+def check_values(values: RowValues) -> None:
+    """Raise :class:`DataError` for values that are not finite."""
+    if not (np.isfinite(values.weights).all() and np.isfinite(values.slots).all()):
+        raise DataError("values of rows must be finite")
 
 
 def read_numbers(body: Bytes, parts: int, flags: int) -> RowNumbers:
@@ -283,7 +312,7 @@ def _read_rows(reader: _Reader, counts: Array, flags: int) -> Array:
 
 
 def _read_values(reader: _Reader, counts: Array, dims: Array, flags: int) -> Array:
-    total, flag = sum(map(int.__mul__, counts.tolist(), dims.tolist())), value_flag(flags)
+    total, flag = _floats(counts, dims), value_flag(flags)
     if not flag:
         return reader.take(np.float32, total)
     floats = floats_of_pieces(counts, dims)
@@ -320,6 +349,11 @@ def _row_type(flags: int) -> type:
 def _total(counts: Array) -> int:
     """The sum of counts, which no sum of hostile ones wraps around."""
     return sum(counts.tolist())
+
+
+def _floats(counts: Array, dims: Array) -> int:
+    """The values of rows; see :func:`_total`."""
+    return sum(map(int.__mul__, counts.tolist(), dims.tolist()))
 
 
 def _views(arrays: Sequence[Array]) -> list[Bytes]:

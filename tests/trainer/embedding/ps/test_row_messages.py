@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
-from trainer.embedding.engine import ChangedRows
+from trainer.embedding.engine import ChangedRows, RowValues
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.encoded_values import (
@@ -45,6 +45,42 @@ def numbers(draw):
     counts = np.array([draw(st.integers(0, 5)) for _ in DIMS], np.int64)
     rows = [draw(st.integers(0, int(np.iinfo(dtype).max))) for _ in range(int(counts.sum()))]
     return RowNumbers(np.array(rows, dtype), counts)
+
+
+def random_values(counts: np.ndarray, seed: int) -> RowValues:
+    draw = np.random.default_rng(seed)
+    return RowValues(*(draw.normal(size=int((counts * widths).sum())).astype(np.float32) for widths in (DIMS, SLOTS)))
+
+
+@given(numbers(), st.integers(0, 100))
+def test_values_are_read_as_they_were_written(some, seed):
+    wanted = RowNumbers(some.rows.astype(np.int64), some.counts)
+    values = random_values(some.counts, seed)
+    found, read = messages.read_values(joined(messages.write_values(wanted, values)), DIMS, SLOTS)
+    assert found.rows.tolist() == wanted.rows.tolist()
+    assert found.counts.tolist() == wanted.counts.tolist()
+    assert (read.weights.tobytes(), read.slots.tobytes()) == (values.weights.tobytes(), values.slots.tobytes())
+    for flat, widths in ((read.weights, DIMS), (read.slots, SLOTS)):
+        parts = messages.split_by_part(flat, found.counts, widths)
+        assert [one.shape for one in parts] == list(zip(found.counts.tolist(), widths.tolist(), strict=True))
+        assert b"".join(one.tobytes() for one in parts) == flat.tobytes()
+
+
+def test_mutated_values_are_finite_or_refused():
+    counts = np.array([2, 0, 3, 1], np.int64)
+    body = joined(messages.write_values(RowNumbers(np.arange(6), counts), random_values(counts, 1)))
+    refused = 0
+    for seed in range(scaled(3000)):
+        content = bytearray(mutated(bytes(body), Random(seed)))
+        try:
+            found, values = messages.read_values(content, DIMS, SLOTS)
+        except DataError:
+            refused += 1
+            continue
+        assert len(found.rows) == int(found.counts.sum())
+        assert np.isfinite(values.weights).all()
+        assert np.isfinite(values.slots).all()
+    assert 0 < refused < scaled(3000)
 
 
 def random_part(rows: int, p: int, seed: int) -> ChangedRows:

@@ -1,0 +1,164 @@
+"""The cold tier on parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.cpu.engine import join_by_table, one_event
+from trainer.embedding.cpu.layout import learning_rates
+from trainer.embedding.engine import RowValues
+from trainer.embedding.optimizers import slot_width
+from trainer.embedding.partitioned.requests import RequestMaker
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.row_buffers import GatheredBatch
+from trainer.embedding.ps.row_messages import RowNumbers, split_by_part
+from trainer.embedding.ps.server_link import Connect
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.embedding.wire.settings import WireSettings
+from trainer.planning.plan import PartitionPlan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+class ServerTier(PsEngine):
+    """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`: an engine on servers of which it is the only client.
+
+    A batch takes one fetch and one update message for each server, and one that writes and one that reads values where rows move. A server
+    makes what it is sent in order and once, also when it is killed meanwhile.
+
+    Args:
+        tables: the tables.
+        seed: what initial weights are drawn from.
+        servers: connect to them; see :class:`~trainer.embedding.ps.engine.PsEngine`.
+        plan: where tables stand, a core for each server; None: as the servers' own plan says.
+        threads: threads of the loops; 0 for one a processor.
+        wire: how rows and values of fetches and updates are encoded; values of rows that move are sent as they are.
+
+    Raises :class:`~trainer.errors.ConfigError` and :class:`~trainer.errors.ServerLost` as that engine does.
+    """
+
+    def __init__(
+        self, tables: Sequence[TableSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
+        threads: int = 0, wire: WireSettings | None = None,
+    ) -> None:  # fmt: skip
+        features, wire = [FeatureSpec(one.name, one) for one in tables], wire or WireSettings()
+        super().__init__(features, seed=seed, servers=servers, plan=plan, threads=threads, wire=wire)
+        self._weight_dims = np.array([one.dim for one in tables], np.int64)
+        self._slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in tables], np.int64)
+        buffers, each = self._buffers, dict.fromkeys((one.name for one in features), 0)
+        self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, dense_ids=each,
+                                  team=self._team, ascending=wire.ids == "unique")  # fmt: skip
+        self._rates = learning_rates(self._stacked)[self._parts.layout.table]
+        #: Whether tables stand in messages in their own order.
+        self._is_in_order = self._order == sorted(self._order)
+
+    def read_rows(self, rows: Array, counts: Array) -> Array:
+        """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. Raises :class:`~trainer.errors.BadBatch` for a row outside its table."""
+        found = self._buffers_of(rows, counts)
+        reads = found.requests.reads
+
+        def fetch(server: int) -> None:
+            remote = self._servers[server]
+            remote.begin_fetch(self._numbers(reads, server), found.space(server), remote.updates)
+            remote.finish()
+
+        self._of_each(fetch)
+        return self._from_stacked(found.weights(), counts * self._weight_dims)
+
+    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> None:
+        """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. What servers refuse is raised by the next call."""
+        rows, counts, flat = join_by_table(asked, gradients, self._weight_dims)
+        found = self._buffers_of(rows, counts)
+        pieces, updates = found.pieces(self._to_stacked(flat, counts * self._weight_dims)), found.requests.updates
+
+        def update(server: int) -> None:
+            self._servers[server].update(self._numbers(updates, server), self._rates, [pieces[server]])
+
+        self._of_each(update)
+
+    def read_values(self, rows: Array, counts: Array) -> RowValues:
+        """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`."""
+        by_table = self._by_table(rows, counts)
+        weights, slots = (
+            [np.empty((len(own), width), np.float32) for own, width in zip(by_table, dims.tolist(), strict=True)]
+            for dims in (self._weight_dims, self._slot_dims)
+        )
+
+        def read(server: int) -> None:
+            places = [self._place_on(server, p, by_table, gives=True) for p in range(len(self._parts.parts))]
+            found = self._servers[server].read_values(_numbers_of(places))
+            for part, (mine, _), values in zip(self._parts.parts, places, found, strict=True):
+                t = self._order[part.t]
+                weights[t][mine, part.columns] = values[0]
+                slots[t][np.ix_(mine, part.slots)] = values[1]
+
+        self._of_each(read)
+        return RowValues(_flat(weights), _flat(slots))
+
+    def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: Literal[True]) -> None:
+        """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. What servers refuse is raised by the next call."""
+        by_table = self._by_table(rows, counts)
+        weights, slots = (
+            split_by_part(flat, counts, dims)
+            for flat, dims in ((values.weights, self._weight_dims), (values.slots, self._slot_dims))
+        )
+
+        def write(server: int) -> None:
+            places = [self._place_on(server, p, by_table, gives=False) for p in range(len(self._parts.parts))]
+            own_weights, own_slots = [], []
+            for part, (mine, _) in zip(self._parts.parts, places, strict=True):
+                t = self._order[part.t]
+                own_weights.append(weights[t][mine, part.columns])
+                own_slots.append(slots[t][np.ix_(mine, part.slots)])
+            self._servers[server].write_values(_numbers_of(places), RowValues(_flat(own_weights), _flat(own_slots)))
+
+        self._of_each(write)
+
+    def _buffers_of(self, rows: Array, counts: Array) -> GatheredBatch:
+        """The buffers of rows as they are given: a server adds up the gradients of one that is there twice."""
+        batch = one_event(rows, counts)
+        check_batch(batch, self.features)
+        return self._buffers.gathered(self._rows.make(batch))
+
+    def _by_table(self, rows: Array, counts: Array) -> list[Array]:
+        """The rows of each table. Raises :class:`~trainer.errors.BadBatch` for one outside it."""
+        check_batch(one_event(rows, counts), self.features)
+        return np.split(rows, np.cumsum(counts)[:-1])
+
+    def _place_on(self, server: int, p: int, by_table: Sequence[Array], *, gives: bool) -> tuple[Array, Array]:
+        """The positions of a part's rows on a server, and their numbers there; ``gives``: none that another server gives."""
+        part = self._parts.parts[p]
+        rows = by_table[self._order[part.t]]
+        if not len(rows) or (gives and not part.gives(server)):
+            return _NO_ROWS, _NO_ROWS
+        mine, own = part.own_rows(server, rows)
+        return np.flatnonzero(mine), own
+
+    def _from_stacked(self, values: Array, sizes: Array) -> Array:
+        """The values of the tables, of which each has so many, that come in the order of messages."""
+        if self._is_in_order:
+            return values
+        found = np.split(values, np.cumsum(sizes[self._order])[:-1])
+        return np.concatenate([found[k] for k in np.argsort(self._order)])
+
+    def _to_stacked(self, values: Array, sizes: Array) -> Array:
+        """The inverse of :meth:`_from_stacked`."""
+        if self._is_in_order:
+            return values
+        found = np.split(values, np.cumsum(sizes)[:-1])
+        return np.concatenate([found[t] for t in self._order])
+
+
+def _numbers_of(places: Sequence[tuple[Array, Array]]) -> RowNumbers:
+    counts = np.array([len(own) for _, own in places], np.int64)
+    return RowNumbers(np.concatenate([own for _, own in places]), counts)
+
+
+def _flat(values: Sequence[Array]) -> Array:
+    return np.concatenate([one.reshape(-1) for one in values])
