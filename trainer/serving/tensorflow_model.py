@@ -17,6 +17,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.local_engine import LocalHashedEngine
+from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
@@ -108,7 +109,7 @@ def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     if isinstance(engine, LocalHashedEngine):
         raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(engine.hashed),
                           next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
-    assert isinstance(engine, CpuEngine), "a trained model is in one process"
+    assert isinstance(engine, CpuEngine | PrunedEngine), "a trained model is in one process"
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:
         raise ConfigError(f"the tables of an exported model must have at most {_MOST_BYTES:,} bytes",
@@ -117,8 +118,8 @@ def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     return {name: tf.Variable(rows, trainable=False, name=name) for name, rows in table_rows(engine).items()}
 
 
-def table_rows(engine: CpuEngine) -> dict[str, Array]:
-    """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name."""
+def table_rows(engine: CpuEngine | PrunedEngine) -> dict[str, Array]:
+    """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name; zeros of a pruned row."""
     tables: dict[str, Array] = {}
     for place, feature in enumerate(engine.features):
         size = feature.table.vocabulary_size

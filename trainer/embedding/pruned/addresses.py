@@ -7,7 +7,7 @@ read as one row of zeros, the last one of the group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,24 +88,34 @@ class Addresses:
         return places
 
 
+class Lookups(NamedTuple):
+    """What :func:`find_places` needs of features: int64, where the rows of each one's table begin in ``address``, and its row of zeros."""
+
+    first_row: Array
+    zero_row: Array
+    address: Array
+
+
 @compiled
 def find_places(
-    first: int, stop: int, ids: Array, base: int, zero_row: int, address: Array, found: Array
-) -> int:  # fmt: skip
-    """Write the place of each of ``ids[first:stop]`` to ``found``, that of the zeros for one without; returns how many have none.
-
-    ``base``: where the table's rows begin in ``address``.
-    """
-    missing = 0
-    for i in range(first, stop):
-        if i + _AHEAD < stop:
-            prefetch(address, base + item(ids, i + _AHEAD))
-        place = item(address, base + item(ids, i))
-        if place < 0:
-            place = zero_row
-            missing += 1
-        found[i] = place
-    return missing
+    features: Array, first_event: int, stop_event: int, ids: Array, offsets: Array, lookups: Lookups, places: Array, missing: Array
+) -> None:  # fmt: skip
+    """Write the place of each id of some events to ``places``, the row of zeros for one without; count those by feature in ``missing``."""
+    address = lookups.address
+    for f in features:
+        base, zero_row, count = lookups.first_row[f], lookups.zero_row[f], 0
+        first, stop = offsets[f, first_event], offsets[f, stop_event]
+        for i in range(first, min(first + _AHEAD, stop)):
+            prefetch(address, base + item(ids, i))
+        for i in range(first, stop):
+            if i + _AHEAD < stop:
+                prefetch(address, base + item(ids, i + _AHEAD))
+            place = item(address, base + item(ids, i))
+            if place < 0:
+                place = zero_row
+                count += 1
+            places[i] = place
+        missing[f] += count
 
 
 @compiled

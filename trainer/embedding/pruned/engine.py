@@ -54,7 +54,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_GAIN = float(1 << 40)
 #: The rows of a table from which its percentile is estimated.
 _PERCENTILE_ROWS = 2048
-_PIECE_IDS = 1 << 15
 _GATHERED_ROWS = 1 << 18
 _NO_SHARES = np.zeros(0, np.float32)
 
@@ -103,6 +102,7 @@ class PrunedEngine:
         self._of_features = feature_layout(self.features, self.tables)
         self._width = sum(feature.width for feature in self.features)
         self._team = Team(threads or available_threads())
+        self._is_frozen = False
         self._lay_out()
         self._updates = RowUpdates(self._of_features, self._layout, self._team)
         self._notes = RowUpdates(self._of_features, self._virtual, self._team)
@@ -121,6 +121,10 @@ class PrunedEngine:
         rows = group.vocabulary[of_groups]
         self._layout = whole._replace(vocabulary=rows, trained=rows - 1, row_base=group.row_base[of_groups],
                                       weight_base=group.weight_base[of_groups], slot_base=group.slot_base[of_groups])  # fmt: skip
+        of_features, addresses = self._of_features.table, self._addresses
+        self._lookups = kernels.Lookups(
+            addresses.first_row[of_features], addresses.zero_row[of_features].astype(np.int64), addresses.address
+        )
         self._virtual = whole._replace(row_base=self._addresses.first_row[:-1])
 
     def _begin(self) -> None:
@@ -159,6 +163,10 @@ class PrunedEngine:
         """The bytes of addresses and importance."""
         return self._addresses.nbytes + int(self._of_places.nbytes + self._of_rows.nbytes)
 
+    def freeze(self) -> None:
+        """Give no row a place any more: lookups of predictions change nothing."""
+        self._is_frozen = True
+
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros, and an id without a place counts as a row of zeros.
 
@@ -184,7 +192,8 @@ class PrunedEngine:
         ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Raises
         :class:`~trainer.errors.BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
         """
-        check_batch(batch, self.features)
+        if not any(one.batch is batch for one in self._placed):
+            check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
         flat = np.ascontiguousarray(gradients).reshape(-1)
         check_finite(flat, self.features, self._team)
@@ -208,11 +217,13 @@ class PrunedEngine:
                 return one
         check_batch(batch, self.features)
         places, missing = np.empty(len(batch.ids), np.int32), np.zeros(len(self.features), np.int64)
-        self._find(batch, range(len(self.features)), places, missing)
-        if missing.any() and self._addresses.free_rows.any():
+        self._find(batch, np.arange(len(self.features)), places, missing)
+        if missing.any() and not self._is_frozen and self._addresses.free_rows.any():
             for f in np.flatnonzero(missing).tolist():
                 self._place_new_rows(batch, f)
-                self._find(batch, [f], places, missing)  # a feature of the same table may have placed its rows
+                self._find(
+                    batch, np.array([f]), places, missing
+                )  # a feature of the same table may have placed its rows
         shares = (
             _NO_SHARES if batch.weights is None else shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         )
@@ -220,17 +231,14 @@ class PrunedEngine:
         self._placed.append(found)
         return found
 
-    def _find(self, batch: IdBatch, features: Sequence[int], places: Array, missing: Array) -> None:
-        pieces, works = [], []
-        for f in features:
-            t, first, stop = int(self._of_features.table[f]), int(batch.offsets[f, 0]), int(batch.offsets[f, -1])
-            base, zero = int(self._addresses.first_row[t]), int(self._addresses.zero_row[t])
-            for start in range(first, stop, _PIECE_IDS):
-                pieces.append(f)
-                works.append(partial(kernels.find_places, start, min(start + _PIECE_IDS, stop), batch.ids, base, zero,
-                                     self._addresses.address, places))  # fmt: skip
-        missing[list(features)] = 0
-        np.add.at(missing, pieces, team_map(self._team, works))
+    def _find(self, batch: IdBatch, features: Array, places: Array, missing: Array) -> None:
+        parts = split_events(batch.offsets, self._costs, self._team.threads)
+        counts = np.zeros((len(parts), len(missing)), np.int64)
+        self._team.run([
+            partial(kernels.find_places, features, *part, batch.ids, batch.offsets, self._lookups, places, counts[k])
+            for k, part in enumerate(parts)
+        ])  # fmt: skip
+        missing[features] = counts.sum(axis=0)[features]
 
     def _place_new_rows(self, batch: IdBatch, f: int) -> None:
         """Give free places to the rows of a feature's ids that have none."""
