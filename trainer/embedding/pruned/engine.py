@@ -163,6 +163,11 @@ class PrunedEngine:
         """The bytes of addresses and importance."""
         return self._addresses.nbytes + int(self._of_places.nbytes + self._of_rows.nbytes)
 
+    def place_rows(self, t: int, rows: Array) -> None:
+        """Give rows of a table that have none free places, with their initial values. There must be enough."""
+        self._assign(t, rows, self._addresses.place(t, rows))
+        self._version += 1
+
     def freeze(self) -> None:
         """Give no row a place any more: lookups of predictions change nothing."""
         self._is_frozen = True
