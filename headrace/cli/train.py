@@ -591,6 +591,7 @@ def _screen(
         late=report.late,
         staleness=report.staleness,
         hashed=hashed,
+        budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

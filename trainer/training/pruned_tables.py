@@ -14,7 +14,6 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
-from trainer.embedding.spec import TableSpec
 from trainer.errors import TornCheckpoint
 from trainer.training.saved_tables import parted_tables
 
@@ -41,9 +40,9 @@ def importance_arrays(kind: str, histories: Mapping[str, PrunedHistory]) -> dict
     }
 
 
-def saved_importance(arrays: Mapping[str, Array], kind: str, tables: Sequence[TableSpec]) -> dict[str, PrunedHistory]:
+def saved_importance(arrays: Mapping[str, Array], kind: str, tables: Sequence[str]) -> dict[str, PrunedHistory]:
     """The inverse of :func:`importance_arrays`. Raises :class:`TornCheckpoint` for tables without importance."""
-    return {table.name: _history(arrays, kind, table.name) for table in tables}
+    return {table: _history(arrays, kind, table) for table in tables}
 
 
 def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistory:

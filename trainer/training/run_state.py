@@ -254,7 +254,9 @@ class Weights:
         for kind, engine in self._engines():
             states = saved_states(arrays, kind)
             if isinstance(engine, PrunedEngine):
-                engine.load_state(states, pruned_tables.saved_importance(arrays, kind, engine.tables))
+                engine.load_state(
+                    states, pruned_tables.saved_importance(arrays, kind, [one.name for one in engine.tables])
+                )
             elif engine is not None:
                 engine.load_state(states)
 

@@ -355,6 +355,15 @@ class PrunedEngine:
         of_rows[is_kept] = self._of_places[int(self._layout.row_base[t]) + places[is_kept]]
         return of_rows, is_kept
 
+    def importance_of_rows(self, t: int) -> Array:
+        """A copy of the importance of all rows of a table."""
+        return self._importance_of(t, np.arange(self.tables[t].vocabulary_size))[0]
+
+    def set_importance(self, t: int, importance: Array) -> None:
+        """Replace the importance of all rows of a table, float32."""
+        self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])] = importance
+        self._carry_importance(t, *self._addresses.placed(t))
+
     def prune(self) -> None:
         """Give the places of all groups to their most important rows."""
         began = time.perf_counter()
