@@ -207,7 +207,9 @@ class TrainedScreen:
         lines = [counts.summary(name) for name, counts in self.hashed.items()]
         pairs += [("" if k else "hashed", text) for k, text in enumerate(lines)]
         if self.budget < 1:
-            pairs.append(("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}"))
+            pairs.append(
+                ("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}")
+            )
         if self.test:
             if self.test.events:
                 pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]

@@ -8,6 +8,7 @@ which training refuses, predicts NaN.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.spec import Constant, FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
@@ -91,12 +92,17 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
 def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     weights = trained.weights
     tables = [
-        ServedTable(kind, spec)
+        ServedTable(kind, _served_spec(engine, spec))
         for kind, engine in (("embedding", weights.engine), ("linear", weights.linear))
         for spec in (() if engine is None else engine.tables)
     ]
     position = Position(model_digest(trained.identity, weights.head), trained.epochs, trained.commit)
     return ServedModel(position, trained.config.seed, tuple(tables), dense)
+
+
+def _served_spec(engine: EmbeddingEngine | None, spec: TableSpec) -> TableSpec:
+    """A table as it is served: of a pruned one, a row that is removed is read as zeros from then on."""
+    return replace(spec, initializer=Constant(0.0)) if isinstance(engine, PrunedEngine) else spec
 
 
 def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:
