@@ -68,9 +68,9 @@ FREQUENT = Side("frequent", {"check_steps": _NEVER}, is_fixed=True)
 #: The alternatives to each choice, by the choice.
 CHOICES = {
     "metric": [Side("frequency alone", {"metric": "frequency"}), Side("gradient alone", {"metric": "gradient"}), Side("random", {"metric": "random"})],
-    "normalisation": [Side("not normalised", {"normalised": False})],
+    "normalisation": [Side("by the 95th percentile", {"normalised": True})],
     "reset": [Side("initial values", {"reset": "initial"}), Side("restored values", {"reset": "restored"}), Side("without reset", {"reset": "none"})],
-    "timing": [Side("a round every 100 steps", {"round_steps": 100}), Side("a round every 1,000 steps", {"round_steps": 1000})],
+    "timing": [Side("a round every 10 steps", {"round_steps": 10}), Side("a round every 100 steps", {"round_steps": 100})],
     "decay": [Side("without decay", {"decay": 1.0})],
 }  # fmt: skip
 

@@ -67,11 +67,11 @@ class PruningOptions:
     reset: str = "zero"
     decay: float = 0.8
     decay_steps: int = 100
-    check_steps: int = 100
+    check_steps: int = 20
     crossing_share: float = 0.05
     deviation: float = 0.01
     round_steps: int = 0
-    normalised: bool = True
+    normalised: bool = False
     groups: tuple[GroupOptions, ...] = ()
 
     @classmethod
