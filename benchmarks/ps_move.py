@@ -31,7 +31,7 @@ from trainer.flight.addresses import Address
 from trainer.launch.local_servers import LocalServers
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
-from trainer.training.run_state import parted_tables, saved_states
+from trainer.training.saved_tables import parted_tables, saved_states
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
 from trainer.hashed_options import HashedOptions, read_hashed
+from trainer.pruning_options import PruningOptions
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
@@ -95,6 +96,7 @@ class TrainConfig:
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
             (:mod:`trainer.hashed_options`). Such tables are on parameter servers.
+        pruning: the options of tables that keep their most important rows (:mod:`trainer.pruning_options`); None: all rows are kept.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
@@ -143,6 +145,7 @@ class TrainConfig:
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
+    pruning: PruningOptions | None = None
     staleness: int = 0
     engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
@@ -158,6 +161,7 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
+        object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
         for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
@@ -220,6 +224,10 @@ class TrainConfig:
                 ", ".join(self.hashed),
                 "absent with the tpu engine: train on parameter servers, with --servers",
             )
+        if self.pruning is not None and self.engine == "tpu":
+            _refuse("pruning", "its options", "absent with the tpu engine, whose tables are static")
+        if self.pruning is not None and self.hashed:
+            _refuse("pruning", "its options", "absent beside hashed, whose tables evict rows by age")
 
     @property
     def batches_held(self) -> int:
@@ -264,11 +272,12 @@ class TrainConfig:
                 _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
-        """The options that affect weights, as a JSON object; ``hashed`` is one of them only if there is a hashed table."""
+        """The options that affect weights, as a JSON object; ``hashed`` and ``pruning`` are among them only if they are used."""
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if not option.metadata.get("may_change") and (option.name != "hashed" or self.hashed)
+            if not option.metadata.get("may_change")
+            and (option.name not in ("hashed", "pruning") or getattr(self, option.name))
         }
 
     @classmethod
@@ -294,7 +303,7 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions):
+    if isinstance(value, HashedOptions | PruningOptions):
         return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, tuple) else value
 

@@ -16,6 +16,7 @@ from scipy.stats import t, ttest_rel
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
+from trainer.config import TrainConfig
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import OneHost
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
@@ -72,9 +73,9 @@ def _tables_behind(encoding: ValueEncoding | None) -> Iterator[list[EncodedHost]
     """Trainings have their tables behind a wire, those of the linear part too; gives the hosts as they are made."""
     hosts: list[EncodedHost] = []
 
-    def engine(features: Sequence[FeatureSpec], seed: int, plan: Any) -> EmbeddingEngine:
+    def engine(features: Sequence[FeatureSpec], config: TrainConfig, *_: Any) -> EmbeddingEngine:
         hosts.append(EncodedHost(encoding))
-        return ShardedTables(features, seed=seed, exchange=hosts[-1])
+        return ShardedTables(features, seed=config.seed, exchange=hosts[-1])
 
     with mock.patch.object(run_state, "_engine_of", engine):
         yield hosts

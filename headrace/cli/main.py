@@ -46,6 +46,7 @@ COMMANDS = {
     "jobs": Place("headrace.cli.jobs", "app"),
     "plan": Place("headrace.cli.plan", "app"),
     "stats": Place("headrace.cli.stats", "app"),
+    "prune": Place("headrace.cli.prune", "app"),
     "tpu": Place("headrace.cli.tpu", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
     "chaos": Place("headrace.cli.chaos", "chaos"),

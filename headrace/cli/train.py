@@ -303,7 +303,9 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
-        _check_placement(settings, is_served=on_servers is not None)
+        _check_placement(
+            settings, is_served=on_servers is not None, is_divided=job is not None or partition is not None
+        )
         sparse_core = (
             None
             if slice_ is None or tpus is None
@@ -340,11 +342,11 @@ def train(
     check_exported(exported)
 
 
-def _check_placement(settings: TrainConfig, *, is_served: bool) -> None:
-    """Raise for hashed tables without servers, also for a run that goes on."""
+def _check_placement(settings: TrainConfig, *, is_served: bool, is_divided: bool) -> None:
+    """Raise for hashed tables without servers, and pruned ones outside of this process, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
-    check_placement(settings, is_served=is_served)
+    check_placement(settings, is_served=is_served, is_divided=is_divided)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
@@ -589,6 +591,7 @@ def _screen(
         late=report.late,
         staleness=report.staleness,
         hashed=hashed,
+        budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,

@@ -137,6 +137,7 @@ class TrainedScreen:
         unlabelled: events of the training range without a label; they were skipped.
         staleness: the updates that lookups missed, as measured.
         hashed: by name of a hashed table, what it has done on all servers since this command loaded its rows.
+        budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
@@ -163,6 +164,7 @@ class TrainedScreen:
     late: LateData
     staleness: StalenessCounts
     hashed: dict[str, HashedCounts]
+    budget: float
     label: str
     task: str
     test_unlabelled: int
@@ -204,6 +206,10 @@ class TrainedScreen:
             pairs.append(("staleness", _missed(self.staleness)))
         lines = [counts.summary(name) for name, counts in self.hashed.items()]
         pairs += [("" if k else "hashed", text) for k, text in enumerate(lines)]
+        if self.budget < 1:
+            pairs.append(
+                ("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}")
+            )
         if self.test:
             if self.test.events:
                 pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]

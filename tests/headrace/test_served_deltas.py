@@ -22,15 +22,18 @@ tf = pytest.importorskip("tensorflow")
 EXTRA = "assets.extra/headrace.json"
 
 
-@pytest.fixture
-def served(cli: Callable[..., Any], small_log: Path, tmp_path: Path) -> Path:
+PRUNED = {"pruning": {"budget": 0.2, "round_steps": 2}, "embeddings": ""}
+
+
+@pytest.fixture(params=["whole", "pruned"])
+def served(cli: Callable[..., Any], small_log: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A run of several epochs, and the SavedModels of three of its commits: ``epoch-NNNNNN/1`` in the folder."""
-    return _served(cli, small_log, tmp_path, "binary")
+    return _served(cli, small_log, tmp_path, "binary", PRUNED if request.param == "pruned" else {})
 
 
-def _served(cli: Callable[..., Any], small_log: Path, folder: Path, name: str) -> Path:
+def _served(cli: Callable[..., Any], small_log: Path, folder: Path, name: str, more: dict[str, Any]) -> Path:
     (folder / "models.py").write_text(MODELS, encoding="utf-8")
-    options = {**OPTIONS, "network": "dlrm", "keep_checkpoints": 9, "partitions_per_epoch": 1}
+    options = {**OPTIONS, "network": "dlrm", "keep_checkpoints": 9, "partitions_per_epoch": 1, **more}
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", folder / "models.py")
@@ -73,11 +76,12 @@ def variables(saved_model: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_delta_gives_the_predictions_of_the_next_commit_bit_for_bit(cli, served, small_log, tmp_path):
+def test_a_delta_gives_the_predictions_of_the_next_commit_bit_for_bit(cli, served, small_log, tmp_path, request):
+    """Also of a run whose tables are pruned, whose links have tombstones."""
     first, second, third = sorted(path.parent for path in served.glob("epoch-*/1"))
     epochs = [int(path.name.removeprefix("epoch-")) for path in (first, second, third)]
-    request = request_of(served, small_log)
-    expected = [predictions(path / "1", request) for path in (first, second, third)]
+    events = request_of(served, small_log)
+    expected = [predictions(path / "1", events) for path in (first, second, third)]
     assert len(set(expected)) == 3
     chain, target = tmp_path / "chain", tmp_path / "target" / "1"
     shutil.copytree(first / "1", target)
@@ -86,18 +90,19 @@ def test_a_delta_gives_the_predictions_of_the_next_commit_bit_for_bit(cli, serve
     ).json
     assert delta["number"] == 0
     assert 0 < sum(one["rows"] for one in delta["tables"]) < sum(one["rows_after"] for one in delta["tables"])
+    assert (sum(one["removed"] for one in delta["tables"]) > 0) == ("pruned" in request.node.name)
 
     applied = cli("export", "apply", chain, "--to", target, "--json").json
     assert [one["number"] for one in applied["applied"]] == [0]
-    assert predictions(target, request) == expected[1]
+    assert predictions(target, events) == expected[1]
     assert variables(target) == variables(second / "1")
     assert cli("export", "apply", chain, "--to", target, "--json").json["applied"] == []
 
     cli("export", "delta", served / "run", "--output", chain)
     new = tmp_path / "target" / "2"
     cli("export", "apply", chain, "--to", target, "--output", new)
-    assert predictions(new, request) == expected[2]
-    assert predictions(target, request) == expected[1]
+    assert predictions(new, events) == expected[2]
+    assert predictions(target, events) == expected[1]
     document = json.loads((new / EXTRA).read_text(encoding="utf-8"))
     assert document["checkpoint"] == third.name
     assert document["served"]["link"]["number"] == 1

@@ -20,7 +20,8 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.servers.run_servers import RunServers
 from trainer.training.one_engine import place_of
-from trainer.training.run_state import LookedUp, TableGradients, state_arrays, table_arrays, under
+from trainer.training.run_state import LookedUp, TableGradients
+from trainer.training.saved_tables import state_arrays, table_arrays, under
 from trainer.training.served_weights import ServedTables
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,7 +12,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.embedding.engine import TableState
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.errors import TornCheckpoint
-from trainer.training.run_state import finite_parts, table_arrays
+from trainer.training.saved_tables import finite_parts, table_arrays
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,8 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
-from trainer.training.run_state import linear_features, under
+from trainer.training.run_state import linear_features
+from trainer.training.saved_tables import under
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,6 +8,7 @@ which training refuses, predicts NaN.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.local_engine import LocalHashedEngine
-from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.embedding.spec import Constant, FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
@@ -90,12 +92,17 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
 def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     weights = trained.weights
     tables = [
-        ServedTable(kind, spec)
+        ServedTable(kind, _served_spec(engine, spec))
         for kind, engine in (("embedding", weights.engine), ("linear", weights.linear))
         for spec in (() if engine is None else engine.tables)
     ]
     position = Position(model_digest(trained.identity, weights.head), trained.epochs, trained.commit)
     return ServedModel(position, trained.config.seed, tuple(tables), dense)
+
+
+def _served_spec(engine: EmbeddingEngine | None, spec: TableSpec) -> TableSpec:
+    """A table as it is served: of a pruned one, a row that is removed is read as zeros from then on."""
+    return replace(spec, initializer=Constant(0.0)) if isinstance(engine, PrunedEngine) else spec
 
 
 def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:
@@ -108,7 +115,7 @@ def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     if isinstance(engine, LocalHashedEngine):
         raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(engine.hashed),
                           next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
-    assert isinstance(engine, CpuEngine), "a trained model is in one process"
+    assert isinstance(engine, CpuEngine | PrunedEngine), "a trained model is in one process"
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:
         raise ConfigError(f"the tables of an exported model must have at most {_MOST_BYTES:,} bytes",
@@ -117,8 +124,8 @@ def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     return {name: tf.Variable(rows, trainable=False, name=name) for name, rows in table_rows(engine).items()}
 
 
-def table_rows(engine: CpuEngine) -> dict[str, Array]:
-    """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name."""
+def table_rows(engine: CpuEngine | PrunedEngine) -> dict[str, Array]:
+    """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name; zeros of a pruned row."""
     tables: dict[str, Array] = {}
     for place, feature in enumerate(engine.features):
         size = feature.table.vocabulary_size

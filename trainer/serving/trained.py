@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
+from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.hashed_options import HashedOptions
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.metrics import AnyScores
@@ -98,6 +99,9 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     fitted = replace(_fitted(config, layout, saved.arrays), deterministic=False)
     weights = build_weights(layout, fitted, saved.head)
     weights.load(saved.arrays)
+    for engine in (weights.engine, weights.linear):
+        if isinstance(engine, PrunedEngine):
+            engine.freeze()
     return Trained(config, identity, saved.progress, saved.path, saved.number, saved.digest, weights)
 
 

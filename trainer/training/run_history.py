@@ -18,7 +18,7 @@ from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot
 from trainer.embedding.ps.saved_history import SavedHistory
 from trainer.errors import TornCheckpoint
 from trainer.training.one_engine import place_of
-from trainer.training.run_state import check_finite_values, finite_parts, table_arrays
+from trainer.training.saved_tables import check_finite_values, finite_parts, table_arrays
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

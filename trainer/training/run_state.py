@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name
 from trainer.checkpoints.host_part import LABELS, LEDGER
-from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.engine import ChangedRows, EmbeddingEngine, SavedTables, TablesSnapshot, TableState
+from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.local_engine import LocalHashedEngine
-from trainer.embedding.optimizers import Adagrad, slot_width
+from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
-from trainer.errors import NonFiniteLoss, TornCheckpoint
+from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
@@ -33,6 +33,8 @@ from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
+from trainer.training import pruned_tables
+from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -220,7 +222,11 @@ class Weights:
             for kind, engine in self._engines()
             for table, state in (engine.state() if engine else {}).items()
         )
-        return {**self.dense_arrays(), **state_arrays(states)}
+        arrays = {**self.dense_arrays(), **state_arrays(states)}
+        for kind, engine in self._engines():
+            if isinstance(engine, PrunedEngine):
+                arrays.update(pruned_tables.importance_arrays(kind, engine.histories()))
+        return arrays
 
     def _engines(self) -> tuple[tuple[str, EmbeddingEngine | None], ...]:
         """The parts of the model with tables, as checkpoints name them."""
@@ -233,10 +239,7 @@ class Weights:
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """See :meth:`ModelWeights.begin_tables`."""
         return tuple(
-            together
-            for kind, engine in self._engines()
-            if engine
-            for together in parted_tables(partial(_own_place, kind), engine, most_bytes)
+            together for kind, engine in self._engines() if engine for together in _parted(kind, engine, most_bytes)
         )
 
     def end_tables(self) -> None:
@@ -250,7 +253,11 @@ class Weights:
         self.dense.load_state(under(arrays, "dense/"))
         for kind, engine in self._engines():
             states = saved_states(arrays, kind)
-            if engine is not None:
+            if isinstance(engine, PrunedEngine):
+                engine.load_state(
+                    states, pruned_tables.saved_importance(arrays, kind, [one.name for one in engine.tables])
+                )
+            elif engine is not None:
                 engine.load_state(states)
 
 
@@ -258,69 +265,11 @@ def _own_place(kind: str, table: str) -> tuple[str, str]:
     return kind, table
 
 
-def state_arrays(states: Iterable[tuple[str, str, TableState]]) -> dict[str, Array]:
-    """The arrays of tables as a checkpoint stores them, from the part of the model, the name and the state of each."""
-    arrays = {}
-    for kind, table, state in states:
-        arrays[f"{kind}/rows/{table}"] = state.rows
-        arrays[f"{kind}/weights/{table}"] = state.weights
-        arrays[f"{kind}/slots/{table}"] = state.slots
-    return arrays
-
-
-def saved_states(arrays: Mapping[str, Array], kind: str) -> dict[str, TableState]:
-    """The states of one part of the model, the inverse of :func:`state_arrays`. Raises :class:`TornCheckpoint`."""
-    rows, weights, slots = (under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
-    if not rows.keys() == weights.keys() == slots.keys():
-        raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
-    return {name: TableState(rows[name], weights[name], slots[name]) for name in rows}
-
-
-def parted_tables(
-    place_of: Callable[[str], tuple[str, str]], engine: SavedTables, most_bytes: int
-) -> list[PartedArrays]:
-    """The tables of one engine as they are now; see :meth:`ModelWeights.begin_tables`.
-
-    ``place_of``: from a table's name in the engine to the part of the model that has it, and its name there.
-    """
-    snapshot = engine.begin_snapshot(most_bytes=most_bytes)
-    found = []
-    for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
-        kind, name = place_of(table.name)
-        kinds = table_arrays(kind, name, count, table.dim, slot_width(table.optimizer, table.dim))
-        found.append(PartedArrays(kinds, finite_parts(snapshot, t, f"{kind} table {name}")))
-    return found
-
-
-def table_arrays(
-    kind: str, table: str, count: int, columns: int, slots: int, slice_number: int | None = None
-) -> tuple[ArrayKind, ArrayKind, ArrayKind]:
-    """The rows, weights and slots of a table with ``count`` saved rows, or of a slice of its columns."""
-    rows, weights, slot_values = (array_name(kind, column, table, slice_number) for column in TABLE_COLUMNS)
-    return (
-        ArrayKind(rows, "int64", (count,)),
-        ArrayKind(weights, "float32", (count, columns)),
-        ArrayKind(slot_values, "float32", (count, slots)),
-    )
-
-
-def finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
-    """The parts of a table of a snapshot. Raises :class:`NonFiniteLoss` for values that are not finite."""
-    for part in snapshot.table(t):
-        check_finite_values(part, place)
-        yield part.rows, part.weights, part.slots
-
-
-def check_finite_values(part: ChangedRows, place: str) -> None:
-    """Raises :class:`NonFiniteLoss` for rows with values that are not finite."""
-    if not (np.isfinite(part.weights).all() and np.isfinite(part.slots).all()):
-        raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=place,
-                            next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
-
-
-def under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays whose names begin with ``prefix``, without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedArrays]:
+    """The tables of a part of the model, to be read while training goes on."""
+    if isinstance(engine, PrunedEngine):
+        return pruned_tables.parted_with_importance(kind, engine, most_bytes)
+    return parted_tables(partial(_own_place, kind), engine, most_bytes)
 
 
 def build_weights(
@@ -368,6 +317,8 @@ def _engine_of(
 ) -> EmbeddingEngine:
     """The engine of this process; a plan without tables spreads all rows over its cores."""
     seed, held = config.seed, config.batches_held
+    if config.pruning is not None:
+        return PrunedEngine(features, config.pruning, seed=seed, held=held)
     if limits:
         return LocalHashedEngine(features, limits, seed=seed, held=held)
     if plan is None:

@@ -22,16 +22,8 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, joined_limits, name_in_engine, place_of
 from trainer.training.run_history import history_arrays, parted_with_histories, saved_history
-from trainer.training.run_state import (
-    LookedUp,
-    TableGradients,
-    Weights,
-    build_weights,
-    parted_tables,
-    saved_states,
-    state_arrays,
-    under,
-)
+from trainer.training.run_state import LookedUp, TableGradients, Weights, build_weights
+from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,8 @@ from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
-from trainer.training.run_state import Weights, build_weights, parted_tables, saved_states, state_arrays, under
+from trainer.training.run_state import Weights, build_weights
+from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
     from trainer.model.dense_step import DenseState

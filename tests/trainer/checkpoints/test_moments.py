@@ -24,7 +24,7 @@ from trainer.embedding.engine import TableState
 from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import TornCheckpoint
-from trainer.training.run_state import parted_tables
+from trainer.training.saved_tables import parted_tables
 
 STEPS = 30
 TAKEN, LATER = 10, 12

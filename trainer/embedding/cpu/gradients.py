@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trainer.embedding.cpu.importance import Importance, importance_of
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.lookup import share_of_bag
 from trainer.embedding.cpu.row_updates import update_row
@@ -65,11 +66,13 @@ class Scratch(NamedTuple):
         places: int32, a hash table of 1 + positions in ``rows``.
         rows: int64, the distinct rows of a bucket.
         sums: float32, their summed gradients.
+        lookups: int32, the entries of each; empty: they are not counted.
     """
 
     places: Array
     rows: Array
     sums: Array
+    lookups: Array
 
 
 @pasted
@@ -80,18 +83,20 @@ def _bucket_of(row: int, mask: int) -> Any:
 
 @inlined
 def _list_bag(
-    ids: Array, first: int, last: int, source: int, step: int, share: np.float32, shares: Array, entries: Entries, ends: Array, mask: int
+    ids: Array, first: int, last: int, source: int, step: int, share: np.float32, shares: Array, entries: Entries, ends: Array, mask: int,
+    trained: int,
 ) -> None:  # fmt: skip
     """Add the entries of a bag to their buckets, which end at ``ends``."""
     rows, sources, own = entries.rows, entries.sources, entries.shares
     for i in range(first, last):
         row = item(ids, i)
-        bucket = _bucket_of(row, mask)
-        at = item(ends, bucket)
-        ends[bucket] = at + 1
-        rows[at] = row
-        sources[at] = source
-        own[at] = shares[i] if len(shares) else share
+        if row < trained:
+            bucket = _bucket_of(row, mask)
+            at = item(ends, bucket)
+            ends[bucket] = at + 1
+            rows[at] = row
+            sources[at] = source
+            own[at] = shares[i] if len(shares) else share
         source += step
 
 
@@ -101,12 +106,12 @@ def list_entries(
 ) -> None:  # fmt: skip
     """List the entries of the ``chosen`` tables, from ``starts[t, 0]`` on. ``masks``: of each table, its number of buckets - 1.
 
-    A gradient is ``width`` columns an event. Ids after the end of a sequence feature have none.
+    A gradient is ``width`` columns an event. Ids after the end of a sequence feature have none, and no row that updates leave out.
     """
     ids, offsets, shares = bags
     starts = entries.starts
     for t in chosen:
-        mask, dim = masks[t], tables.dims[t]
+        mask, dim, trained = masks[t], tables.dims[t], tables.trained[t]
         ends = np.zeros(mask + 2, np.int64)
         if mask:
             for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
@@ -115,7 +120,8 @@ def list_entries(
                     if features.sequence[f]:
                         last = min(last, first + features.sequence[f])
                     for i in range(first, last):
-                        ends[_bucket_of(ids[i], mask) + 1] += 1
+                        if ids[i] < trained:
+                            ends[_bucket_of(ids[i], mask) + 1] += 1
         ends[0] = starts[t, 0]
         for k in range(1, mask + 2):
             ends[k] += ends[k - 1]
@@ -127,10 +133,10 @@ def list_entries(
                 source = b * width + features.column[f]
                 if sequence:
                     last = min(last, first + sequence)
-                    _list_bag(ids, first, last, source, dim, _ONE, shares, entries, ends, mask)
+                    _list_bag(ids, first, last, source, dim, _ONE, shares, entries, ends, mask, trained)
                 else:
                     share = share_of_bag(features.combiner[f], last - first)
-                    _list_bag(ids, first, last, source, 0, share, shares, entries, ends, mask)
+                    _list_bag(ids, first, last, source, 0, share, shares, entries, ends, mask, trained)
         if not mask:
             starts[t, 1] = ends[0]
 
@@ -160,9 +166,10 @@ def _add_row(gradients: Array, source: int, share: np.float32, sums: Array, at: 
 
 
 @uncounted
-def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: int, scratch: Scratch) -> int:
+def sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: int, scratch: Scratch) -> int:
     """Sum the gradients of the distinct rows of ``entries[first:stop]``; returns the number of rows."""
-    places, found, sums = scratch
+    places, found, sums, lookups = scratch
+    counts = len(lookups) > 0
     bits = 4
     while (1 << bits) < 2 * (stop - first):
         bits += 1
@@ -191,6 +198,8 @@ def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: 
             if item(found, position) == row:
                 break
             place = (place + 1) & last_place
+        if counts:
+            lookups[position] = 1 if is_new else item(lookups, position) + 1
         _add_row(gradients, item(sources, e), item(shares, e), sums, position * dim, dim, is_new)
     return distinct
 
@@ -198,12 +207,13 @@ def _sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: 
 @uncounted
 def update_buckets(
     buckets: Array, entries: Entries, gradients: Array, tables: TableLayout, rates: Array, values: TableValues, scratch: Scratch,
-    distinct_rows: Array,
+    distinct_rows: Array, importance: Importance,
 ) -> None:  # fmt: skip
     """Update each distinct row of ``buckets``, int64 [n, 2] of tables and buckets, once.
 
     ``rates``: the learning rate of each table. The distinct rows of each table are added to ``distinct_rows``.
     """
+    notes = len(importance.values) > 0
     weights, slots, row_state = values
     parameters = tables.parameters
     for k in range(len(buckets)):
@@ -211,7 +221,7 @@ def update_buckets(
         dim, slot_dim, code = tables.dims[t], tables.slot_dims[t], tables.optimizer[t]
         row_base, weight_base, slot_base = tables.row_base[t], tables.weight_base[t], tables.slot_base[t]
         first, stop = entries.starts[t, buckets[k, 1]], entries.starts[t, buckets[k, 1] + 1]
-        distinct = _sum_bucket(first, stop, entries, gradients, dim, scratch)
+        distinct = sum_bucket(first, stop, entries, gradients, dim, scratch)
         distinct_rows[t] += distinct
         for n in range(distinct):
             if n + _AHEAD < distinct:
@@ -222,10 +232,31 @@ def update_buckets(
                     prefetch(slots, slot_base + ahead * slot_dim + d)
                 prefetch(row_state, row_base + ahead)
             row = item(scratch.rows, n)
+            if notes:
+                importance.values[row_base + row] += importance_of(
+                    importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
+                )
             update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
                        scratch.sums, n * dim)  # fmt: skip
             if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
                 row_state[row_base + row] = CHANGED
+
+
+@uncounted
+def note_buckets(
+    buckets: Array, entries: Entries, gradients: Array, tables: TableLayout, scratch: Scratch, distinct_rows: Array, importance: Importance
+) -> None:  # fmt: skip
+    """Add to the importance of each distinct row of ``buckets``; see :func:`update_buckets`."""
+    for k in range(len(buckets)):
+        t = buckets[k, 0]
+        dim, row_base = tables.dims[t], tables.row_base[t]
+        first, stop = entries.starts[t, buckets[k, 1]], entries.starts[t, buckets[k, 1] + 1]
+        distinct = sum_bucket(first, stop, entries, gradients, dim, scratch)
+        distinct_rows[t] += distinct
+        for n in range(distinct):
+            importance.values[row_base + item(scratch.rows, n)] += importance_of(
+                importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
+            )
 
 
 @compiled

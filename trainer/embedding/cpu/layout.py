@@ -83,6 +83,7 @@ class TableLayout(NamedTuple):
         features_of: The features, table after table.
         first_feature: Where the features of each table begin in ``features_of``, and where the last ones end.
         vocabulary: The rows of each table.
+        trained: The rows of each table that updates change, from the first one on: all of them, but for a row that stands for many.
         dims: The values of a row of each table.
         slot_dims: The slot values of a row of each table.
         row_base: Where the rows of each table begin among all rows.
@@ -104,6 +105,7 @@ class TableLayout(NamedTuple):
     features_of: Array
     first_feature: Array
     vocabulary: Array
+    trained: Array
     dims: Array
     slot_dims: Array
     row_base: Array
@@ -174,6 +176,7 @@ def table_layout(
         features_of=features_of,
         first_feature=np.searchsorted(features.table[features_of], np.arange(len(tables) + 1)),
         vocabulary=vocabulary,
+        trained=vocabulary,
         dims=dims,
         slot_dims=slot_dims,
         row_base=_starts_in(order, vocabulary),

@@ -188,15 +188,17 @@ class EngineSnapshot:
         """Held while rows are put aside and changed."""
         return self._aside
 
-    def put_aside(self, bags: Bags) -> None:
-        """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`."""
+    def put_aside(self, bags: Bags, table_of: Array | None = None) -> None:
+        """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`.
+
+        ``table_of``: the table of each feature of this batch, if it has other features.
+        """
+        table_of = self._table_of if table_of is None else table_of
         aside, width = self._aside, int((self._layout.dims + self._layout.slot_dims).max())
         may_be_noted = aside.has_space(len(bags.ids))  # rows without changes are noted, too
         if not self._is_done and (not may_be_noted or 4 * (aside.used + len(bags.ids) * width) > self._most_bytes):
             # An upper bound of what this batch may need: count it only when it seems too much.
-            needed = count_aside(
-                bags, self._table_of, self._layout, self._captured, aside.is_aside, self._values.row_state
-            )
+            needed = count_aside(bags, table_of, self._layout, self._captured, aside.is_aside, self._values.row_state)
             is_full = not may_be_noted or 4 * (aside.used + needed) > self._most_bytes
             if is_full and not aside.wait_for(lambda: self._is_done, self._patience_secs):
                 self.close()  # its reader is gone
@@ -204,7 +206,7 @@ class EngineSnapshot:
             return
         aside.reserve(len(bags.ids), len(bags.ids) * width)
         aside.extend(*put_aside(
-            bags, self._table_of, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
+            bags, table_of, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
             aside.places, aside.values, aside.count, aside.used,
         ))  # fmt: skip
 

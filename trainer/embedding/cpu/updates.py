@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainer.embedding.cpu import gradients as kernels
+from trainer.embedding.cpu.importance import NO_IMPORTANCE, Importance
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.memory import LINE_FLOATS, aligned
 from trainer.embedding.cpu.threads import Team, split_evenly
@@ -28,26 +30,49 @@ class RowUpdates:
         self._features, self._tables, self._team = features, tables, team
         self._entries = kernels.Entries(*_empty_entries(0), np.zeros((0, 2), np.int64))
         self._scratches = [
-            kernels.Scratch(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+            kernels.Scratch(
+                np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.int32)
+            )
             for _ in range(team.threads)
         ]
 
-    def apply(self, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues) -> Array:
+    def apply(
+        self, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues, importance: Importance = NO_IMPORTANCE
+    ) -> Array:  # fmt: skip
         """Update each distinct row of a batch by its gradients, flat with ``width`` columns an event.
 
-        Returns the distinct rows of each table, int64.
+        ``importance``: where that of the rows is added up. Returns the distinct rows of each table, int64.
         """
-        return self._apply(self._features, bags, gradients, width, rates, values)
+        return self._apply(self._features, bags, gradients, width, rates, values, importance)
 
     def apply_rows(self, bags: Bags, gradients: Array, rates: Array, values: TableValues) -> Array:
         """As :meth:`apply` for one event with one feature a table, and the gradient of each id, one after the other."""
         floats = (bags.offsets[:, 1] - bags.offsets[:, 0]) * self._tables.dims
         in_order = self._features._replace(column=np.cumsum(floats) - floats, sequence=np.full(len(floats), _NO_END))
-        return self._apply(in_order, bags, gradients, 0, rates, values)
+        return self._apply(in_order, bags, gradients, 0, rates, values, NO_IMPORTANCE)
+
+    def note(self, bags: Bags, gradients: Array, width: int, importance: Importance) -> Array:
+        """Add to the importance of the rows of a batch, as :meth:`apply` does, and change no row."""
+
+        def note(buckets: Array, scratch: kernels.Scratch, distinct: Array) -> None:
+            kernels.note_buckets(buckets, self._entries, gradients, self._tables, scratch, distinct, importance)
+
+        return self._run(self._features, bags, width, note, counts_lookups=True)
 
     def _apply(
-        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues
-    ) -> Array:
+        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues, importance: Importance
+    ) -> Array:  # fmt: skip
+        def update(buckets: Array, scratch: kernels.Scratch, distinct: Array) -> None:
+            kernels.update_buckets(
+                buckets, self._entries, gradients, self._tables, rates, values, scratch, distinct, importance
+            )
+
+        return self._run(features, bags, width, update, counts_lookups=len(importance.values) > 0)
+
+    def _run(
+        self, features: FeatureLayout, bags: Bags, width: int, work: Callable[[Array, kernels.Scratch, Array], None], *, counts_lookups: bool
+    ) -> Array:  # fmt: skip
+        """List the entries of a batch, and do the work of each bucket of them. Returns the distinct rows of each table."""
         sizes = np.bincount(features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
         counts = sizes.astype(np.int64)
         masks = self._begin(counts)
@@ -62,16 +87,9 @@ class RowUpdates:
         distinct = np.zeros((threads, len(counts)), np.int64)
         parts = split_evenly(sizes * (tables.dims[buckets[:, 0]] + 32) + 1, threads)
         for k, part in enumerate(parts):
-            self._reserve(k, int(sizes[part].max()), int((sizes[part] * tables.dims[buckets[part, 0]]).max()))
-        update = kernels.update_buckets
-        self._team.run(
-            [
-                partial(
-                    update, buckets[part], entries, gradients, tables, rates, values, self._scratches[k], distinct[k]
-                )
-                for k, part in enumerate(parts)
-            ]
-        )
+            floats = sizes[part] * tables.dims[buckets[part, 0]]
+            self._reserve(k, int(sizes[part].max()), int(floats.max()), counts_lookups=counts_lookups)
+        self._team.run([partial(work, buckets[part], self._scratches[k], distinct[k]) for k, part in enumerate(parts)])
         found: Array = distinct.sum(axis=0)
         return found
 
@@ -89,15 +107,16 @@ class RowUpdates:
         self._entries = kernels.Entries(rows, sources, shares, starts)
         return masks
 
-    def _reserve(self, thread: int, rows: int, floats: int) -> None:
+    def _reserve(self, thread: int, rows: int, floats: int, *, counts_lookups: bool) -> None:
         held = self._scratches[thread]
-        if len(held.rows) < rows or len(held.sums) < floats:
+        if len(held.rows) < rows or len(held.sums) < floats or counts_lookups != (len(held.lookups) > 0):
             rows, floats = max(2 * rows, len(held.rows)), max(2 * floats, len(held.sums))
             places = 1 << max(int(2 * rows).bit_length(), 4)
             self._scratches[thread] = kernels.Scratch(
                 np.empty(places, np.int32),
                 np.empty(rows, np.int64),
                 aligned(np.empty(floats + LINE_FLOATS, np.float32), floats),
+                np.empty(rows if counts_lookups else 0, np.int32),
             )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
+from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.engine import RowValues, TableState
@@ -39,7 +40,6 @@ from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.hashed.options import HashedTable
 from trainer.embedding.hashed.placed_rows import change_rows, select_placed
-from trainer.embedding.hashed.snapshot import HashedSnapshot
 from trainer.embedding.state_checks import check_states
 from trainer.errors import BadBatch, ConfigError
 
@@ -225,7 +225,7 @@ class HashedTables(MixedTables):
         records[:, columns.USE] = uses
         self._index.words[t, columns.STEP] = step
 
-    def begin_snapshot(self, *, most_bytes: int) -> HashedSnapshot:
+    def begin_snapshot(self, *, most_bytes: int) -> PlacedSnapshot:
         """Begin to read the changed rows of this moment in another thread, while training goes on; one at a time.
 
         Ids are copied now. ``most_bytes``: memory for rows that are changed before they are read; training waits for more.
@@ -234,7 +234,7 @@ class HashedTables(MixedTables):
         for t in range(len(self.tables)):
             places = self._changed_places(t)
             found.append((self._index.ids_of(t, places), places))
-        return HashedSnapshot(self._engine.begin_snapshot(most_bytes=most_bytes), found)
+        return PlacedSnapshot(self._engine.begin_snapshot(most_bytes=most_bytes), found)
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one: training that waits for it goes on."""

@@ -160,4 +160,6 @@ def _check_dense_ids(features: Sequence[FeatureSpec], dense_ids: Mapping[str, in
 def _compact(layout: TableLayout, sizes: Array) -> TableLayout:
     """A layout of the same tables with these numbers of rows."""
     floats = sizes * layout.dims
-    return layout._replace(vocabulary=sizes, row_base=np.cumsum(sizes) - sizes, weight_base=np.cumsum(floats) - floats)
+    return layout._replace(
+        vocabulary=sizes, trained=sizes, row_base=np.cumsum(sizes) - sizes, weight_base=np.cumsum(floats) - floats
+    )

@@ -1,0 +1,135 @@
+"""What pruning costs: lookups through addresses, whole steps, and rounds.
+
+    python -m benchmarks.pruning_speed [--rounds 5] [--rows 10000000]
+
+Tables of ids by a power law are looked up and updated by a pruned engine, and by a cpu engine whose tables have as many rows as the pruned ones keep: the same ids, modulo
+these rows. Both take turns. A training step has a dense part beside its tables, so the overhead of a step is printed for tables alone and, with ``--dense-ms``, with a dense
+part of that time. Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth change places.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.support.harness import machine
+from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.pruning_options import PruningOptions
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_TABLES, _ROWS, _BUDGET, _EVENTS, _BATCHES = 10, 400_000, 0.5, 4096, 12
+_NEVER = {"check_steps": 1 << 31, "decay_steps": 1 << 31}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Tables of one width, and bags of equally many ids."""
+
+    dim: int
+    bag: int
+
+
+def make_batches(case: Case, rows: int, seed: int = 0) -> list[IdBatch]:
+    """Batches whose ids follow a power law."""
+    draw, count = np.random.default_rng(seed), _TABLES * _EVENTS * case.bag
+    offsets = np.arange(_EVENTS + 1)[None] * case.bag + np.arange(_TABLES)[:, None] * _EVENTS * case.bag
+    return [
+        IdBatch((draw.pareto(0.4, count) * 7).astype(np.int64) * 2_654_435_761 % rows, offsets.astype(np.int64))
+        for _ in range(_BATCHES)
+    ]
+
+
+def features_of(case: Case, rows: int) -> list[FeatureSpec]:
+    """The features of tables with so many rows."""
+    return [FeatureSpec(f"t{k}", TableSpec(f"t{k}", rows, case.dim, Adagrad(0.05, 0.1), "sum")) for k in range(_TABLES)]
+
+
+def secs_of(engine: CpuEngine | PrunedEngine, batches: Sequence[IdBatch], gradients: Array) -> tuple[float, float]:
+    """The seconds of a lookup and of an update."""
+    lookups = updates = 0.0
+    for batch in batches:
+        began = time.perf_counter()
+        engine.lookup(batch)
+        middle = time.perf_counter()
+        engine.apply_gradients(batch, gradients)
+        lookups, updates = lookups + middle - began, updates + time.perf_counter() - middle
+    return lookups / len(batches), updates / len(batches)
+
+
+def measure_steps(case: Case, rounds: int, dense_ms: float) -> None:
+    """Print the seconds of both engines, and their ratios."""
+    kept = int(_ROWS * _BUDGET)
+    pruned = PrunedEngine(features_of(case, _ROWS), PruningOptions.read({"budget": _BUDGET, **_NEVER}), seed=0)
+    direct = CpuEngine(features_of(case, kept), seed=0)
+    batches = make_batches(case, _ROWS)
+    modulo = [IdBatch(one.ids % kept, one.offsets) for one in batches]
+    gradients = np.random.default_rng(0).standard_normal((_EVENTS, pruned.width), np.float32)
+    for _ in range(2):
+        secs_of(pruned, batches, gradients)
+        secs_of(direct, modulo, gradients)
+    pruned.prune()
+    before = (pruned.counts.hits, pruned.counts.misses)
+    found: list[list[tuple[float, float]]] = [[], []]
+    for _ in range(rounds):
+        found[0].append(secs_of(pruned, batches, gradients))
+        found[1].append(secs_of(direct, modulo, gradients))
+    hits, misses = pruned.counts.hits - before[0], pruned.counts.misses - before[1]
+    (ours, ours_update), (theirs, theirs_update) = (
+        [statistics.median(one) for one in zip(*side, strict=True)] for side in found
+    )
+    step = (ours + ours_update + dense_ms / 1e3) / (theirs + theirs_update + dense_ms / 1e3)
+    print(
+        f"{_TABLES} tables of {_ROWS:,} rows, {kept:,} kept, of {case.dim} columns, bags of {case.bag}, {misses / (hits + misses):.1%} of the ids without a place: "
+        f"lookup {1e3 * ours:.2f} ms, {ours / theirs:.2f}x the direct one; update {1e3 * ours_update:.2f} ms, {ours_update / theirs_update:.2f}x; "
+        f"step {(ours + ours_update) / (theirs + theirs_update):.2f}x, with a dense part of {dense_ms:g} ms {step:.3f}x",
+        flush=True,
+    )
+
+
+def measure_round(rows: int, rounds: int) -> None:
+    """Print the seconds and the memory of a round in which a tenth of the places change hands."""
+    table = TableSpec("t", rows, 16, Adagrad(0.05, 0.1), "sum")
+    engine = PrunedEngine([FeatureSpec("f", table)], PruningOptions.read({"budget": 0.5, **_NEVER}), seed=0)
+    draw = np.random.default_rng(0)
+    engine.place_rows(0, np.sort(draw.permutation(rows)[: rows // 2]))
+    engine.set_importance(0, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))
+    engine.prune()
+    before, secs, moved = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
+    for _ in range(rounds):
+        importance = engine.importance_of_rows(0)
+        chosen = draw.permutation(rows)[: rows // 10]
+        importance[chosen] = importance[draw.permutation(rows)[: rows // 10]]
+        engine.set_importance(0, importance)
+        moved_before, began = engine.counts.moved_rows, time.perf_counter()
+        engine.prune()
+        secs.append(time.perf_counter() - began)
+        moved.append(engine.counts.moved_rows - moved_before)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / before
+    print(f"a round over {rows:,} rows: {statistics.median(secs):.2f} s ({min(secs):.2f} to {max(secs):.2f} s), {int(statistics.median(moved)):,} rows change places; "
+          f"memory {peak:.2f}x that before", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Print steps of several cases, then a round."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the group that a round is timed for")
+    parser.add_argument("--dense-ms", type=float, default=20.0, help="the dense part of a step")
+    options = parser.parse_args()
+    print(machine())
+    for case in (Case(16, 1), Case(64, 1), Case(16, 10), Case(64, 10)):
+        measure_steps(case, options.rounds, options.dense_ms)
+    measure_round(options.rows, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The screen of ``headrace prune report``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, many, percent_text
+from trainer.planning.kept_importance import KeptImportance, total_share
+
+_SHOWN_TABLES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PruningScreen:
+    """What the budget of a pruned run has bought.
+
+    Attributes:
+        run: its folder.
+        epochs, steps: of its newest checkpoint.
+        rounds: rounds of pruning until then.
+        budget: the share of the weights that there is memory for.
+        tables: what the rows of each table are worth.
+        drawing: the file of the curves; empty: none was asked for.
+    """
+
+    run: str
+    epochs: int
+    steps: int
+    rounds: int
+    budget: float
+    tables: tuple[KeptImportance, ...]
+    drawing: str = ""
+
+    def render(self) -> RenderableType:
+        """The budget, the tables, and what the columns mean."""
+        rows = (
+            (one.name, count_text(one.rows), count_text(one.seen_rows), count_text(one.kept_rows), percent_text(one.kept_rows / max(one.seen_rows, 1)),
+             percent_text(one.importance_share), count_text(one.rows_for_most))
+            for one in self.tables[:_SHOWN_TABLES]
+        )  # fmt: skip
+        titles = ("table", "rows>", "seen>", "kept>", "of seen>", "importance kept>", "rows of 90 %>")
+        more = len(self.tables) - _SHOWN_TABLES
+        rest = [f"… and {many(more, 'more table')}: --json lists all"] if more > 0 else []
+        drawn = [f"curves: {self.drawing}"] if self.drawing else []
+        return Group(
+            f"{self.run}, after {many(self.epochs, 'epoch')}: {many(self.rounds, 'round')} of pruning in {many(self.steps, 'step')}",
+            f"memory for {percent_text(self.budget)} of the weights, {percent_text(total_share(self.tables))} are kept",
+            "",
+            grid(titles, rows),
+            *rest,
+            *drawn,
+            "",
+            "seen: rows that events have looked up; rows of 90 %: the fewest that have 90 % of the importance of all seen ones",
+        )

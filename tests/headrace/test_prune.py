@@ -1,0 +1,68 @@
+"""``headrace prune report``: what the budget of a pruned run has bought."""
+
+from __future__ import annotations
+
+import os
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.headrace.test_checkpoints import GOLDENS
+from tests.trainer.synthetic import Synthetic, config
+from trainer.planning.kept_importance import kept_importance, total_share
+from trainer.training.loop import train
+
+pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pruned")
+    data = Synthetic(3, 300)
+    options = {"pruning": {"budget": 0.25, "round_steps": 5}, "linear": True, "deep": True}
+    train(data.solution, data.read, config(path, **options))
+    return path
+
+
+def test_the_report_and_its_drawing(cli, run, tmp_path):
+    drawing = tmp_path / "curves.svg"
+    shown = cli("prune", "report", run, "--svg", drawing).out.replace(str(drawing), "FILE").replace(str(run), "RUN")
+    place = GOLDENS / "prune_report.txt"
+    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
+        place.write_text(shown, encoding="utf-8")
+    assert shown == place.read_text(encoding="utf-8")
+    root = ElementTree.parse(drawing).getroot()
+    assert len(root.findall("{http://www.w3.org/2000/svg}polyline")) == 4
+    assert len(root.findall("{http://www.w3.org/2000/svg}circle")) == 4
+
+
+def test_the_report_as_json(cli, run):
+    found = cli("prune", "report", run, "--json").json
+    assert (found["run"], found["budget"], found["rounds"]) == (str(run), 0.25, found["steps"] // 5)
+    assert {one["name"] for one in found["tables"]} == {"words", "user", "linear words", "linear user"}
+    for table in found["tables"]:
+        assert 0 < table["kept_rows"] <= table["seen_rows"] <= table["rows"]
+        assert 0 < table["importance_share"] <= 1
+        assert table["curve"] == sorted(table["curve"])
+
+
+def test_other_runs_are_refused(cli, tmp_path):
+    data = Synthetic(1, 50)
+    train(data.solution, data.read, config(tmp_path / "whole"))
+    assert "must be pruned" in cli("prune", "report", tmp_path / "whole", status=2).err
+    (tmp_path / "empty").mkdir()
+    assert "must hold a checkpoint" in cli("prune", "report", tmp_path / "empty", status=4).err
+
+
+def test_what_kept_rows_are_worth():
+    found = kept_importance("t", 10, 4, np.array([1, 5]), np.array([1, 2, 5, 7]), np.array([4, 3, 2, 1], np.float32))
+    assert (found.seen_rows, found.kept_rows, found.importance_share, found.rows_for_most) == (4, 2, 0.6, 3)
+    assert (found.curve[0], found.curve[-1], found.curve[16]) == (0.0, 1.0, 0.4)
+    assert total_share([found]) == 0.2
+
+
+def test_a_table_that_was_never_looked_up():
+    found = kept_importance("t", 10, 4, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    assert (found.importance_share, found.rows_for_most, set(found.curve)) == (0.0, 0, {0.0})
+    assert total_share([]) == 0.0

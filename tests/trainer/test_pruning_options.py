@@ -1,0 +1,71 @@
+"""The options of pruning are read once, whatever they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.errors import ConfigError
+from trainer.pruning_options import METRICS, RESETS, GroupOptions, PruningOptions
+
+anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3), max_leaves=6)  # fmt: skip
+names = st.sampled_from([*PruningOptions.__dataclass_fields__, "other"])
+
+
+@given(anything | st.dictionaries(names, anything, max_size=4))
+def test_any_document_is_read_or_refused_with_one_error(document):
+    try:
+        found = PruningOptions.read(document)
+    except ConfigError:
+        return
+    assert PruningOptions.read(json.loads(json.dumps(found.to_document()))) == found
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "budget": st.floats(0.01, 1),
+            "metric": st.sampled_from(METRICS),
+            "reset": st.sampled_from(RESETS),
+            "decay": st.floats(0.1, 1),
+            "decay_steps": st.integers(1, 99),
+            "round_steps": st.integers(0, 99),
+            "normalised": st.booleans(),
+            "groups": st.lists(st.fixed_dictionaries({"tables": st.lists(st.text(), min_size=1, max_size=3)}, optional={"rows": st.integers(0, 9)}), max_size=3),
+        },
+    )
+)  # fmt: skip
+def test_options_are_what_was_given(document):
+    found = PruningOptions.read(document)
+    for name, value in document.items():
+        if name == "groups":
+            assert found.groups == tuple(GroupOptions(tuple(one["tables"]), one.get("rows", 0)) for one in value)
+        else:
+            assert getattr(found, name) == value
+    assert PruningOptions.read(json.loads(json.dumps(found.to_document()))) == found
+    assert PruningOptions.read(found) is found
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        ({"budget": True}, "pruning.budget"),
+        ({"budget": 1.5}, "pruning.budget"),
+        ({"budget": float("nan")}, "pruning.budget"),
+        ({"metric": "norm"}, "pruning.metric"),
+        ({"metric": ["frequency"]}, "pruning.metric"),
+        ({"decay_steps": 0}, "pruning.decay_steps"),
+        ({"groups": [{"rows": 3}]}, "pruning.groups"),
+        ({"groups": [{"tables": []}]}, "pruning.groups.tables"),
+        ({"groups": [{"tables": ["a"], "rows": -1}]}, "pruning.groups.rows"),
+        ({"normalised": 1}, "pruning.normalised"),
+    ],
+)
+def test_each_error_says_where(document, where):
+    with pytest.raises(ConfigError) as found:
+        PruningOptions.read(document)
+    assert found.value.where == where

@@ -1,0 +1,101 @@
+"""Runs whose tables keep their most important rows: equal to runs that were never stopped, and predicted as they were trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.trainer.synthetic import Synthetic, config
+from tests.trainer.training.test_loop import equal_arrays, saved
+from trainer.config import TrainConfig
+from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.pruning_options import PruningOptions
+from trainer.serving.trained import load_trained
+from trainer.training.loop import train
+
+tf = pytest.importorskip("tensorflow")
+
+PRUNING = {"budget": 0.3, "round_steps": 3, "decay_steps": 2}
+
+
+def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path):
+    data, options = Synthetic(4, 200), {"pruning": PRUNING, "linear": True, "batch_rows": 50}
+    straight = train(data.solution, data.read, config(tmp_path / "straight", **options))
+    while not train(data.solution, data.read, config(tmp_path / "run", **options), stop=lambda: True).finished:
+        continue
+    assert straight.ledger.exact
+    one, other = saved(tmp_path / "run"), saved(tmp_path / "straight")
+    assert equal_arrays(one, other)
+    names = [name for name in one.arrays if name.startswith("history/")]
+    assert len(names) == 3 * len([name for name in one.arrays if "/weights/" in name and not name.startswith("dense/")])
+    assert any(one.arrays[name][2] >= 5 for name in names if "/pruning/" in name), "rounds were made"
+
+
+def test_with_a_budget_for_all_rows_the_weights_are_those_of_whole_tables(tmp_path):
+    data = Synthetic(2, 200)
+    train(data.solution, data.read, config(tmp_path / "whole"))
+    train(data.solution, data.read, config(tmp_path / "pruned", pruning={"budget": 1.0}))
+    whole, pruned = saved(tmp_path / "whole").arrays, saved(tmp_path / "pruned").arrays
+    assert whole.keys() < pruned.keys()
+    assert all(pruned[name].tobytes() == whole[name].tobytes() for name in whole)
+
+
+def test_predictions_read_pruned_rows_as_zeros_and_change_nothing(tmp_path):
+    data = Synthetic(3, 300)
+    train(data.solution, data.read, config(tmp_path, pruning=PRUNING))
+    trained = load_trained(str(tmp_path))
+    engine = trained.weights.engine
+    assert isinstance(engine, PrunedEngine)
+    before = {name: one.rows.tolist() for name, one in engine.state().items()}
+    kept, size = sum(map(len, before.values())), sum(one.vocabulary_size for one in engine.tables)
+    assert 0 < kept <= 0.3 * size
+    first = trained.evaluate(data.solution, data.read)
+    assert trained.evaluate(data.solution, data.read) == first
+    assert {name: one.rows.tolist() for name, one in engine.state().items()} == before
+    for table in engine.tables:
+        pruned = np.setdiff1d(np.arange(table.vocabulary_size), before[table.name])
+        assert not engine.weights_of(table.name, pruned).any()
+
+
+def test_a_checkpoint_without_importance_is_torn(tmp_path):
+    data = Synthetic(1, 50)
+    train(data.solution, data.read, config(tmp_path, pruning=PRUNING))
+    checkpoint = saved(tmp_path)
+    trained = load_trained(str(tmp_path))
+    arrays = {name: array for name, array in checkpoint.arrays.items() if not name.startswith("history/")}
+    with pytest.raises(TornCheckpoint, match="importance"):
+        trained.weights.load(arrays)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"pruning": {"budget": 0}}, r"pruning.budget must be a number in \(0, 1\]"),
+        ({"pruning": {"budjet": 0.5}}, "known one"),
+        ({"pruning": []}, "an object"),
+        ({"pruning": {}, "engine": "tpu"}, "absent with the tpu engine"),
+        ({"pruning": {}, "hashed": {"a": {"capacity": 5}}}, "absent beside hashed"),
+    ],
+)
+def test_bad_options_are_refused(options, problem):
+    with pytest.raises(ConfigError, match=problem):
+        TrainConfig("run", **options)
+
+
+def test_options_go_through_the_document_of_a_run():
+    made = TrainConfig("run", pruning={"budget": 0.3, "groups": [{"tables": ["a"], "rows": 7}, {"tables": ["b"]}]})
+    again = TrainConfig.from_document(made.to_document(), run_dir="run")
+    assert again == made
+    assert isinstance(again.pruning, PruningOptions)
+    assert "pruning" not in TrainConfig("run").to_document()
+
+
+def test_pruned_tables_stay_in_one_process(tmp_path):
+    from trainer.training.preparation import check_placement
+
+    options = TrainConfig(str(tmp_path), pruning={})
+    check_placement(options, is_served=False)
+    for place in ({"is_served": True}, {"is_served": False, "is_divided": True}):
+        with pytest.raises(ConfigError, match="in the process that trains"):
+            check_placement(options, **place)

@@ -1,0 +1,48 @@
+"""What training notes of the rows that it updates: how important each is (AdaEmbed, Lai et al., OSDI 2023, section 4.1)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainer.embedding.cpu.vectors import LANES, load, splat, total
+from transforms.kernels.compiled import inlined
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+class Importance(NamedTuple):
+    """Where the importance of rows is added up.
+
+    Attributes:
+        values: float32, of each row of all tables; empty: nothing is noted.
+        factors: float32 [3]: what an update counts now, and whether it is multiplied by the lookups of the row and by the norm of its gradient.
+    """
+
+    values: Array
+    factors: Array
+
+
+NO_IMPORTANCE = Importance(np.zeros(0, np.float32), np.zeros(3, np.float32))
+
+
+@inlined
+def importance_of(factors: Array, lookups: int, sums: Array, at: int, dim: int) -> np.float32:
+    """What one update of a row adds to its importance; ``sums[at : at + dim]`` is its summed gradient."""
+    found = factors[0]
+    if factors[1] != _ZERO:
+        found *= np.float32(lookups)
+    if factors[2] != _ZERO:
+        whole = dim - dim % LANES
+        squares = splat(_ZERO)
+        for d in range(0, whole, LANES):
+            gradient = load(sums, at + d)
+            squares = squares + gradient * gradient
+        square = total(squares)
+        for d in range(whole, dim):
+            square += sums[at + d] * sums[at + d]
+        found *= np.sqrt(square)
+    return np.float32(found)

@@ -1,0 +1,143 @@
+"""Where the rows of pruned tables stand: an address for each row that has a place, among the rows that its group shares.
+
+Virtually hashed, physically indexed (AdaEmbed, section 4.3): a table has as many rows as its vocabulary, of which few have a place. All others are
+read as one row of zeros, the last one of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainer.embedding.cpu.vectors import item, prefetch
+from trainer.planning.row_groups import RowGroup
+from transforms.kernels.compiled import compiled
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: How many ids ahead of their use addresses are asked for.
+_AHEAD = 24
+#: The address of a row without a place.
+NO_PLACE = -1
+
+
+class Addresses:
+    """The places of the rows of all tables.
+
+    Attributes:
+        first_row: int64 [tables + 1], where the rows of each table begin in ``address``.
+        address: int32, the place of each row in its group, or :data:`NO_PLACE`.
+        group_of: int64, the group of each table.
+        zero_row: int32, the row of zeros of each table's group.
+        free: int32 [groups, most rows], the places of each group that no row has, the next one last.
+        free_rows: int64, how many each group has.
+    """
+
+    def __init__(self, vocabulary: Sequence[int], groups: Sequence[RowGroup]) -> None:
+        self.first_row = np.concatenate([[0], np.cumsum(vocabulary)]).astype(np.int64)
+        self.group_of = np.empty(len(vocabulary), np.int64)
+        for g, group in enumerate(groups):
+            self.group_of[list(group.tables)] = g
+        self.rows = np.array([group.rows for group in groups], np.int64)
+        self.zero_row = self.rows[self.group_of].astype(np.int32)
+        self.address = np.empty(int(self.first_row[-1]), np.int32)
+        self.free = np.empty((len(groups), int(self.rows.max())), np.int32)
+        self.free_rows = np.empty(len(groups), np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the places of all rows."""
+        self.address[:] = NO_PLACE
+        for g, rows in enumerate(self.rows.tolist()):
+            self.free[g, :rows] = np.arange(rows)[::-1]
+        self.free_rows[:] = self.rows
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of addresses and free places."""
+        return int(self.address.nbytes + self.free.nbytes)
+
+    def of_table(self, t: int) -> Array:
+        """The addresses of a table's rows."""
+        found: Array = self.address[self.first_row[t] : self.first_row[t + 1]]
+        return found
+
+    def placed(self, t: int) -> tuple[Array, Array]:
+        """The rows of a table that have a place, int64 and ascending, and their places."""
+        own = self.of_table(t)
+        rows = np.flatnonzero(own >= 0)
+        return rows, own[rows].astype(np.int64)
+
+    def release(self, t: int, rows: Array) -> None:
+        """Take the places of rows of a table, each of which has one."""
+        g, own = int(self.group_of[t]), self.of_table(t)
+        start = int(self.free_rows[g])
+        self.free[g, start : start + len(rows)] = own[rows]
+        self.free_rows[g] += len(rows)
+        own[rows] = NO_PLACE
+
+    def place(self, t: int, rows: Array) -> Array:
+        """Give rows of a table that have no place free ones, in their order; returns the places, int64. There must be enough."""
+        g, count = int(self.group_of[t]), len(rows)
+        left = int(self.free_rows[g]) - count
+        places = self.free[g, left : left + count][::-1].astype(np.int64)
+        self.free_rows[g] = left
+        self.of_table(t)[rows] = places
+        return places
+
+
+class Lookups(NamedTuple):
+    """What :func:`find_places` needs of features: int64, where the rows of each one's table begin in ``address``, and its row of zeros."""
+
+    first_row: Array
+    zero_row: Array
+    address: Array
+
+
+@compiled
+def find_places(
+    features: Array, first_event: int, stop_event: int, ids: Array, offsets: Array, lookups: Lookups, places: Array, missing: Array
+) -> None:  # fmt: skip
+    """Write the place of each id of some events to ``places``, the row of zeros for one without; count those by feature in ``missing``."""
+    address = lookups.address
+    for f in features:
+        base, zero_row, count = lookups.first_row[f], lookups.zero_row[f], 0
+        first, stop = offsets[f, first_event], offsets[f, stop_event]
+        for i in range(first, min(first + _AHEAD, stop)):
+            prefetch(address, base + item(ids, i))
+        for i in range(first, stop):
+            if i + _AHEAD < stop:
+                prefetch(address, base + item(ids, i + _AHEAD))
+            place = item(address, base + item(ids, i))
+            if place < 0:
+                place = zero_row
+                count += 1
+            places[i] = place
+        missing[f] += count
+
+
+@compiled
+def rows_without(first: int, stop: int, ids: Array, base: int, address: Array, most: int, rows: Array) -> int:
+    """Write the distinct ids of ``ids[first:stop]`` without a place to ``rows``, at most ``most``, and give each the address 0 for now.
+
+    Returns how many there are.
+    """
+    count = 0
+    for i in range(first, stop):
+        at = base + ids[i]
+        if address[at] < 0:
+            if count == most:
+                break
+            address[at] = 0
+            rows[count] = ids[i]
+            count += 1
+    return count
+
+
+@compiled
+def keep_missing(first: int, stop: int, ids: Array, places: Array, zero_row: int, none: int, kept: Array) -> None:
+    """Write the ids that have no place to ``kept``, and ``none`` for the others."""
+    for i in range(first, stop):
+        kept[i] = ids[i] if places[i] == zero_row else none

@@ -1,0 +1,48 @@
+"""What a pruned table has beside its rows: the importance of all rows that were looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.errors import TornCheckpoint
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MOST_STEPS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrunedHistory:
+    """The importance of a table's rows at one moment.
+
+    Attributes:
+        rows: int64, ascending: those that have any.
+        importance: float32, of each of them.
+        gain: what an update counts for now; it grows as importance decays.
+        step: the updates of the engine.
+        rounds: its rounds of pruning.
+    """
+
+    rows: Array
+    importance: Array
+    gain: float
+    step: int
+    rounds: int
+
+    def check(self, table: str, vocabulary: int) -> None:
+        """Raise :class:`TornCheckpoint` for a history that no table of so many rows has."""
+        rows, values = self.rows, self.importance
+        fits = rows.dtype == np.int64 and values.dtype == np.float32 and rows.ndim == 1 and rows.shape == values.shape
+        if fits and len(rows):
+            fits = int(rows[0]) >= 0 and int(rows[-1]) < vocabulary and bool((rows[1:] > rows[:-1]).all())
+            fits = fits and bool(np.isfinite(values).all()) and bool((values > 0).all())
+        if (
+            not fits
+            or not (1.0 <= self.gain < float("inf"))
+            or not (0 <= self.step <= _MOST_STEPS and 0 <= self.rounds <= _MOST_STEPS)
+        ):
+            raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table}", value=len(rows),
+                                 next_step="restore an earlier checkpoint")  # fmt: skip

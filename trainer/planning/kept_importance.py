@@ -1,0 +1,60 @@
+"""What the rows that a pruned table keeps are worth: the share of its importance that a budget has bought. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The points of a curve.
+_POINTS = 65
+_MOST = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class KeptImportance:
+    """The importance of one table's rows.
+
+    Attributes:
+        name: of the table, with the part of the model for those of the linear part.
+        rows: of the vocabulary.
+        seen_rows: that training has looked up.
+        kept_rows: that have a place.
+        columns: of a row.
+        importance_share: the share of the importance of all rows that the kept ones have.
+        rows_for_most: the fewest rows that have 90 % of the importance.
+        curve: the shares of the importance that the most important rows have, for equal steps of the seen rows from none to all.
+    """
+
+    name: str
+    rows: int
+    seen_rows: int
+    kept_rows: int
+    columns: int
+    importance_share: float
+    rows_for_most: int
+    curve: tuple[float, ...]
+
+
+def kept_importance(name: str, rows: int, columns: int, kept: Array, seen: Array, importance: Array) -> KeptImportance:
+    """What the ``kept`` rows of a table are worth; ``seen``: the rows with importance, ascending, of which each has one."""
+    total = float(importance.sum(dtype=np.float64))
+    own = float(importance[np.isin(seen, kept)].sum(dtype=np.float64))
+    sums = np.concatenate([[0.0], np.cumsum(-np.sort(-importance.astype(np.float64)))])
+    shares = sums / total if total else sums
+    places = np.linspace(0, len(importance), _POINTS)
+    curve = np.interp(places, np.arange(len(shares)), shares)
+    most = int(np.searchsorted(shares, _MOST)) if total else 0
+    return KeptImportance(
+        name, rows, len(seen), len(kept), columns, own / total if total else 0.0, most, tuple(curve.tolist())
+    )
+
+
+def total_share(tables: Sequence[KeptImportance]) -> float:
+    """The share of the weights of all vocabularies that is kept."""
+    whole = sum(one.rows * one.columns for one in tables)
+    return sum(one.kept_rows * one.columns for one in tables) / whole if whole else 0.0

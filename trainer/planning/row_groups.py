@@ -1,0 +1,116 @@
+"""Groups of tables that share the rows of a budget, and how many rows each group has. Pure.
+
+AdaEmbed (Lai et al., OSDI 2023, section 5): the budget is divided among groups by features times width; what a group cannot use is lent to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from trainer.errors import ConfigError
+from trainer.pruning_options import GroupOptions
+
+
+@dataclass(frozen=True, slots=True)
+class SharingTable:
+    """A table that shares rows: its name, its rows and columns; ``kind``: what tables of one group have in common."""
+
+    name: str
+    rows: int
+    columns: int
+    kind: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Tables that share ``rows`` rows, at most as many as they have together; ``tables``: their positions."""
+
+    tables: tuple[int, ...]
+    rows: int
+
+
+def row_groups(
+    tables: Sequence[SharingTable], budget: float, given: Sequence[GroupOptions] = ()
+) -> tuple[RowGroup, ...]:
+    """The groups of all tables, in the order of their first ones.
+
+    Args:
+        tables: the tables.
+        budget: the share of the weights of all tables that groups without a number of rows have together.
+        given: the groups; none: tables of one kind are a group.
+
+    Raises :class:`ConfigError` for groups that overlap or leave a table out, for tables of several kinds in a group, and for a budget below
+    a row a table.
+    """
+    members = _given(tables, given) if given else _by_kind(tables)
+    asked = [one.rows for one in given] or [0] * len(members)
+    most = [sum(tables[t].rows for t in own) for own in members]
+    widths = [tables[own[0]].columns for own in members]
+    open_groups = [g for g, rows in enumerate(asked) if not rows]
+    floats = budget * sum(tables[t].rows * tables[t].columns for g in open_groups for t in members[g])
+    shares = _shares(
+        [most[g] * widths[g] for g in open_groups], [len(members[g]) * widths[g] for g in open_groups], floats
+    )
+    rows = [min(asked[g], most[g]) for g in range(len(members))]
+    for g, share in zip(open_groups, shares, strict=True):
+        rows[g] = min(int(share / widths[g] + 1e-6), most[g])
+    for own, count in zip(members, rows, strict=True):
+        if count < len(own):
+            named = ", ".join(tables[t].name for t in own[:4]) + (", …" if len(own) > 4 else "")
+            raise ConfigError("the rows of a group must be at least one for each of its tables", where=f"pruning, tables {named}", value=count,
+                              allowed=f">= {len(own)}", next_step="raise pruning.budget, or the rows of this group")  # fmt: skip
+    return tuple(
+        RowGroup(tuple(own), count) for own, count in sorted(zip(members, rows, strict=True), key=lambda one: one[0][0])
+    )
+
+
+def _by_kind(tables: Sequence[SharingTable]) -> list[list[int]]:
+    found: dict[tuple[int, Hashable], list[int]] = {}
+    for t, table in enumerate(tables):
+        found.setdefault((table.columns, table.kind), []).append(t)
+    return list(found.values())
+
+
+def _given(tables: Sequence[SharingTable], given: Sequence[GroupOptions]) -> list[list[int]]:
+    position = {table.name: t for t, table in enumerate(tables)}
+    found, seen = [], set[str]()
+    for group in given:
+        for name in group.tables:
+            if name not in position:
+                raise ConfigError(
+                    "pruning.groups must name tables of the model", value=name, allowed=", ".join(position)
+                )
+            if name in seen:
+                raise ConfigError(
+                    "a table must be in one group of pruning.groups",
+                    where=f"table {name}",
+                    value="several groups",
+                    allowed="1 group",
+                )
+            seen.add(name)
+        own = sorted(position[name] for name in group.tables)
+        kinds = {(tables[t].columns, tables[t].kind) for t in own}
+        if len(kinds) > 1:
+            raise ConfigError("the tables of a group must have one width and one optimizer", where=f"pruning.groups, {', '.join(group.tables[:4])}",
+                              value=f"{len(kinds)} kinds of tables", allowed="1")  # fmt: skip
+        found.append(own)
+    if missing := [name for name in position if name not in seen]:
+        raise ConfigError("pruning.groups must have every table", where="pruning.groups", value=f"without {', '.join(missing[:4])}",
+                          allowed=", ".join(position))  # fmt: skip
+    return found
+
+
+def _shares(most: Sequence[float], keys: Sequence[float], total: float) -> list[float]:
+    """``total`` divided in proportion to ``keys``, but at most ``most`` each: what is above goes to the others."""
+    shares, left, open_ = [0.0] * len(most), total, set(range(len(most)))
+    while open_:
+        unit = left / sum(keys[g] for g in open_)
+        full = {g for g in open_ if keys[g] * unit >= most[g]}
+        for g in full or open_:
+            shares[g] = min(keys[g] * unit, float(most[g]))
+        if not full:
+            break
+        left -= sum(shares[g] for g in full)
+        open_ -= full
+    return shares
