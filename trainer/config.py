@@ -71,21 +71,21 @@ class TrainConfig:
         network_digest: of the code of such a function; set when a run is prepared.
         embeddings: ``module:function``, which returns the tables of some inputs: see :mod:`trainer.model.user_embeddings`.
         embeddings_digest: of its code, as ``network_digest``.
-        bottom_mlp, top_mlp: hidden sizes; the bottom tower of DLRM ends in ``dim``, the top tower in the logits. The deep
-            tower of DCN has the sizes of ``top_mlp``.
+        bottom_mlp, top_mlp: hidden sizes; the bottom MLP of DLRM ends in ``dim``, the top MLP in the logits. The deep
+            MLP of DCN has the sizes of ``top_mlp``.
         cross_layers: cross layers of DCN.
         cross_rank: the rank of their matrices; 0: full.
-        cross_structure: "stacked" (the deep tower follows the cross layers) or "parallel" (it is beside them).
-        dropout: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With
+        cross_structure: "stacked" (the deep MLP follows the cross layers) or "parallel" (it is beside them).
+        dropout: between the layers of the top MLP, in [0, 1). Its random state is part of the checkpoint. With
             dropout, progressive validation needs a second forward pass.
-        deep, linear: the parts of the model, at least one: the towers over embeddings, and a linear model over the same
+        deep, linear: the parts of the model, at least one: a network over embeddings, and a linear model over the same
             inputs (a weight for every id and every number).
         linear_initial_accumulator: initial value of Adagrad's slots of the linear part, in squared gradients of *one*
             event.
         initial_bias: the initial logit of an event without any known input.
         initial_biases: the same by label, of a model of several labels.
         task_weights: by label, the weight of its loss; 1 by default.
-        task_mlp: hidden sizes of a tower of each label of several, between the shared towers and its logits.
+        task_mlp: hidden sizes of an MLP of each label of several, between the shared network and its logits.
         dense_scaling: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the
             model's input is (f(x) - mean) / deviation, clipped to [-8, 8]. Other inputs are not scaled.
         events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:

@@ -1,7 +1,7 @@
 """DLRM (Naumov et al., arXiv:1906.00091) over activations.
 
-A bottom tower maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
-the vector itself, are the inputs of a top tower that ends in the logits.
+A bottom MLP maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
+the vector itself, are the inputs of a top MLP that ends in the logits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
+from trainer.model.mlp import SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
-from trainer.model.towers import SeededLayers, random_of, trainable_of
 
 
 class Dlrm:
@@ -33,11 +33,11 @@ class Dlrm:
             for f, width in enumerate(self._widths)
             if width != config.dim
         }
-        self._bottom = made.tower([*config.bottom_mlp, config.dim], layout.dense_width) if layout.dense else None
+        self._bottom = made.mlp([*config.bottom_mlp, config.dim], layout.dense_width) if layout.dense else None
         self._interaction = SelfInteraction(len(self._widths) + bool(layout.dense))
-        # A single vector has no pairs and is the top tower's only input.
+        # A single vector has no pairs and is the top MLP's only input.
         width = (self._interaction.pairs + (config.dim if layout.dense else 0)) or config.dim
-        self._top = made.tower(config.top_mlp, width, dropout=config.dropout)
+        self._top = made.mlp(config.top_mlp, width, dropout=config.dropout)
         self._last = made.logits(head, self._top.width)
         bottom = self._bottom.layers if self._bottom else []
         self.trainable = trainable_of([*self._projections.values(), *bottom, *self._top.layers, *self._last.layers])

@@ -134,10 +134,10 @@ def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
         ("a cautious linear model", False, "dlrm", 0.01, 0.01, 0.001),
         ("a linear model", False, "dlrm", 0.05, 0.01, 0.003),
         ("linear part and cross layers", True, "dcn", 0.02, 0.01, 0.003),
-        ("linear part and towers", True, "dlrm", 0.05, 0.01, 0.003),
-        ("linear part and quick towers", True, "dlrm", 0.02, 0.01, 0.01),
-        ("linear part and bold towers", True, "dlrm", 0.1, 0.03, 0.003),
-        ("linear part, quick and bold towers", True, "dlrm", 0.05, 0.03, 0.01),
+        ("linear part and MLPs", True, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and quick MLPs", True, "dlrm", 0.02, 0.01, 0.01),
+        ("linear part and bold MLPs", True, "dlrm", 0.1, 0.03, 0.003),
+        ("linear part, quick and bold MLPs", True, "dlrm", 0.05, 0.03, 0.01),
     )
     is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}
