@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
 from trainer.hashed_options import HashedOptions, read_hashed
+from trainer.tower_options import TowerOptions
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
@@ -43,6 +44,10 @@ SCALE_KINDS = ("plain", "log")
 
 #: A field with this metadata does not affect weights, so it may change when a run continues from a checkpoint.
 MAY_CHANGE: Mapping[str, bool] = MappingProxyType({"may_change": True})
+
+
+#: Options that a document has only if they are given: those of earlier releases do not have them.
+_IF_GIVEN = ("hashed", "tower_modules")
 
 
 def _no_overrides() -> Mapping[str, Any]:
@@ -95,6 +100,7 @@ class TrainConfig:
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
             (:mod:`trainer.hashed_options`). Such tables are on parameter servers.
+        tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.tower_options`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
@@ -143,6 +149,7 @@ class TrainConfig:
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
+    tower_modules: TowerOptions | None = None
     staleness: int = 0
     engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
@@ -158,6 +165,8 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
+        if self.tower_modules is not None:
+            object.__setattr__(self, "tower_modules", TowerOptions.read(self.tower_modules))
         for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
@@ -264,11 +273,11 @@ class TrainConfig:
                 _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
-        """The options that affect weights, as a JSON object; ``hashed`` is one of them only if there is a hashed table."""
+        """The options that affect weights, as a JSON object; ``hashed`` and ``tower_modules`` are among them only if they are given."""
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if not option.metadata.get("may_change") and (option.name != "hashed" or self.hashed)
+            if not option.metadata.get("may_change") and (option.name not in _IF_GIVEN or getattr(self, option.name))
         }
 
     @classmethod
@@ -294,7 +303,7 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions):
+    if isinstance(value, (HashedOptions, TowerOptions)):
         return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, tuple) else value
 

@@ -31,7 +31,8 @@ _LEAST_EPOCH = 10_000
 _TRIAL_EVENTS = 100_000
 _MOST_PASSES = 4
 #: The network is chosen only if none of these options is given, since they are about a certain one.
-_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure")
+_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure",
+                "tower_modules")  # fmt: skip
 #: The least events of the rarer label in the validated part; metrics of fewer are noise.
 _LEAST_EVIDENCE = 3
 
