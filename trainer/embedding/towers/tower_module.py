@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -30,18 +29,14 @@ class TowerModule(Protocol):
         """One update of the weights by flat float32 gradients."""
 
 
-def sum_in_tower(group: Exchange, gradients: Sequence[Array]) -> Array:
-    """The sum of all workers' flat float32 ``gradients``, one or more a worker, in the order of places: equal on all, bit for bit.
+def sum_in_tower(group: Exchange, gradients: Array) -> Array:
+    """The sum of all workers' flat float32 ``gradients``, in the order of places: equal on all, bit for bit.
 
-    Each worker sums a part of the values, then all exchange their parts: a worker sends about twice the bytes of one gradient.
+    Each worker sums a part of the values, then all exchange their parts: a worker sends about twice the bytes of its gradients.
     """
-    own = np.stack([np.asarray(one, np.float32) for one in gradients])
-    cuts = np.linspace(0, own.shape[1], group.hosts + 1).astype(np.int64)
-    parts = [np.ascontiguousarray(own[:, first:stop]).reshape(-1) for first, stop in pairwise(cuts)]
-    received = group.all_to_all([[part] for part in parts])
-    size = int(cuts[group.rank + 1] - cuts[group.rank])
-    total = np.zeros(size, np.float32)
-    for (message,) in received:
-        for one in message.reshape(-1, size) if size else ():
-            total += one
-    return np.concatenate([message for (message,) in group.all_to_all([[total]] * group.hosts)])
+    cuts = np.linspace(0, len(gradients), group.hosts + 1).astype(np.int64)
+    received = group.all_to_all([[gradients[first:stop]] for first, stop in pairwise(cuts)])
+    total = np.zeros(int(cuts[group.rank + 1] - cuts[group.rank]), np.float32)
+    for (one,) in received:
+        total += one
+    return np.concatenate([one for (one,) in group.all_to_all([[total]] * group.hosts)])

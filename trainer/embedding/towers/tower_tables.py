@@ -150,7 +150,11 @@ class TowerTables:
         asked = self._ask_owners(parts) if self._is_swapped else self.rows.shuffle_requests(units)
         found = self.rows.shuffle_rows(units, self.rows.read(asked))
         activations = self._by_source([self.rows.combine(one) for one in found], events)
-        outputs = activations if self._module is None else [self._module.outputs(one) for one in activations]
+        outputs = (
+            activations
+            if self._module is None
+            else np.split(self._module.outputs(np.concatenate(activations)), _cuts(events))
+        )
         self._looked_up.append(_LookedUp(batch, found, events, activations, asked))
         return self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
 
@@ -174,10 +178,11 @@ class TowerTables:
     def _module_gradients(self, looked_up: _LookedUp, by_outputs: list[Array]) -> list[Array]:
         if self._module is None:
             return by_outputs
-        pairs = zip(looked_up.activations, by_outputs, strict=True)
-        found = [self._module.gradients(activations, by_output) for activations, by_output in pairs]
-        self._module.apply(sum_in_tower(self._exchanges.group, [by_weights for _, by_weights in found]))
-        return [by_activations for by_activations, _ in found]
+        by_activations, by_weights = self._module.gradients(
+            np.concatenate(looked_up.activations), np.concatenate(by_outputs)
+        )
+        self._module.apply(sum_in_tower(self._exchanges.group, by_weights))
+        return np.split(by_activations, _cuts(looked_up.events))
 
     def _ask_owners(self, parts: Sequence[IdBatch]) -> AskedByWorker:
         """The swapped way of step b: the workers of the events ask the owners of all towers at once."""
@@ -211,7 +216,7 @@ class TowerTables:
     def _by_source(self, of_units: list[Array], events: Sequence[int]) -> list[Array]:
         if self._is_deterministic:
             return of_units
-        return np.split(of_units[0], np.cumsum(events)[:-1])
+        return np.split(of_units[0], _cuts(events))
 
     def _assembled(self, by_tower: Sequence[Array]) -> Array:
         """The outputs of all towers, in the order of columns."""
@@ -235,6 +240,11 @@ class TowerTables:
             event, column = (int(one[0]) for one in np.nonzero(~np.isfinite(gradients)))
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[event, column]),
                                 where=f"output {column} of the towers, event {event} of the batch")  # fmt: skip
+
+
+def _cuts(events: Sequence[int]) -> Array:
+    """Where the events of each source but the first begin."""
+    return np.cumsum(events)[:-1]
 
 
 def _columns_of(features: Sequence[FeatureSpec], chosen: Sequence[Sequence[int]]) -> list[Array]:
