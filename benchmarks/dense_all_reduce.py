@@ -3,7 +3,7 @@
     python -m benchmarks.dense_all_reduce [--hosts N …] [--rounds N] [--steps N] [--bucket-kib N …] [--links DELAY_MS:GBIT …]
 
 Hosts are processes that exchange over loopback, with a delay and a rate of the link into each host added where messages arrive. They
-train towers of 1, 10 and 50 MB of dense weights, one thread each, in all ways by turns. A step's time is the mean of a round's
+train MLPs of 1, 10 and 50 MB of dense weights, one thread each, in all ways by turns. A step's time is the mean of a round's
 steps at the slowest host; ratios are within a round, and medians over rounds. Equal bits are tested in
 tests/trainer/host/test_sharded_weights.py.
 """
@@ -21,7 +21,7 @@ from benchmarks.support.host_processes import HostProcesses
 from trainer.host.gradient_buckets import BUCKET_BYTES
 
 #: About 1, 10 and 50 MB of weights.
-_TOWERS = ((256, 5), (512, 11), (1024, 13))
+_MLPS = ((256, 5), (512, 11), (1024, 13))
 _ROWS = 128
 
 
@@ -55,14 +55,14 @@ def main() -> int:
     parser.add_argument("--bucket-kib", type=int, nargs="+", default=[BUCKET_BYTES >> 10])
     parser.add_argument("--links", type=_link, nargs="+", default=[Link(), Link(1e-3, 10e9 / 8)])
     parser.add_argument(
-        "--towers", type=int, nargs="+", default=range(len(_TOWERS)), help="0 to 2: those of 1, 10 and 50 MB"
+        "--mlps", type=int, nargs="+", default=range(len(_MLPS)), help="0 to 2: those of 1, 10 and 50 MB"
     )
     options = parser.parse_args()
     print(f"{machine()}; batches of {_ROWS} events; medians of {options.rounds} rounds, from the least to the most")
     for count in options.hosts:
         with HostProcesses(count) as hosts:
-            for number in options.towers:
-                width, layers = _TOWERS[number]
+            for number in options.mlps:
+                width, layers = _MLPS[number]
                 case = DenseCase(width, layers, _ROWS)
                 for link in options.links:
                     _measure(hosts, count, case, link, options)

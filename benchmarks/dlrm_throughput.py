@@ -3,7 +3,7 @@
     python -m benchmarks.dlrm_throughput --data FOLDER [--hours 48] [--dim 16] [--batch-rows 1024] [--rounds 3] [--without-keras]
 
 The log is Globo's clicks with four sampled negatives each, the features those of ``news_ctr`` in ``examples/globo.py``. All sides train the
-same model once over the same events in the same order: the same tables and widths, Adagrad on rows and Adam on the towers, with weights
+same model once over the same events in the same order: the same tables and widths, Adagrad on rows and Adam on the MLPs, with weights
 drawn from the same distributions, a seed a round, with 2 threads; the newest fifth of the hours is predicted afterwards, and its AUC must agree. Each side reads its files
 within the measured time: Headrace its memos, and it writes its checkpoint, counts events and scores each one before training it;
 TorchRec a Parquet file of the same ids, decoded by row groups in a thread; Keras examples in a TFRecord file. None of the rivals

@@ -3,7 +3,7 @@
     python -m benchmarks.model_quality [--data FOLDER] [--log NAME ...] [--side NAME ...] [--seeds N]
 
 All sides have the same inputs and the same split: the last share of each log's partitions, in time order, is the test
-set. Headrace's networks train with the linear part and towers; the other options are chosen by its trial, once a log, on
+set. Headrace's networks train with the linear part and MLPs; the other options are chosen by its trial, once a log, on
 the newest quarter of a sample of the training range, and every seed trains with them. The rivals' options are chosen on the newest
 quarter of the training range (:mod:`benchmarks.support.quality_rivals`). Nothing is chosen on the test set. AUC and
 normalized entropy (log loss over that of the test events' own mean rate) are means and standard deviations over seeds;

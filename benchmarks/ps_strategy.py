@@ -2,7 +2,7 @@
 
     python -m benchmarks.ps_strategy [--rounds N] [--steps N] [--tables N] [--batch-rows N]
 
-A DLRM of 26 tables of 100,000 x 16, whose pairs' products go through a tower of 64, 32 and 1, with Adagrad for all weights and batches of 1,024
+A DLRM of 26 tables of 100,000 x 16, whose pairs' products go through an MLP of 64, 32 and 1, with Adagrad for all weights and batches of 1,024
 events with one id for each table, by a power law of exponent 1.2. Both sides have two server processes on this machine and one trainer, which is
 a process: of Headrace the servers have one thread each and the trainer two, TensorFlow's servers and worker have two each. Sides alternate in
 rounds of ``--steps`` steps; the first round of each compiles and is not counted. Printed are samples a second, CPU time of all processes of a side, the

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from trainer.errors import ConfigError
 from trainer.hashed_options import HashedOptions, read_hashed
 from trainer.pruning_options import PruningOptions
+from trainer.tower_options import TowerOptions
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
@@ -46,6 +47,10 @@ SCALE_KINDS = ("plain", "log")
 MAY_CHANGE: Mapping[str, bool] = MappingProxyType({"may_change": True})
 
 
+#: Options that a document has only if they are given: those of earlier releases do not have them.
+_IF_GIVEN = ("hashed", "pruning", "tower_modules")
+
+
 def _no_overrides() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -72,21 +77,21 @@ class TrainConfig:
         network_digest: of the code of such a function; set when a run is prepared.
         embeddings: ``module:function``, which returns the tables of some inputs: see :mod:`trainer.model.user_embeddings`.
         embeddings_digest: of its code, as ``network_digest``.
-        bottom_mlp, top_mlp: hidden sizes; the bottom tower of DLRM ends in ``dim``, the top tower in the logits. The deep
-            tower of DCN has the sizes of ``top_mlp``.
+        bottom_mlp, top_mlp: hidden sizes; the bottom MLP of DLRM ends in ``dim``, the top MLP in the logits. The deep
+            MLP of DCN has the sizes of ``top_mlp``.
         cross_layers: cross layers of DCN.
         cross_rank: the rank of their matrices; 0: full.
-        cross_structure: "stacked" (the deep tower follows the cross layers) or "parallel" (it is beside them).
-        dropout: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With
+        cross_structure: "stacked" (the deep MLP follows the cross layers) or "parallel" (it is beside them).
+        dropout: between the layers of the top MLP, in [0, 1). Its random state is part of the checkpoint. With
             dropout, progressive validation needs a second forward pass.
-        deep, linear: the parts of the model, at least one: the towers over embeddings, and a linear model over the same
+        deep, linear: the parts of the model, at least one: a network over embeddings, and a linear model over the same
             inputs (a weight for every id and every number).
         linear_initial_accumulator: initial value of Adagrad's slots of the linear part, in squared gradients of *one*
             event.
         initial_bias: the initial logit of an event without any known input.
         initial_biases: the same by label, of a model of several labels.
         task_weights: by label, the weight of its loss; 1 by default.
-        task_mlp: hidden sizes of a tower of each label of several, between the shared towers and its logits.
+        task_mlp: hidden sizes of an MLP of each label of several, between the shared network and its logits.
         dense_scaling: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the
             model's input is (f(x) - mean) / deviation, clipped to [-8, 8]. Other inputs are not scaled.
         events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:
@@ -97,6 +102,7 @@ class TrainConfig:
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
             (:mod:`trainer.hashed_options`). Such tables are on parameter servers.
         pruning: the options of tables that keep their most important rows (:mod:`trainer.pruning_options`); None: all rows are kept.
+        tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.tower_options`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
@@ -146,6 +152,7 @@ class TrainConfig:
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
     pruning: PruningOptions | None = None
+    tower_modules: TowerOptions | None = None
     staleness: int = 0
     engine: str = field(default="cpu", metadata=MAY_CHANGE)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
@@ -162,6 +169,8 @@ class TrainConfig:
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
         object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
+        if self.tower_modules is not None:
+            object.__setattr__(self, "tower_modules", TowerOptions.read(self.tower_modules))
         for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
@@ -272,12 +281,11 @@ class TrainConfig:
                 _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
-        """The options that affect weights, as a JSON object; ``hashed`` and ``pruning`` are among them only if they are used."""
+        """The options that affect weights, as a JSON object; those of :data:`_IF_GIVEN` are among them only if they are given."""
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if not option.metadata.get("may_change")
-            and (option.name not in ("hashed", "pruning") or getattr(self, option.name))
+            if not option.metadata.get("may_change") and (option.name not in _IF_GIVEN or getattr(self, option.name))
         }
 
     @classmethod
@@ -303,7 +311,7 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions | PruningOptions):
+    if isinstance(value, HashedOptions | PruningOptions | TowerOptions):
         return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, tuple) else value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainer.host.host_messages import Message, Sender
@@ -26,20 +27,24 @@ class Link:
 class DelayedMailbox(Mailbox):
     """A mailbox behind a ``link``, which may be changed while nothing is sent.
 
-    A message arrives over loopback; then it passes the link, one message after the other, and is on its way for the delay.
+    A message arrives over loopback; then it passes the link, one message after the other, and is on its way for the delay. Messages of
+    senders for which ``is_far`` is false come at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_far: Callable[[Sender], bool] = lambda sender: True) -> None:
         super().__init__()
-        self.link = Link()
+        self.link, self._is_far = Link(), is_far
         self._lock = threading.Lock()
         self._free_secs = 0.0
         self._due: dict[Sender, deque[float]] = defaultdict(deque)
 
     def put(self, sender: Sender, message: Message) -> bool:
         """Add a message, which passes the link from now on."""
-        link = self.link
+        link, is_far = self.link, self._is_far(sender)
         with self._lock:
+            if not is_far:
+                self._due[sender].append(0.0)
+                return super().put(sender, message)
             passed = max(time.monotonic(), self._free_secs)
             if link.bytes_per_sec:
                 passed += message.size_bytes / link.bytes_per_sec

@@ -41,7 +41,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class DenseCase:
-    """A tower of ``layers`` layers of ``width`` over batches of ``rows`` events."""
+    """An MLP of ``layers`` layers of ``width`` over batches of ``rows`` events."""
 
     width: int
     layers: int

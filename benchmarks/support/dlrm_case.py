@@ -35,11 +35,11 @@ class DlrmCase:
         lists: the embedded inputs with lists of ids.
         numbers: the dense inputs.
         dim: the columns of a row.
-        bottom_mlp, top_mlp: hidden sizes; the bottom tower ends in ``dim``.
+        bottom_mlp, top_mlp: hidden sizes; the bottom MLP ends in ``dim``.
         batch_rows: events of a step.
         embedding_rate, accumulator: of Adagrad on rows, and where its slots start.
         initial_stddev: of the normal distribution of rows, cut at two deviations.
-        dense_rate: of Adam on the towers.
+        dense_rate: of Adam on the MLPs.
         initial_bias: of the logit.
         threads: of each side.
         seed: of the first weights.

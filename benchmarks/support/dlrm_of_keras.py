@@ -87,7 +87,7 @@ class Dlrm(keras.Model):  # type: ignore[misc]
         return self._last(hidden)
 
 
-class RowsAndTowers(keras.optimizers.Optimizer):  # type: ignore[misc]
+class RowsAndMlps(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Adagrad for tables and Adam for the other weights."""
 
     def __init__(self, case: DlrmCase) -> None:
@@ -128,7 +128,7 @@ def build(case: DlrmCase, folder: Path) -> Callable[[Measured], Array]:
     tf.config.threading.set_inter_op_parallelism_threads(case.threads)
     keras.utils.set_random_seed(case.seed)
     model = Dlrm(case)
-    model.compile(RowsAndTowers(case), keras.losses.BinaryCrossentropy(from_logits=True), jit_compile=False)
+    model.compile(RowsAndMlps(case), keras.losses.BinaryCrossentropy(from_logits=True), jit_compile=False)
     events = sum(len(group.labels) for group in row_groups(folder / "train.parquet", case))
     trained, tested = (write_examples(case, folder, name) for name in ("train", "test"))
 

@@ -45,15 +45,15 @@ def _tables(case: DlrmCase) -> Any:
 
 
 def _dense(case: DlrmCase, model: Any) -> list[torch.nn.Parameter]:
-    """The parameters of the towers, which start as Keras's do."""
+    """The parameters of the MLPs, which start as Keras's do."""
     found = []
-    for tower in (model.dense_arch, model.over_arch):
-        for layer in tower.modules():
+    for mlp in (model.dense_arch, model.over_arch):
+        for layer in mlp.modules():
             if isinstance(layer, torch.nn.Linear):
                 torch.nn.init.xavier_uniform_(layer.weight)
                 torch.nn.init.zeros_(layer.bias)
                 last = layer
-        found += list(tower.parameters())
+        found += list(mlp.parameters())
     torch.nn.init.constant_(last.bias, case.initial_bias)
     return found
 

@@ -67,7 +67,7 @@ class _FixedWeights(Weights):
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """Gradients that depend on the activations."""
         time.sleep(self._dense_secs)
-        gradients = TableGradients(0.01 * looked_up.towers, looked_up.linear)
+        gradients = TableGradients(0.01 * looked_up.deep, looked_up.linear)
         return DenseStep(np.zeros(batch.rows, np.float32), gradients)
 
 

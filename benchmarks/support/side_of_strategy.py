@@ -53,7 +53,7 @@ def _serve(ports: Sequence[int], kind: str, index: int) -> None:
 
 
 class _Model:
-    """The tables, the tower and Adagrad's accumulators, on the servers."""
+    """The tables, the MLP and Adagrad's accumulators, on the servers."""
 
     def __init__(self, case: StrategyCase) -> None:
         self._case = case
@@ -68,17 +68,17 @@ class _Model:
         sizes = [case.tables * (case.tables - 1) // 2, *case.top_mlp, 1]
         glorot = tf.keras.initializers.GlorotUniform(1)
         kernels = [tf.Variable(glorot(pair)) for pair in pairwise(sizes)]
-        self.tower = [*kernels, *(tf.Variable(tf.zeros([size])) for size in sizes[1:])]
-        self._tower_slots = [tf.Variable(tf.fill(one.shape, case.accumulator)) for one in self.tower]
+        self.mlp = [*kernels, *(tf.Variable(tf.zeros([size])) for size in sizes[1:])]
+        self._mlp_slots = [tf.Variable(tf.fill(one.shape, case.accumulator)) for one in self.mlp]
         rows, columns = np.tril_indices(case.tables, -1)
         self._pairs = (rows * case.tables + columns).astype(np.int32)
 
     def _logits(self, ids: Any) -> Any:
         vectors = tf.stack([tf.nn.embedding_lookup(one, ids[:, t]) for t, one in enumerate(self.tables)], axis=1)
         products = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, self._case.tables**2])
-        hidden, layers = tf.gather(products, self._pairs, axis=1), len(self.tower) // 2
+        hidden, layers = tf.gather(products, self._pairs, axis=1), len(self.mlp) // 2
         for k in range(layers):
-            hidden = tf.matmul(hidden, self.tower[k]) + self.tower[layers + k]
+            hidden = tf.matmul(hidden, self.mlp[k]) + self.mlp[layers + k]
             hidden = tf.nn.relu(hidden) if k < layers - 1 else hidden
         return hidden[:, 0]
 
@@ -88,8 +88,8 @@ class _Model:
         slots = [shard for slot in self._slots for shard in slot.variables]
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=self._logits(ids)))
-        found = tape.gradient(loss, [*shards, *self.tower])
-        for gradient, weights, slot in zip(found, [*shards, *self.tower], [*slots, *self._tower_slots], strict=True):
+        found = tape.gradient(loss, [*shards, *self.mlp])
+        for gradient, weights, slot in zip(found, [*shards, *self.mlp], [*slots, *self._mlp_slots], strict=True):
             self._apply(gradient, weights, slot)
         return loss
 

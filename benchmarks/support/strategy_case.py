@@ -20,7 +20,7 @@ class StrategyCase:
 
     Attributes:
         tables, rows, dim: of the embedding tables, with one id an event each.
-        top_mlp: hidden sizes of the tower over the pairs' products.
+        top_mlp: hidden sizes of the MLP over the pairs' products.
         batch_rows: events of a step.
         batches: that are trained again and again.
         servers: parameter servers.

@@ -77,7 +77,7 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import EpochRow, OptionRow
+    from headrace.screens.training import EpochRow, OptionRow, TowerRow
     from trainer.config import TrainConfig
     from trainer.embedding.hashed.options import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
@@ -601,4 +601,20 @@ def _screen(
         secs=secs,
         finished=report.finished,
         export=None if exported is None else export_row(exported),
+        towers=_tower_row(solution, settings),
     )
+
+
+def _tower_row(solution: ReadSolution, settings: TrainConfig) -> TowerRow | None:
+    """The modules of the model's towers, if it has any."""
+    from headrace.screens.training import TowerRow
+    from trainer.model.tower_shapes import tower_shapes
+    from trainer.training.preparation import described
+
+    if settings.tower_modules is None or not settings.deep:
+        return None
+    shapes = tower_shapes(described(solution, settings)[1].features, settings)
+    if shapes is None:
+        return None
+    columns, outputs = (sum(getattr(one, name) for one in shapes.towers) for name in ("columns", "width"))
+    return TowerRow(len(shapes.towers), columns, outputs, shapes.compression)

@@ -125,6 +125,27 @@ def export_row(exported: ExportedChain) -> ExportRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TowerRow:
+    """The modules of a model's towers.
+
+    Attributes:
+        towers: their number.
+        columns: of the activations of their inputs.
+        outputs: the columns that they give.
+        compression: the first over the second.
+    """
+
+    towers: int
+    columns: int
+    outputs: int
+    compression: float
+
+    def text(self) -> str:
+        """One line."""
+        return f"{many(self.towers, 'tower')} of {self.columns} columns, compressed to {self.outputs}: ratio {self.compression:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedScreen:
     """A training run and the quality of its model.
 
@@ -142,6 +163,7 @@ class TrainedScreen:
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
         export: the chain of ``--export``; None without it.
+        towers: the modules of ``tower_modules``; None without them.
     """
 
     model: str
@@ -174,6 +196,7 @@ class TrainedScreen:
     secs: float
     finished: bool
     export: ExportRow | None = None
+    towers: TowerRow | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -194,6 +217,8 @@ class TrainedScreen:
             ("table", f"{self.table} version {self.table_version}"),
             ("columns", f"{read} (inputs × fragments)"),
         ]
+        if self.towers is not None:
+            pairs.append(("towers", self.towers.text()))
         pairs += [("no label yet", text) for text in self._unlabelled()]
         if self.resumed_from:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))

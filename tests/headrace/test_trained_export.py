@@ -53,21 +53,27 @@ OPTIONS = {
 }
 
 
+TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]], "compression": 2}}
+
+
 @pytest.mark.parametrize(
-    ("name", "network"),
+    ("name", "network", "others"),
     [
-        ("binary", "dlrm"),
-        pytest.param("classes", "tests.trainer.model.networks:busy", marks=pytest.mark.slow),
-        pytest.param("number", "dcn", marks=pytest.mark.slow),
-        pytest.param("several", "dlrm", marks=pytest.mark.slow),
+        ("binary", "dlrm", TOWERS),
+        pytest.param("binary", "dlrm", {}, marks=pytest.mark.slow),
+        pytest.param("classes", "tests.trainer.model.networks:busy", {}, marks=pytest.mark.slow),
+        pytest.param("number", "dcn", TOWERS, marks=pytest.mark.slow),
+        pytest.param("several", "dlrm", {}, marks=pytest.mark.slow),
     ],
 )
-def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name, network):
+def test_raw_events_through_the_saved_model_give_the_trainers_predictions(
+    cli, small_log, tmp_path, name, network, others
+):
     from headrace.model_file import chosen_models
     from trainer.serving.trained import load_trained
 
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
-    (tmp_path / "options.json").write_text(json.dumps({**OPTIONS, "network": network}), encoding="utf-8")
+    (tmp_path / "options.json").write_text(json.dumps({**OPTIONS, "network": network, **others}), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", tmp_path / "models.py")
     run = tmp_path / "run"

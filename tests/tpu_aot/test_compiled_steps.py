@@ -54,7 +54,7 @@ def test_a_training_step_compiles(name: str, tpu_environment: TpuEnvironment) ->
 
 
 def test_the_stacks_of_a_plan_compile(tpu_environment: TpuEnvironment) -> None:
-    """TensorFlow's rule has one stack of the towers' tables: the layouts of a plan take its place, also in the lowered program."""
+    """TensorFlow's rule has one stack of the deep part's tables: the layouts of a plan take its place, also in the lowered program."""
     settings = SparseCoreSettings(stacks=(("f0", "f2"), ("f1",)))
     found = checked("v5p:2x2x1", tpu_environment, inputs=3, settings=settings)
     assert [stack.name for stack in found.stacks] == ["f0_f2", "f1", "linear/f0_linear/f1_linear/f2"]

@@ -55,22 +55,22 @@ class HostWeights(Weights):
             # The loss of one event without features, times 0: the random state goes on as on the other hosts.
             weights = weights.copy()
             weights[0] = 1.0
-        inputs = looked_up.towers, looked_up.linear, batch.dense, batch.labels, weights
+        inputs = looked_up.deep, looked_up.linear, batch.dense, batch.labels, weights
         self._sums.begin(batch.rows)
-        logits, towers, linear = self._handed_on(*inputs) if self._staged is None else self._staged(*inputs)
-        return DenseStep(logits[: batch.rows], TableGradients(towers, linear))
+        logits, deep, linear = self._handed_on(*inputs) if self._staged is None else self._staged(*inputs)
+        return DenseStep(logits[: batch.rows], TableGradients(deep, linear))
 
     def _handed_on(self, *inputs: Array) -> tuple[Array, Array, Array]:
         """The gradients of a model with one group of variables."""
-        logits, towers, linear, dense = self.dense.gradients(*inputs)
+        logits, deep, linear, dense = self.dense.gradients(*inputs)
         self._sums.put_all(dense)
-        return logits, towers, linear
+        return logits, deep, linear
 
     def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
         """One update of the dense weights by the gradients of all hosts; a host's events count as much as another's."""
         total = self._sums.finish()
         self.dense.apply(total.gradients)
-        return TableGradients(step.gradients.towers * total.share, step.gradients.linear * total.share)
+        return TableGradients(step.gradients.deep * total.share, step.gradients.linear * total.share)
 
     def abandon_step(self) -> None:
         """Give up a step that was begun, if there is one; the channels must be closed."""

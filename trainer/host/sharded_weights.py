@@ -31,7 +31,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ShardedWeights(HostWeights):
     """See :class:`HostWeights`. Arrays of tables are those of this host's shards.
 
-    ``plan``: where the tables of the towers stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
+    ``plan``: where the tables of the deep part stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer.model.towers import SeededLayers
+from trainer.model.mlp import SeededLayers
 
 
 class CrossLayers:

@@ -1,4 +1,4 @@
-"""DCN-v2 (Wang et al., arXiv:2008.13535) over activations: cross layers, and a deep tower behind or beside them."""
+"""DCN-v2 (Wang et al., arXiv:2008.13535) over activations: cross layers, and a deep MLP behind or beside them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ import tensorflow as tf
 from trainer.config import TrainConfig
 from trainer.model.cross import CrossLayers
 from trainer.model.inputs import InputLayout
+from trainer.model.mlp import SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
-from trainer.model.towers import SeededLayers, random_of, trainable_of
+from trainer.model.tower_modules import dcn_towers
 
 
 class Dcn:
     """A DCN-v2 with the logits of a head; see :class:`~trainer.model.network.Network`.
 
-    Its first vector is all activations, each of its own width, and the dense numbers. *Stacked*: the deep tower maps the
-    result of the cross layers. *Parallel*: it maps the first vector, and the logits see both results.
+    Its first vector is all activations, each of its own width, and the dense numbers. *Stacked*: the deep MLP maps the
+    result of the cross layers. *Parallel*: it maps the first vector, and the logits see both results. With modules of towers, their outputs
+    take the place of the activations.
     """
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         made = SeededLayers(config)
-        width = sum(feature.width for feature in layout.features) + layout.dense_width
+        self._towers = dcn_towers(layout, config, made)
+        embedded = self._towers.width if self._towers else sum(feature.width for feature in layout.features)
+        width = embedded + layout.dense_width
         self._is_parallel = config.cross_structure == "parallel"
         self._cross = CrossLayers(made, config.cross_layers, width, config.cross_rank)
-        self._deep = made.tower(config.top_mlp, width, dropout=config.dropout)
+        self._deep = made.mlp(config.top_mlp, width, dropout=config.dropout)
         self._last = made.logits(head, self._deep.width + (width if self._is_parallel else 0))
-        self.trainable = trainable_of([*self._cross.layers, *self._deep.layers, *self._last.layers])
+        towers = self._towers.layers if self._towers else []
+        self.trainable = trainable_of([*towers, *self._cross.layers, *self._deep.layers, *self._last.layers])
         self.random = random_of([*self._deep.drops, *self._last.drops])
         self.moving: list[Any] = []
 
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
-        first = tf.concat([activations, dense], axis=1)
+        embedded = self._towers(activations) if self._towers else activations
+        first = tf.concat([embedded, dense], axis=1)
         crossed = self._cross(first)
         if not self._is_parallel:
             return self._last(self._deep(crossed, training=training), training=training)

@@ -122,7 +122,7 @@ class DenseModel:
         """One update of the dense weights by the weighted mean loss of a full-shape batch.
 
         Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, outputs], and the
-        loss's gradients by the activations of the towers' tables and of the linear part's, float32 of their shapes.
+        loss's gradients by the activations of the deep part's tables and of the linear part's, float32 of their shapes.
         """
         labels = self._head.targets(labels)
         before = self.predict(activations, linear, dense) if self._random or self._moving else None

@@ -45,18 +45,18 @@ class DensePart:
     Attributes:
         model: in its initial state.
         config: names the optimizer.
-        tower_columns: the first columns of the engine's activations, which are the towers'; the others are the linear part's.
+        deep_columns: the first columns of the engine's activations, which are the deep part's; the others are the linear part's.
     """
 
     model: DenseModel
     config: TrainConfig
-    tower_columns: int
+    deep_columns: int
 
     @classmethod
     def build(cls, layout: InputLayout, config: TrainConfig, head: AnyHead) -> DensePart:
         """The dense part of a model."""
-        towers = sum(feature.width for feature in layout.features) if config.deep else 0
-        return cls(DenseModel(layout, config, head), config, towers)
+        deep = sum(feature.width for feature in layout.features) if config.deep else 0
+        return cls(DenseModel(layout, config, head), config, deep)
 
     def state_specs(self) -> DenseState:
         """The types of the state: weights, slots of each, random state and moving statistics, and the number of updates."""
@@ -101,18 +101,18 @@ class DensePart:
         """A step by the mean loss over the events of all ``replicas``; ``total_of``: the sum of a tensor over them."""
         variables = [*self.model.trainable, *self.model.changing]
         mapping = list(zip(variables, [*state["weights"], *state["changing"]], strict=True))
-        columns = [self.tower_columns, activations.shape[1] - self.tower_columns]
+        columns = [self.deep_columns, activations.shape[1] - self.deep_columns]
         with keras.StatelessScope(state_mapping=mapping) as scope, tf.GradientTape() as tape:
             tape.watch([activations, *state["weights"]])
-            towers, linear = tf.split(activations, columns, axis=1)
-            logits = self.model.logits(towers, linear, dense, training=True)
+            deep, linear = tf.split(activations, columns, axis=1)
+            logits = self.model.logits(deep, linear, dense, training=True)
             total = total_of(tf.reduce_sum(weights))
             loss = self.model.loss(logits, labels, weights, total, replicas)
         sources = [activations, *state["weights"]]
         by_activations, *by_weights = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         if self.model.changing:
             with keras.StatelessScope(state_mapping=mapping):
-                logits = self.model.logits(towers, linear, dense)
+                logits = self.model.logits(deep, linear, dense)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
         after = self._update(state, [total_of(gradient) for gradient in by_weights])
         return DenseResult(logits, by_activations, {**after, "changing": changing})

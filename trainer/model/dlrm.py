@@ -1,7 +1,7 @@
 """DLRM (Naumov et al., arXiv:1906.00091) over activations.
 
-A bottom tower maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
-the vector itself, are the inputs of a top tower that ends in the logits.
+A bottom MLP maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
+the vector itself, are the inputs of a top MLP that ends in the logits.
 """
 
 from __future__ import annotations
@@ -15,32 +15,40 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
+from trainer.model.mlp import SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
-from trainer.model.towers import SeededLayers, random_of, trainable_of
+from trainer.model.tower_modules import dlrm_towers
 
 
 class Dlrm:
-    """A DLRM with the logits of a head; see :class:`~trainer.model.network.Network`."""
+    """A DLRM with the logits of a head; see :class:`~trainer.model.network.Network`.
+
+    With modules of towers, their outputs take the place of the embeddings, and all vectors have the modules' width.
+    """
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
         if config.task_mlp and not config.top_mlp:
             raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
                               next_step="give top_mlp a width")  # fmt: skip
         made = SeededLayers(config)
-        self._dim, self._widths = config.dim, [feature.width for feature in layout.features]
+        self._widths = [feature.width for feature in layout.features]
         self._projections = {
             f: made.dense(config.dim, width, None, bias=False)
             for f, width in enumerate(self._widths)
             if width != config.dim
         }
-        self._bottom = made.tower([*config.bottom_mlp, config.dim], layout.dense_width) if layout.dense else None
-        self._interaction = SelfInteraction(len(self._widths) + bool(layout.dense))
-        # A single vector has no pairs and is the top tower's only input.
-        width = (self._interaction.pairs + (config.dim if layout.dense else 0)) or config.dim
-        self._top = made.tower(config.top_mlp, width, dropout=config.dropout)
+        self._towers = dlrm_towers(layout, config, made)
+        self._dim = self._towers.shapes.dim if self._towers else config.dim
+        embedded = self._towers.shapes.vectors if self._towers else len(self._widths)
+        self._bottom = made.mlp([*config.bottom_mlp, self._dim], layout.dense_width) if layout.dense else None
+        self._interaction = SelfInteraction(embedded + bool(layout.dense))
+        # A single vector has no pairs and is the top MLP's only input.
+        width = (self._interaction.pairs + (self._dim if layout.dense else 0)) or self._dim
+        self._top = made.mlp(config.top_mlp, width, dropout=config.dropout)
         self._last = made.logits(head, self._top.width)
+        before = [*self._projections.values(), *(self._towers.layers if self._towers else ())]
         bottom = self._bottom.layers if self._bottom else []
-        self.trainable = trainable_of([*self._projections.values(), *bottom, *self._top.layers, *self._last.layers])
+        self.trainable = trainable_of([*before, *bottom, *self._top.layers, *self._last.layers])
         self.random = random_of([*self._top.drops, *self._last.drops])
         self.moving: list[Any] = []
 
@@ -48,6 +56,8 @@ class Dlrm:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
         numbers = self._bottom(dense) if self._bottom else None
         vectors = self._projected(activations)
+        if self._towers:
+            vectors = self._towers(vectors)
         if numbers is not None:
             vectors = tf.concat([vectors, numbers], axis=1)
         if not self._interaction.pairs:

@@ -22,6 +22,7 @@ from trainer.config import TrainConfig
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
 from trainer.embedding.spec import FeatureSpec, Normal, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
+from trainer.model.tower_shapes import tower_shapes
 from trainer.model.unbounded_tables import hashed_tables
 from trainer.model.user_embeddings import described_features
 from transforms.errors import nearest
@@ -70,7 +71,8 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
 
     Raises :class:`UntrainableInput` for a type that the model does not take, :class:`ConfigError` for options that name unknown
     inputs, or inputs that share a table but not its size, and the errors of
-    :func:`~trainer.model.user_embeddings.described_features` and :func:`~trainer.model.unbounded_tables.hashed_tables`.
+    :func:`~trainer.model.user_embeddings.described_features`, :func:`~trainer.model.unbounded_tables.hashed_tables` and
+    :func:`~trainer.model.tower_shapes.tower_shapes`.
     """
     for item in inputs:
         _check_type(item)
@@ -85,6 +87,7 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     features = tuple(described.get(item.name) or FeatureSpec(item.name, _table(item, config)) for item in embedded)
     tables_of(features)
     hashed_tables(features, config)
+    tower_shapes(features, config)
     return InputLayout(embedded, dense, features)
 
 

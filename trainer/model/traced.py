@@ -10,13 +10,13 @@ import tensorflow as tf
 
 
 class Traced:
-    """``function`` as a graph for arguments of ``shapes``, traced when it is first called.
+    """``function`` as a graph for arguments of ``shapes`` (None: any size), traced when it is first called.
 
     A call goes to the graph directly: ``tf.function`` compares the arguments' types with its signature on every call, which takes as
     long as a fifth of a small step.
     """
 
-    def __init__(self, function: Callable[..., Any], shapes: Sequence[Sequence[int]]) -> None:
+    def __init__(self, function: Callable[..., Any], shapes: Sequence[Sequence[int | None]]) -> None:
         self._function, self._shapes = function, shapes
 
     def __call__(self, *arrays: Any) -> Any:

@@ -88,7 +88,7 @@ class ServedModel:
     Attributes:
         position: the commit and the link that it holds.
         seed: of the initial values.
-        tables: of the towers, then of the linear part.
+        tables: of the deep part, then of the linear part.
         dense: the names of dense arrays, in the order of the graph's variables.
     """
 

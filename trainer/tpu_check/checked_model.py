@@ -43,7 +43,7 @@ class CheckedModel:
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """The features of one engine: those of the towers, then those of the linear part."""
+        """The features of one engine: those of the deep part, then those of the linear part."""
         return joined_features(self.layout, self.config, self.head)
 
     def to_document(self) -> dict[str, Any]:

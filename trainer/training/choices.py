@@ -31,7 +31,8 @@ _LEAST_EPOCH = 10_000
 _TRIAL_EVENTS = 100_000
 _MOST_PASSES = 4
 #: The network is chosen only if none of these options is given, since they are about a certain one.
-_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure")
+_OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure",
+                "tower_modules")  # fmt: skip
 #: The least events of the rarer label in the validated part; metrics of fewer are noise.
 _LEAST_EVIDENCE = 3
 
@@ -134,10 +135,10 @@ def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
         ("a cautious linear model", False, "dlrm", 0.01, 0.01, 0.001),
         ("a linear model", False, "dlrm", 0.05, 0.01, 0.003),
         ("linear part and cross layers", True, "dcn", 0.02, 0.01, 0.003),
-        ("linear part and towers", True, "dlrm", 0.05, 0.01, 0.003),
-        ("linear part and quick towers", True, "dlrm", 0.02, 0.01, 0.01),
-        ("linear part and bold towers", True, "dlrm", 0.1, 0.03, 0.003),
-        ("linear part, quick and bold towers", True, "dlrm", 0.05, 0.03, 0.01),
+        ("linear part and MLPs", True, "dlrm", 0.05, 0.01, 0.003),
+        ("linear part and quick MLPs", True, "dlrm", 0.02, 0.01, 0.01),
+        ("linear part and bold MLPs", True, "dlrm", 0.1, 0.03, 0.003),
+        ("linear part, quick and bold MLPs", True, "dlrm", 0.05, 0.03, 0.01),
     )
     is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}

@@ -1,4 +1,4 @@
-"""The tables of the towers and of the linear part in one embedding engine: a TPU has one."""
+"""The tables of the deep part and of the linear part in one embedding engine: a TPU has one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from trainer.training.run_state import limits_of, linear_features
 
 T = TypeVar("T")
 
-#: The tables of the linear part are beside those of the towers, under names of their own.
+#: The tables of the linear part are beside those of the deep part, under names of their own.
 LINEAR = "linear/"
 
 
 def joined_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:
-    """The features of one engine: those of the towers, then those of the linear part."""
-    towers = layout.features if config.deep else ()
+    """The features of one engine: those of the deep part, then those of the linear part."""
+    deep = layout.features if config.deep else ()
     linear = linear_features(layout, config, head) if config.linear else ()
-    return (*towers, *(_renamed(feature) for feature in linear))
+    return (*deep, *(_renamed(feature) for feature in linear))
 
 
 def _renamed(feature: FeatureSpec) -> FeatureSpec:
@@ -47,9 +47,9 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
 def joined_limits(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
     """The limits of the hashed tables of one engine."""
     limits = limits_of(layout, config, head)
-    towers = limits if config.deep else {}
+    deep = limits if config.deep else {}
     linear = {LINEAR + name: one for name, one in limits.items()} if config.linear else {}
-    return {**towers, **linear}
+    return {**deep, **linear}
 
 
 def by_input(features: Sequence[FeatureSpec], known: Mapping[str, T]) -> dict[str, T]:

@@ -14,7 +14,7 @@ _WHERE = "--plan"
 
 
 def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig) -> None:
-    """Raise :class:`ConfigError` unless the tables of a plan are those of the model's towers, which their optimizers let it cut."""
+    """Raise :class:`ConfigError` unless the tables of a plan are those of the model's deep part, which their optimizers let it cut."""
     if not (config.deep and layout.features):
         raise ConfigError("a run by a plan must have embedding tables", where=_WHERE,
                           value="deep is false" if layout.features else "no input of ids",

@@ -97,9 +97,9 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The activations of a batch for the towers and for the linear part, float32 [batch_rows, width]."""
+    """The activations of a batch for the deep part and for the linear part, float32 [batch_rows, width]."""
 
-    towers: Array
+    deep: Array
     linear: Array
 
 
@@ -107,7 +107,7 @@ class LookedUp:
 class TableGradients:
     """The loss's gradients by the activations, of their shapes."""
 
-    towers: Array
+    deep: Array
     linear: Array
 
 
@@ -189,10 +189,10 @@ class Weights:
 
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """The dense part of a step. It uses the dense weights alone, so tables may change meanwhile."""
-        logits, towers, linear = self.dense.step(
-            looked_up.towers, looked_up.linear, batch.dense, batch.labels, batch.weights
+        logits, deep, linear = self.dense.step(
+            looked_up.deep, looked_up.linear, batch.dense, batch.labels, batch.weights
         )
-        return DenseStep(logits[: batch.rows], TableGradients(towers, linear))
+        return DenseStep(logits[: batch.rows], TableGradients(deep, linear))
 
     def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
         """Finish a dense step with what it needs of other hosts; return the gradients of the tables."""
@@ -201,14 +201,14 @@ class Weights:
     def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
         """The updates of the rows of a batch."""
         if self.engine is not None:
-            self.engine.apply_gradients(batch.ids, gradients.towers)
+            self.engine.apply_gradients(batch.ids, gradients.deep)
         if self.linear is not None:
             self.linear.apply_gradients(batch.ids, gradients.linear)
 
     def predict(self, batch: Batch) -> Array:
         """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
         looked_up = self.look_up(batch)
-        return self.dense.predict(looked_up.towers, looked_up.linear, batch.dense)[: batch.rows]
+        return self.dense.predict(looked_up.deep, looked_up.linear, batch.dense)[: batch.rows]
 
     def _lookup(self, engine: EmbeddingEngine | None, batch: Batch) -> Array:
         if engine is None:
@@ -282,7 +282,7 @@ def build_weights(
 ) -> Weights:
     """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow.
 
-    ``plan``: the tables of the towers are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
+    ``plan``: the tables of the deep part are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
     """
     from trainer.model.dense_model import DenseModel
     from trainer.model.tensorflow_settings import prepare_tensorflow
@@ -300,7 +300,7 @@ def build_weights(
 
 
 def limits_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
-    """The limits of the hashed tables of a model, by name: those of the towers and of the linear part are the same."""
+    """The limits of the hashed tables of a model, by name: those of the deep part and of the linear part are the same."""
     parts = []
     if config.deep:
         parts.append({one.table.name: one.table for one in layout.features})
@@ -327,7 +327,7 @@ def _engine_of(
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:
-    """The tables of the linear part: a weight per output for every id, initially zero, with the bags of the towers."""
+    """The tables of the linear part: a weight per output for every id, initially zero, with the bags of the deep part."""
     # Gradients are those of the mean over a batch; the option is in gradients of one event.
     start = config.linear_initial_accumulator / config.batch_rows**2
     return tuple(

@@ -40,7 +40,7 @@ def stay(engine: ServedEngine, may_end: bool) -> ServedEngine:
 
 
 class ServedTables:
-    """The tables of a model on servers. Those of the towers and of the linear part are in one engine: a batch takes one fetch and one update.
+    """The tables of a model on servers. Those of the deep part and of the linear part are in one engine: a batch takes one fetch and one update.
 
     Rows are those that the servers have until :meth:`clear` or :meth:`load`. Raises :class:`ConfigError` for a model without tables.
 
@@ -58,7 +58,7 @@ class ServedTables:
             raise ConfigError("training on servers must have embedding tables", where="--servers", value="no input of ids",
                               next_step="train without --servers")  # fmt: skip
         self._config = config
-        self._towers = sum(one.width for one in layout.features) if config.deep else 0
+        self._deep_columns = sum(one.width for one in layout.features) if config.deep else 0
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
         self.engine = make_engine(features, config.seed, config.batches_held, joined_limits(layout, config, head))
         self._follow, self._has_snapshot = follow, False
@@ -70,8 +70,8 @@ class ServedTables:
 
         def looked_up() -> LookedUp:
             found = end()
-            towers, linear = found[:, : self._towers], found[:, self._towers :]
-            return LookedUp(np.ascontiguousarray(towers), np.ascontiguousarray(linear))
+            deep, linear = found[:, : self._deep_columns], found[:, self._deep_columns :]
+            return LookedUp(np.ascontiguousarray(deep), np.ascontiguousarray(linear))
 
         return looked_up
 
@@ -82,7 +82,7 @@ class ServedTables:
     def update(self, batch: Batch, gradients: TableGradients) -> None:
         """The updates of the rows of a batch."""
         self._follow_moves()
-        both = np.concatenate([gradients.towers, gradients.linear], axis=1)
+        both = np.concatenate([gradients.deep, gradients.linear], axis=1)
         self.engine.apply_gradients(self._ids(batch), both)
 
     @property

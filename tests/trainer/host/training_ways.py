@@ -55,16 +55,16 @@ class Gathered(ShardedWeights):
         if not batch.rows:
             weights = weights.copy()
             weights[0] = 1.0
-        inputs = looked_up.towers, looked_up.linear, batch.dense, batch.labels, weights
-        logits, towers, linear, self._flat = self.dense.gradients(*inputs)
-        return DenseStep(logits[: batch.rows], TableGradients(towers, linear))
+        inputs = looked_up.deep, looked_up.linear, batch.dense, batch.labels, weights
+        logits, deep, linear, self._flat = self.dense.gradients(*inputs)
+        return DenseStep(logits[: batch.rows], TableGradients(deep, linear))
 
     def apply_dense(self, batch, step):
         """The update of the dense weights."""
         counts = [int(arrays[0][0]) for arrays in all_gather(self._all, [np.array([batch.rows], np.int64)])]
         share = np.float32(batch.rows / max(sum(counts), 1))
         self.dense.apply(summed(self._all, self._flat * share))
-        return TableGradients(step.gradients.towers * share, step.gradients.linear * share)
+        return TableGradients(step.gradients.deep * share, step.gradients.linear * share)
 
 
 def gathered(prepared, options, channels):

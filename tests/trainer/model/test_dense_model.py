@@ -30,7 +30,7 @@ def batch_for(inputs, width=4, seed=0):
     return activations, dense, (rng.random(6) < 0.5).astype(np.float32)
 
 
-def relu_tower(x, layers):
+def relu_mlp(x, layers):
     for kernel, bias in layers:
         x = np.maximum(x @ kernel + bias, 0.0)
     return x
@@ -41,10 +41,10 @@ def test_logits_equal_the_paper_written_out_in_numpy():
     activations, dense, _ = batch_for([*IDS, *NUMBERS])
     weights = [array.astype(np.float64) for name, array in model.state().items() if name.startswith("weights/")]
     pairs = list(zip(weights[0::2], weights[1::2], strict=True))
-    bottom = relu_tower(dense, pairs[:2])
+    bottom = relu_mlp(dense, pairs[:2])
     vectors = [*np.split(activations, 3, axis=1), bottom]
     dots = [(vectors[i] * vectors[j]).sum(axis=1) for i in range(4) for j in range(i)]
-    hidden = relu_tower(np.concatenate([bottom, np.stack(dots, axis=1)], axis=1), pairs[2:3])
+    hidden = relu_mlp(np.concatenate([bottom, np.stack(dots, axis=1)], axis=1), pairs[2:3])
     (kernel, bias) = pairs[3]
     np.testing.assert_allclose(
         model.predict(activations, NO_LINEAR, dense), (hidden @ kernel + bias)[:, 0], rtol=1e-4, atol=1e-5
@@ -83,7 +83,7 @@ def test_cross_layers_equal_the_paper_written_out_in_numpy(rank, structure):
     kernel, bias, logit, logit_bias = weights[2 * size :]
     first = np.concatenate([activations, dense], axis=1).astype(np.float64)
     across = crossed(first, layers, low)
-    deep = relu_tower(across if structure == "stacked" else first, [(kernel, bias)])
+    deep = relu_mlp(across if structure == "stacked" else first, [(kernel, bias)])
     last = deep if structure == "stacked" else np.concatenate([across, deep], axis=1)
     expected = (last @ logit + logit_bias)[:, 0]
     np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
@@ -184,7 +184,7 @@ def test_the_linear_part_adds_a_weight_for_every_id_and_number():
     np.testing.assert_allclose(by_linear, np.repeat(expected[:, None], 3, axis=1), rtol=1e-4, atol=1e-7)
 
 
-def test_a_linear_model_has_no_towers():
+def test_a_linear_model_has_no_mlps():
     model = model_of([*IDS, *NUMBERS], linear=True, deep=False)
     none, dense = np.zeros((6, 0), np.float32), batch_for([*IDS, *NUMBERS])[1]
     assert sum(name.startswith("weights/") for name in model.state()) == 2

@@ -25,7 +25,7 @@ def ancestors(operation):
 
 
 def traced(groups, layers=5, hand_on=lambda number, gradients: None):
-    """The graph of a tower's gradients, their operations, and those of the results."""
+    """The graph of an MLP's gradients, their operations, and those of the results."""
     weights = [tf.Variable(np.full((4, 4), 0.1 * k, np.float32)) for k in range(1, layers + 1)]
     kept = {}
 
@@ -86,7 +86,7 @@ def test_stages_change_no_bit_of_a_network(tmp_path, name):
     rng = np.random.default_rng(1)
     for batch in batches[:3]:
         looked_up = plain.look_up(batch)
-        inputs = looked_up.towers, looked_up.linear, batch.dense, batch.labels, rng.random(ROWS).astype(np.float32)
+        inputs = looked_up.deep, looked_up.linear, batch.dense, batch.labels, rng.random(ROWS).astype(np.float32)
         *expected, flat = plain.dense.gradients(*inputs)
         for one, other in zip(differentiate(*inputs), expected, strict=True):
             assert one.tobytes() == other.tobytes()

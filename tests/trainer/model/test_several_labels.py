@@ -1,4 +1,4 @@
-"""The dense model with several labels: losses, weights, towers and labels that are missing."""
+"""The dense model with several labels: losses, weights, MLPs and labels that are missing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_task_without_labels_in_a_batch_leaves_its_own_layers_as_they_are():
     labels[:, 2] = NAN
     model.step(*inputs(), labels, ONES)
     after = model.state()
-    price = [f"weights/{k:03d}" for k in (10, 11, 16, 17)]  # its tower, and its logits
+    price = [f"weights/{k:03d}" for k in (10, 11, 16, 17)]  # its MLP, and its logits
     assert [before[name].shape[-1] for name in price] == [4, 4, 1, 1]
     assert all(np.array_equal(before[name], after[name]) for name in price)
     assert not np.array_equal(before["weights/004"], after["weights/004"])
@@ -110,7 +110,7 @@ def test_initial_biases_are_the_first_logits():
     np.testing.assert_allclose(logits, np.tile([-2.0, 0, 0, 0, 1.0], (6, 1)))
 
 
-def test_towers_of_tasks_need_a_shared_one_in_a_dlrm():
+def test_mlps_of_tasks_need_a_shared_one_in_a_dlrm():
     with pytest.raises(ConfigError, match="must have top_mlp"):
         model_of(task_mlp=(4,), top_mlp=())
 

@@ -30,7 +30,7 @@ def test_an_input_stands_for_its_table():
     assert {name: one.capacity for name, one in by_table.items()} == {"people": 50}
 
 
-def test_the_towers_and_the_linear_part_share_a_budget():
+def test_the_deep_part_and_the_linear_part_share_a_budget():
     alone = limits_of(hashed={"people": {"budget_mib": 1}})["people"].capacity
     both = limits_of(hashed={"people": {"budget_mib": 1}}, linear=True)
     assert both["people"].capacity == both["linear/people"].capacity < alone

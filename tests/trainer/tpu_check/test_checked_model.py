@@ -39,19 +39,19 @@ def test_the_linear_part_has_tables_of_its_own():
 
 def test_stacks_hold_all_tables_and_their_bytes():
     devices = devices_of(Topology.parse("v5p:2x2x1"))
-    towers, linear = stacks_of(dlrm(inputs=3, rows=1000), devices)
-    assert towers.name == "f0_f1_f2"
-    assert [(table.name, table.rows, table.dim) for table in towers.tables] == [
+    deep, linear = stacks_of(dlrm(inputs=3, rows=1000), devices)
+    assert deep.name == "f0_f1_f2"
+    assert [(table.name, table.rows, table.dim) for table in deep.tables] == [
         ("f0", 1000, 16),
         ("f1", 1000, 16),
         ("f2", 1000, 16),
     ]
-    assert (towers.optimizer, towers.slots) == ("Adagrad", 1)
-    rows = sum(table.padded_rows for table in towers.tables)
-    assert towers.device_rows * devices.count == rows >= 3000
-    assert towers.device_bytes * devices.count == rows * 16 * 4 * 2
+    assert (deep.optimizer, deep.slots) == ("Adagrad", 1)
+    rows = sum(table.padded_rows for table in deep.tables)
+    assert deep.device_rows * devices.count == rows >= 3000
+    assert deep.device_bytes * devices.count == rows * 16 * 4 * 2
     assert linear.device_bytes * devices.count == rows * 8 * 4 * 2, "one column is padded to eight"
-    assert (towers.max_ids, towers.max_unique_ids) == (256, 256)
+    assert (deep.max_ids, deep.max_unique_ids) == (256, 256)
 
 
 def test_events_that_cannot_be_divided_are_refused():

@@ -44,7 +44,7 @@ def test_a_small_log_with_unscaled_numbers_beats_its_rate(started):
     assert chosen.batch_rows == 64
     assert dict(chosen.dense_scaling)["price"][0][0] == "log"
     assert chosen.chosen["batch_rows"].startswith("128 steps a pass")
-    assert len(tried) == 6, "all but the other network, since the widths of towers are given"
+    assert len(tried) == 6, "all but the other network, since the widths of MLPs are given"
     assert len(report.history) == chosen.passes, "one epoch a pass: 4,000 events are fewer than an epoch's"
 
 

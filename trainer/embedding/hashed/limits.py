@@ -26,7 +26,7 @@ class TableLimits:
 
     @classmethod
     def of(cls, options: HashedOptions, tables: Sequence[TableSpec]) -> TableLimits:
-        """The limits of each of the tables of an input, which share a budget: that of the towers and that of the linear part.
+        """The limits of each of the tables of an input, which share a budget: that of the deep part and that of the linear part.
 
         Raises :class:`ConfigError` for a budget without space for a row.
         """

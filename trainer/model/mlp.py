@@ -1,4 +1,4 @@
-"""Dense layers and towers of them, whose first weights depend on the run's seed and on their place alone."""
+"""Dense layers and MLPs of them, whose first weights depend on the run's seed and on their place alone."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class SeededLayers:
         layer.build((None, width))
         return layer
 
-    def tower(self, sizes: Sequence[int], width: int, *, dropout: float = 0.0) -> Tower:
+    def mlp(self, sizes: Sequence[int], width: int, *, dropout: float = 0.0) -> Mlp:
         """Layers of ``sizes`` units over ``width`` inputs."""
         widths = [width, *sizes]
         layers = [self.dense(after, before, "relu") for before, after in zip(widths, sizes, strict=False)]
         drops = [keras.layers.Dropout(dropout, seed=self.next_seed()) for _ in sizes] if dropout else []
-        return Tower(layers, drops, widths[-1])
+        return Mlp(layers, drops, widths[-1])
 
     def logits(self, head: AnyHead, width: int) -> LastLayers:
-        """The last layers over ``width`` shared columns: one layer, or with ``task_mlp`` a tower and a layer for each label."""
+        """The last layers over ``width`` shared columns: one layer, or with ``task_mlp`` an MLP and a layer for each label."""
         biases = initial_logits(self._config, head)
         if not self._config.task_mlp:
             return LastLayers([], [self._last_layer(biases, width)])
-        towers = [self.tower(self._config.task_mlp, width, dropout=self._config.dropout) for _ in head.each]
+        mlps = [self.mlp(self._config.task_mlp, width, dropout=self._config.dropout) for _ in head.each]
         at, layers = 0, []
-        for tower, (_, one) in zip(towers, head.each, strict=True):
-            layers.append(self._last_layer(biases[at : at + one.width], tower.width))
+        for mlp, (_, one) in zip(mlps, head.each, strict=True):
+            layers.append(self._last_layer(biases[at : at + one.width], mlp.width))
             at += one.width
-        return LastLayers(towers, layers)
+        return LastLayers(mlps, layers)
 
     def _last_layer(self, biases: Sequence[float], width: int) -> Any:
         """A layer of logits. With a linear part it starts at zero: the first predictions are the rate alone."""
@@ -66,7 +66,7 @@ class SeededLayers:
         return layer
 
 
-class Tower:
+class Mlp:
     """Dense layers one after the other, with dropout between them.
 
     Attributes:
@@ -91,29 +91,29 @@ class LastLayers:
     """From shared columns to the logits of all labels.
 
     Attributes:
-        towers: one for each label, or none.
-        logits: the layer of all logits, or one after each tower.
+        mlps: one for each label, or none.
+        logits: the layer of all logits, or one after each MLP.
     """
 
-    def __init__(self, towers: list[Tower], logits: list[Any]) -> None:
-        self.towers, self.logits = towers, logits
+    def __init__(self, mlps: list[Mlp], logits: list[Any]) -> None:
+        self.mlps, self.logits = mlps, logits
 
     def __call__(self, hidden: Any, *, training: bool = False) -> Any:
         """[events, outputs] from [events, columns]."""
-        if not self.towers:
+        if not self.mlps:
             return self.logits[0](hidden)
-        pairs = zip(self.towers, self.logits, strict=True)
-        return tf.concat([layer(tower(hidden, training=training)) for tower, layer in pairs], axis=1)
+        pairs = zip(self.mlps, self.logits, strict=True)
+        return tf.concat([layer(mlp(hidden, training=training)) for mlp, layer in pairs], axis=1)
 
     @property
     def layers(self) -> list[Any]:
         """All dense layers."""
-        return [*(layer for tower in self.towers for layer in tower.layers), *self.logits]
+        return [*(layer for mlp in self.mlps for layer in mlp.layers), *self.logits]
 
     @property
     def drops(self) -> list[Any]:
         """All dropout layers."""
-        return [layer for tower in self.towers for layer in tower.drops]
+        return [layer for mlp in self.mlps for layer in mlp.drops]
 
 
 def trainable_of(layers: Sequence[Any]) -> list[Any]:

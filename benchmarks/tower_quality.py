@@ -1,0 +1,136 @@
+"""AUC of DLRM and DCN-v2 with modules of towers, at several ratios of compression, against the model without them.
+
+    python -m benchmarks.tower_quality --data FOLDER [--logs NAME ...] [--networks NAME ...] [--ratios N ...] [--seeds N] [--towers FILE ...] [--count N]
+
+Each log is trained once in time order with the same options and seeds, and tested on its newest partitions. The network has no linear part beside it,
+embeddings of 16 columns, and the rates of ``_RATES``; batches and scaling are chosen from the data. Towers are strided, every n-th input in one of ``--count`` towers, and those of each ``--towers``
+file, a JSON list of lists of names. The table gives the mean AUC, the mean difference from the plain model with its deviation over the seeds, and
+the p-value of a paired t-test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from scipy.stats import ttest_rel
+
+from benchmarks.support.harness import machine
+from benchmarks.support.quality_logs import QualityLog, public_logs
+from benchmarks.support.quality_scene import QualityScene, quality_scene
+from trainer.config import TrainConfig
+from trainer.errors import ConfigError
+from trainer.model.inputs import TypedInput, lay_out
+from trainer.model.tower_shapes import tower_shapes
+from trainer.serving.trained import load_trained
+from trainer.tower_options import Towers, check_towers
+from trainer.training.choosing import choose_config
+from trainer.training.loop import train
+
+_LOGS = ("globo", "movielens", "criteo")
+_NETWORKS = ("dlrm", "dcn")
+_RATIOS = (2, 4, 8, 16)
+_DIM = 16
+_RATES = {"embedding_learning_rate": 0.02, "dense_learning_rate": 0.003}
+
+
+def strided(names: Sequence[str], count: int) -> Towers:
+    """Every ``count``-th input in one tower."""
+    return tuple(tuple(names[t::count]) for t in range(min(count, len(names))))
+
+
+def read_towers(file: Path) -> Towers:
+    """The towers of a JSON file. Raises :class:`ConfigError`."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError("a file of towers must be JSON", where=str(file), value=str(error)) from None
+    check_towers(document, where=str(file))
+    return tuple(tuple(tower) for tower in document)
+
+
+def _auc(scene: QualityScene, config: TrainConfig, folder: Path) -> float:
+    """The AUC of a training on the newest partitions."""
+    with tempfile.TemporaryDirectory(dir=folder) as run_dir:
+        train(scene.older, scene.read(scene.older), replace(config, run_dir=run_dir))
+        auc = load_trained(run_dir).evaluate(scene.newer, scene.read(scene.newer)).auc
+    assert auc is not None
+    return auc
+
+
+def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None:
+    """Train the plain model and those with towers, and print their differences."""
+    with tempfile.TemporaryDirectory() as made, quality_scene(log, Path(made)) as scene:
+        folder = Path(made)
+        given = {"network": network, "deep": True, "linear": False, "passes": 1, "dim": _DIM, **_RATES}
+        config = choose_config(scene.older, scene.read(scene.older), given, run_dir=str(folder / "chosen"))
+        inputs = [TypedInput(item.name, item.type) for item in scene.older.inputs]
+        features = lay_out(inputs, config).features
+        kinds = {f"strided {options.count}": strided([one.name for one in features], options.count)}
+        kinds |= {file.name: read_towers(file) for file in options.towers}
+        print(
+            f"{log.name}, {network}: {len(features)} embedded inputs, {scene.older.rows:,} events trained, {scene.newer.rows:,} tested",
+            flush=True,
+        )
+        plain = [_auc(scene, replace(config, seed=seed), folder) for seed in range(options.seeds)]
+        print(
+            f"  {'plain':24} AUC {statistics.mean(plain):.5f} +- {_deviation(plain):.5f} over {len(plain)} seeds",
+            flush=True,
+        )
+        for kind, towers in kinds.items():
+            for ratio in options.ratios:
+                compressed = replace(config, tower_modules={"towers": towers, "compression": ratio})
+                shapes = tower_shapes(features, compressed)
+                assert shapes is not None
+                found = [_auc(scene, replace(compressed, seed=seed), folder) for seed in range(options.seeds)]
+                _print(f"{kind}, ratio {shapes.compression:.3g}", plain, found)
+
+
+def _print(name: str, plain: Sequence[float], found: Sequence[float]) -> None:
+    differences = [own - other for own, other in zip(found, plain, strict=True)]
+    p = f"{ttest_rel(found, plain).pvalue:.3f}" if len(plain) > 1 else "none"
+    print(
+        f"  {name:24} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {_deviation(differences):.5f}, p = {p}",
+        flush=True,
+    )
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the public logs: globo/, ml1m/, criteo/")
+    parser.add_argument("--logs", nargs="+", choices=_LOGS, default=list(_LOGS))
+    parser.add_argument("--networks", nargs="+", choices=_NETWORKS, default=list(_NETWORKS))
+    parser.add_argument("--ratios", type=float, nargs="+", default=list(_RATIOS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=4, help="of strided towers")
+    parser.add_argument(
+        "--towers",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="JSON lists of lists of names of inputs, beside strided towers",
+    )
+    options = parser.parse_args()
+    print(machine())
+    for log in (one for one in public_logs(options.data) if one.name in options.logs):
+        for network in options.networks:
+            _measure(log, network, options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
