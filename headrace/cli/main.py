@@ -45,6 +45,7 @@ COMMANDS = {
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
     "plan": Place("headrace.cli.plan", "app"),
+    "towers": Place("headrace.cli.towers", "app"),
     "stats": Place("headrace.cli.stats", "app"),
     "tpu": Place("headrace.cli.tpu", "app"),
     "predict": Place("headrace.cli.predict", "predict"),

@@ -24,6 +24,7 @@ DIVERSE: Final = "diverse"
 STRIDED: Final = "strided"
 STRATEGIES: Final = (DIVERSE, COHERENT, STRIDED)
 
+_STARTS, _FEW = 4, 300
 _STEPS, _RATE, _DECAY = 400, 0.05, 0.988
 _FIRST_MOMENT, _SECOND_MOMENT, _TINY = 0.9, 0.999, 1e-12
 
@@ -60,12 +61,22 @@ class PlanePoints:
 def embed(distances: Array, *, seed: int) -> PlanePoints:
     """Points with nearly these ``distances``, a symmetric matrix [features, features]; centred on (0, 0).
 
-    Equal distances and seeds give equal points. Raises :class:`ConfigError` for distances that are not finite or negative.
+    The best of a few starts, by their error; equal distances and seeds give equal points. Raises :class:`ConfigError` for distances that are not finite or negative.
     """
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
         raise ConfigError("distances must be finite numbers", value="NaN, infinite or negative", allowed=">= 0")
-    size = len(distances)
-    points = np.random.default_rng(seed).normal(0.0, 0.5, (size, 2))
+    random = np.random.default_rng(seed)
+    found = [_embedded(random.normal(0.0, 0.5, (len(distances), 2)), distances) for _ in range(_starts(len(distances)))]
+    return min(found, key=lambda one: one.error)
+
+
+def _starts(features: int) -> int:
+    """How many points are tried; a single step of many features takes long."""
+    return _STARTS if features <= _FEW else 1
+
+
+def _embedded(points: Array, distances: Array) -> PlanePoints:
+    """Points after all steps of Adam from those given."""
     first, second, rate = np.zeros_like(points), np.zeros_like(points), _RATE
     for step in range(1, _STEPS + 1):
         gradient = _gradient(points, distances)

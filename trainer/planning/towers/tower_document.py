@@ -12,7 +12,7 @@ from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.tower_plan import TowerFeature, TowerPlan
 
 TOWERS_FORMAT: Final = "headrace.towers/1"
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 64 << 20
 _MOST_TABLE_BYTES = 1 << 60
 _MOST_SEED = (1 << 63) - 1
 _NEXT = "headrace towers make writes towers"
