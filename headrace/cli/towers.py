@@ -15,16 +15,16 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.plan import TablesToPlan, tables_of_model
 from headrace.cli.train import read_options
-from headrace.terminal.output import emit, write_output
+from headrace.terminal.output import emit, say, write_output
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from trainer.config import TrainConfig
     from trainer.planning.towers.interactions import Interactions
     from trainer.planning.towers.tower_plan import TowerFeature
+    from trainer.serving.trained import Trained
+    from warehouse.solution.solution import ReadSolution
+    from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
     help="Divide the features of a model into towers, groups whose embedding tables share a host.",
@@ -100,7 +100,7 @@ def make(
                          value=config, allowed=f"--strategy {STRIDED}")  # fmt: skip
     options = TrainConfig.from_document(read_options(config), run_dir="none")
     to_plan = tables_of_model(home, model, version, options, None)
-    check_tower_count(towers, features=len(to_plan.features), where="--towers")
+    check_tower_count(towers, len(to_plan.features), where="--towers")
     if hosts:
         check_hosts(towers, hosts, where="--hosts")
     if svg and strategy == STRIDED:
@@ -109,8 +109,15 @@ def make(
     interactions, source = None, ""
     if strategy != STRIDED:
         first, last = moment_of("--start", start), moment_of("--end", end)
-        interactions, source, options = _sampled(home, model, version, first, last, run_dir, events)
-        to_plan = tables_of_model(home, model, version, options, None)
+        with (
+            open_warehouse(home) as warehouse,
+            pinned(warehouse, model, version, first, last, "towers make") as solution,
+        ):
+            trained = _trained(run_dir, model, solution.model_version, home)
+            to_plan = tables_of_model(home, model, version, trained.config, None)
+            check_tower_count(towers, len(to_plan.facts), of="tables", where="--towers")
+            interactions = _sampled(trained, warehouse, solution, events)
+        source = f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}"
     plan = make_towers(_features(to_plan), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source)  # fmt: skip
     if output:
         write_output(output, towers_bytes(plan).decode(), option="--output")
@@ -153,21 +160,22 @@ def _features(tables: TablesToPlan) -> tuple[TowerFeature, ...]:
     )  # fmt: skip
 
 
-def _sampled(
-    home: str, model: str, version: int, start: datetime | None, end: datetime | None, run_dir: str, events: int
-) -> tuple[Interactions, str, TrainConfig]:
-    """The interactions of a model's features in its run, where they come from in words, and the options of the run."""
+def _trained(run_dir: str, model: str, version: int, home: str) -> Trained:
+    """The model of a run. Raises :class:`NotFound` without a checkpoint."""
     from headrace.terminal.quiet import import_tensorflow_quietly
+
+    folder = run_folder_of(run_dir, model, version, home)
+    import_tensorflow_quietly()
+    from trainer.serving.trained import load_trained
+
+    return load_trained(folder, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
+
+
+def _sampled(trained: Trained, warehouse: Warehouse, solution: ReadSolution, events: int) -> Interactions:
+    """The interactions of a model's features over a sample of its data."""
+    from trainer.serving.feature_interactions import sample_interactions
     from warehouse.reading.reader import read_fragment
 
-    with open_warehouse(home) as warehouse, pinned(warehouse, model, version, start, end, "towers make") as solution:
-        folder = run_folder_of(run_dir, model, solution.model_version, home)
-        import_tensorflow_quietly()
-        from trainer.serving.feature_interactions import sample_interactions
-        from trainer.serving.trained import load_trained
-
-        trained = load_trained(folder)
-        read = partial(read_fragment, warehouse.storage, solution, rows=True)
-        with progress_bar(f"sampling {model}", "events") as report:
-            found = sample_interactions(trained, solution, read, events, progress=report)
-    return found, f"run {Path(folder).name}, checkpoint {Path(trained.checkpoint).name}", trained.config
+    read = partial(read_fragment, warehouse.storage, solution, rows=True)
+    with progress_bar(f"sampling {solution.model}", "events") as report:
+        return sample_interactions(trained, solution, read, events, progress=report)

@@ -57,7 +57,7 @@ class TowersScreen:
         more = len(self.towers) - _SHOWN_TOWERS
         head = f"{many(len(self.towers), 'tower')} of {many(self.features, 'feature')}, {self.strategy}, balanced by {self.balance}"
         return Group(
-            f"{head}: largest by mean {self.imbalance:.3f}" + (f": {self.file}" if self.file else ""),
+            f"{head}: the largest has {self.imbalance:.3f} of the mean" + (f": {self.file}" if self.file else ""),
             *self._interactions(),
             "",
             grid(titles, rows),

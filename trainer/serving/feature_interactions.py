@@ -41,7 +41,7 @@ def sample_interactions(
         raise InputError("a model with towers must have an input of ids", where=trained.checkpoint, next_step="towers are of embedding tables")  # fmt: skip
     summed = InteractionSum(tuple(feature.name for feature in layout.features))
     refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
-    chosen = spread(refs, _MOST_FRAGMENTS)
+    chosen, all_events = spread(refs, _MOST_FRAGMENTS), min(most_events, solution.rows)
     for done, ref in enumerate(chosen):
         wanted = (most_events - summed.events) // (len(chosen) - done)
         if wanted < 1:
@@ -53,7 +53,7 @@ def sample_interactions(
                 summed.add(vectors)
                 wanted -= len(vectors)
                 if progress:
-                    progress(summed.events, most_events)
+                    progress(summed.events, all_events)
                 if not wanted:
                     break
     return summed.mean()

@@ -141,7 +141,7 @@ def host_topology(text: str, *, reached: ReachedShares = REACHED) -> HostTopolog
     Fewer chips than a host has are one host. Raises :class:`ConfigError`.
     """
     name, _, number = text.partition(":")
-    chips = int(number) if number.isascii() and number.isdigit() and len(number) <= 6 else 0
+    chips = int(number) if number.isascii() and number.isdigit() and number[0] != "0" and len(number) <= 6 else 0
     kind = _torus(chips) if name == _TORUS and chips else _KINDS.get(name)
     if kind is None or not 1 <= chips <= MOST_CHIPS:
         raise ConfigError("a topology must be a known kind of chip and a number of chips", value=text[:80], allowed=ALLOWED)  # fmt: skip

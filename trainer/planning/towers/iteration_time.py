@@ -133,7 +133,7 @@ def flat_iteration(model: TrainedModel, topology: HostTopology) -> IterationTime
 
 def tower_iteration(model: TrainedModel, topology: HostTopology, shape: TowerShape) -> IterationTime:
     """An iteration by towers. Raises :class:`ConfigError` for more towers than features or hosts, or hosts that they do not divide."""
-    check_tower_count(shape.towers, features=model.features * shape.column_slices)
+    check_tower_count(shape.towers, model.features * shape.column_slices)
     hosts, imbalance = check_hosts(shape.towers, topology.hosts), shape.imbalance(model.features)
     raw = model.activation_bytes * imbalance
     inside = topology.exchange_secs(raw, hosts, topology.chips_per_host)

@@ -44,7 +44,7 @@ def make_towers(
         ConfigError: for more towers than tables, an unknown strategy or quantity, and interactions that are missing or of other features.
     """
     tables = list(dict.fromkeys(one.table for one in features))
-    check_tower_count(towers, features=len(tables))
+    check_tower_count(towers, len(tables), of="tables" if len(tables) < len(features) else "features")
     if balance not in BALANCES:
         raise ConfigError(
             "towers must be balanced by a known quantity", value=balance[:80], allowed=", ".join(BALANCES)

@@ -71,7 +71,7 @@ class TowerPlan:
         names = [one.name for one in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("the features of towers must be distinct", value=_listed(_repeated(names)))
-        check_tower_count(len(self.towers), features=len(names))
+        check_tower_count(len(self.towers), len(names))
         self._check_membership(names)
         self._check_tables()
         if self.strategy not in STRATEGIES:
@@ -149,11 +149,11 @@ def feature_weights(features: Sequence[TowerFeature], balance: str) -> dict[str,
     return {one.name: float(one.table_bytes) if first[one.table] == one.name else 0.0 for one in features}
 
 
-def check_tower_count(towers: int, *, features: int, where: str = "towers") -> None:
-    """Raises :class:`ConfigError` for fewer towers than one and for more than features."""
-    if not 1 <= towers <= min(features, MOST_TOWERS):
-        raise ConfigError("the number of towers must be at least 1 and at most that of the features", where=where, value=towers,
-                          allowed=f"1 to {min(features, MOST_TOWERS)}")  # fmt: skip
+def check_tower_count(towers: int, most: int, *, of: str = "features", where: str = "towers") -> None:
+    """Raises :class:`ConfigError` for fewer towers than one and for more than the ``most`` features, or other things ``of`` which each has one."""
+    if not 1 <= towers <= min(most, MOST_TOWERS):
+        raise ConfigError(f"the number of towers must be at least 1 and at most that of the {of}", where=where, value=towers,
+                          allowed=f"1 to {min(most, MOST_TOWERS)}")  # fmt: skip
 
 
 def check_hosts(towers: int, hosts: int, *, where: str = "hosts") -> int:

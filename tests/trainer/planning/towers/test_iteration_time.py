@@ -92,11 +92,21 @@ def test_the_most_towers_with_equally_many_hosts(features, hosts, towers):
 
 
 @pytest.mark.parametrize(
-    "text", ["a100", "a100:0", "a100:12", "a100:999999", "a100:x", "b200:8", "", "a100:１６", "v5p-torus:0"]
+    "text", ["a100", "a100:0", "a100:12", "a100:999999", "a100:x", "b200:8", "", "a100:１６", "a100:08", "v5p-torus:0"]
 )
 def test_unknown_topologies_are_refused(text):
     with pytest.raises(ConfigError):
         host_topology(text)
+
+
+@given(st.text(max_size=12) | st.builds("{}:{}".format, st.sampled_from(["a100", "v5p", "v5p-torus"]), st.integers()))
+def test_any_text_is_a_topology_or_one_error(text):
+    try:
+        found = host_topology(text)
+    except ConfigError:
+        return
+    assert found.name == text
+    assert found.chips == int(text.partition(":")[2])
 
 
 def test_topologies_have_whole_hosts():

@@ -95,7 +95,7 @@ def test_bad_input_is_refused(count, towers, options, problem):
 
 
 def test_more_towers_than_tables_are_refused():
-    with pytest.raises(ConfigError, match="at most that of the features"):
+    with pytest.raises(ConfigError, match="at most that of the tables"):
         make_towers(features_of(4, shared=2), 3, strategy="strided")
 
 
