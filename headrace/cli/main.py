@@ -25,7 +25,7 @@ _COLLECTED_AFTER = 50_000
 
 #: Optional packages, and the extra that installs each.
 EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
-          "google": "gcs", "ortools": "plan"}  # fmt: skip
+          "google": "gcs", "ortools": "plan", "scipy": "plan"}  # fmt: skip
 
 app = typer.Typer(
     help="Computes each feature once for all models, stores it, and feeds the trainers.",
@@ -45,6 +45,7 @@ COMMANDS = {
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
     "plan": Place("headrace.cli.plan", "app"),
+    "towers": Place("headrace.cli.towers", "app"),
     "stats": Place("headrace.cli.stats", "app"),
     "prune": Place("headrace.cli.prune", "app"),
     "tpu": Place("headrace.cli.tpu", "app"),

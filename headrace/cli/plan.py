@@ -203,7 +203,7 @@ def hot(
 
 def _tables_to_plan(
     home: str, model: str, version: int, tables: str, options: TrainConfig, run: Sequence[str] | None, skew: float
-) -> _TablesToPlan:
+) -> TablesToPlan:
     """The tables of a model or of a file."""
     if bool(model) == bool(tables):
         raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
@@ -212,7 +212,7 @@ def _tables_to_plan(
         raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
     if tables:
         return _tables_of_file(tables, skew)
-    return _tables_of(home, model, version, options, run)
+    return tables_of_model(home, model, version, options, run)
 
 
 def _opened(file: str) -> tuple[PartitionPlan, PlanReport | None]:
@@ -249,16 +249,16 @@ def _options_of(config: str) -> TrainConfig:
     return found
 
 
-def _tables_of_file(file: str, skew: float) -> _TablesToPlan:
+def _tables_of_file(file: str, skew: float) -> TablesToPlan:
     """The tables of a file."""
     from trainer.planning.table_file import read_tables
 
     facts = read_tables(read_file(file, "--tables"), file, skew=skew)
-    return _TablesToPlan(facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}"), (), {})
+    return TablesToPlan(facts, dict.fromkeys((one.name for one in facts), f"from {Path(file).name}"), (), {})
 
 
 @dataclass(frozen=True)
-class _TablesToPlan:
+class TablesToPlan:
     """Tables, where their statistics come from, and a model's features with the statistics that are known; a file has no features."""
 
     facts: Sequence[TableFacts]
@@ -267,8 +267,10 @@ class _TablesToPlan:
     statistics: Mapping[str, FeatureStatistics]
 
 
-def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None) -> _TablesToPlan:
-    """The tables of a model."""
+def tables_of_model(
+    home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None
+) -> TablesToPlan:
+    """The tables of a model, with the statistics of its features that are known, and with what is assumed of the others."""
     from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
@@ -303,10 +305,10 @@ def _tables_of(home: str, name: str, version: int, options: TrainConfig, runs: S
             )
             loads[feature.name] = assumed
             sources.setdefault(feature.table.name, _assumption(assumed, similar))
-    return _TablesToPlan(tables_to_plan(features, loads), sources, features, statistics)
+    return TablesToPlan(tables_to_plan(features, loads), sources, features, statistics)
 
 
-def _limits(planned: Planned, tables: _TablesToPlan) -> tuple[StackLimits, ...]:
+def _limits(planned: Planned, tables: TablesToPlan) -> tuple[StackLimits, ...]:
     """The limits of SparseCore's buffers, where the topology has them; without statistics it is said why there are none."""
     from trainer.embedding.partitioned.statistics_limits import limits_by_stack, without_statistics
     from trainer.planning.plan_report import StackLimits

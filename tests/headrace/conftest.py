@@ -60,6 +60,7 @@ _WITHOUT_HOME = (
     ["plan", "show"],
     ["plan", "explain"],
     ["plan", "diff"],
+    ["towers", "show"],
     ["export", "apply"],
     ["export", "verify"],
 )

@@ -47,7 +47,8 @@ class DenseModel:
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
-        self._width = sum(feature.width for feature in layout.features) if config.deep else 0
+        self._widths = [feature.width for feature in layout.features]
+        self._width = sum(self._widths) if config.deep else 0
         self._linear_width = len(layout.features) * head.width if config.linear else 0
         self._network = _network_of(layout, config, head) if config.deep else None
         self._linear = self._linear_variables() if config.linear else []
@@ -179,6 +180,23 @@ class DenseModel:
         """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, outputs]."""
         logits: Array = self._forward(activations, linear, dense).numpy()
         return logits
+
+    def vectors(self, activations: Array) -> Array:
+        """The vectors of features that interact, float32 [rows, features, columns], from activations [rows, width].
+
+        A DLRM projects features of another width than its ``dim`` first. Other networks compare activations as they are: raises
+        :class:`ConfigError` for features of different widths there, and for a model of a linear part alone.
+        """
+        if self._network is None:
+            raise ConfigError("a model whose features are compared must have a network", where="deep", value=False,
+                              next_step="train with deep, or make towers with --strategy strided")  # fmt: skip
+        if isinstance(self._network, Dlrm):
+            found: Array = self._network.projected(tf.constant(activations)).numpy()
+            return found.reshape(len(activations), len(self._widths), -1)
+        if len(set(self._widths)) > 1:
+            raise ConfigError("features that are compared must have one width, or a network that projects them", where=f"network {self._config.network}",
+                              value=sorted(set(self._widths)), allowed="one width, or network dlrm", next_step="leave dims out, or make towers with --strategy strided")  # fmt: skip
+        return activations.reshape(len(activations), len(self._widths), -1)
 
     def _variables(self) -> dict[str, Any]:
         """All state of training, named by kind and order: weights, other changing variables, random state,

@@ -55,7 +55,7 @@ class Dlrm:
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
         numbers = self._bottom(dense) if self._bottom else None
-        vectors = self._projected(activations)
+        vectors = self.projected(activations)
         if self._towers:
             vectors = self._towers(vectors)
         if numbers is not None:
@@ -70,7 +70,7 @@ class Dlrm:
             return hidden
         return self._last(self._top(None, first=hidden, training=training), training=training)
 
-    def _projected(self, activations: Any) -> Any:
+    def projected(self, activations: Any) -> Any:
         """[events, inputs x dim]: the activations, those of other widths projected."""
         if not self._projections:
             return activations

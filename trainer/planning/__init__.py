@@ -1,1 +1,1 @@
-"""Pure decisions about where the rows of embedding tables stand: statistics, topologies, costs, plans and placements."""
+"""Pure decisions about where the rows of embedding tables stand: statistics, topologies, costs, plans, placements and towers."""

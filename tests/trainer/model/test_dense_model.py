@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.synthetic import config
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.inputs import TypedInput, lay_out
 from transforms.types import Dense, DType
 
@@ -189,3 +189,20 @@ def test_a_linear_model_has_no_mlps():
     none, dense = np.zeros((6, 0), np.float32), batch_for([*IDS, *NUMBERS])[1]
     assert sum(name.startswith("weights/") for name in model.state()) == 2
     np.testing.assert_array_equal(model.predict(none, np.ones((6, 3), np.float32), dense), np.full(6, 3.0, np.float32))
+
+
+def test_features_are_compared_at_one_width():
+    """A DLRM projects another width; a DCN compares activations as they are, so that they must be equally wide."""
+    activations = np.random.default_rng(0).normal(size=(5, 4 + 7 + 4)).astype(np.float32)
+    dlrm = model_of([*IDS, *NUMBERS], dims={"b": 7})
+    found = dlrm.vectors(activations)
+    assert found.shape == (5, 3, 4)
+    np.testing.assert_array_equal(found[:, 0], activations[:, :4])
+    np.testing.assert_allclose(found[:, 1], activations[:, 4:11] @ dlrm.state()["weights/000"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found[:, 2], activations[:, 11:])
+    equal = model_of(IDS, network="dcn").vectors(activations[:, :12])
+    np.testing.assert_array_equal(equal.reshape(5, 12), activations[:, :12])
+    with pytest.raises(ConfigError, match="must have one width"):
+        model_of([*IDS, *NUMBERS], network="dcn", dims={"b": 7}).vectors(activations)
+    with pytest.raises(ConfigError, match="must have a network"):
+        model_of(IDS, deep=False, linear=True).vectors(activations[:, :0])

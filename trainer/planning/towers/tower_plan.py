@@ -1,0 +1,174 @@
+"""Which feature is in which tower. A tower is a group of features whose tables are on one host, or on equally many hosts. Immutable; no I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from trainer.errors import ConfigError
+from trainer.planning.towers.interactions import Interactions
+from trainer.planning.towers.plane import STRATEGIES, STRIDED
+
+#: What towers have about equally much of: features, bytes of tables, or bytes that events look up.
+BALANCES: Final = ("features", "bytes", "load")
+MOST_TOWERS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TowerFeature:
+    """A feature as towers take it.
+
+    Attributes:
+        name: the feature.
+        table: its table; features with one table are in one tower.
+        table_bytes: of the table with its slots.
+        event_bytes: of the rows that an event looks up, in the mean.
+    """
+
+    name: str
+    table: str
+    table_bytes: int
+    event_bytes: float
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.table:
+            raise ConfigError("a feature of towers must have a name and a table", value=(self.name, self.table))
+        if self.table_bytes < 0 or not (math.isfinite(self.event_bytes) and self.event_bytes >= 0):
+            raise ConfigError("the bytes of a feature must be finite numbers", where=f"feature {self.name}",
+                              value=(self.table_bytes, self.event_bytes), allowed=">= 0")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TowerPlan:
+    """A partition of a model's features into towers. Raises :class:`ConfigError` for what is none.
+
+    Attributes:
+        features: all features, in the model's order.
+        towers: the features of each tower by name, in the model's order.
+        strategy: one of :data:`~trainer.planning.towers.plane.STRATEGIES`.
+        balance: one of :data:`BALANCES`.
+        seed: of the points and groups.
+        source: where the interactions come from, in words; empty: there are none.
+        interactions: of all features in their order; None if they are not known, which only ``strided`` allows.
+        points: the place of each feature in the plane; empty if there are no interactions.
+        plane_error: the root of the mean squared error of the points' distances.
+    """
+
+    features: tuple[TowerFeature, ...]
+    towers: tuple[tuple[str, ...], ...]
+    strategy: str
+    balance: str
+    seed: int = 0
+    source: str = ""
+    interactions: Interactions | None = None
+    points: tuple[tuple[float, float], ...] = ()
+    plane_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.features]
+        if len(set(names)) != len(names):
+            raise ConfigError("the features of towers must be distinct", value=_listed(_repeated(names)))
+        check_tower_count(len(self.towers), len(names))
+        self._check_membership(names)
+        self._check_tables()
+        if self.strategy not in STRATEGIES:
+            raise ConfigError("a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES))  # fmt: skip
+        if self.balance not in BALANCES:
+            raise ConfigError("towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES))  # fmt: skip
+        if self.interactions is None and self.strategy != STRIDED:
+            raise ConfigError("towers by interactions must have them", where=f"strategy {self.strategy}", value="none")
+        if self.interactions is not None and list(self.interactions.features) != names:
+            raise ConfigError("interactions must be of the features of the towers, in their order",
+                              value=_listed(self.interactions.features), allowed=_listed(names))  # fmt: skip
+        if len(self.points) != (0 if self.interactions is None else len(names)):
+            raise ConfigError("towers with interactions must have a point for each feature", value=len(self.points))
+        if not all(math.isfinite(value) for point in self.points for value in point) or not self.plane_error >= 0:
+            raise ConfigError("points of features must be finite", value=self.points[:4])
+
+    def _check_membership(self, names: Sequence[str]) -> None:
+        order = {name: place for place, name in enumerate(names)}
+        members = [name for tower in self.towers for name in tower]
+        if unknown := [name for name in members if name not in order]:
+            raise ConfigError("a tower must hold features of the model", value=_listed(unknown), allowed=_listed(names))
+        if repeated := _repeated(members):
+            raise ConfigError("a feature must be in one tower, got it in several", value=_listed(repeated))
+        if missing := [name for name in names if name not in set(members)]:
+            raise ConfigError("each feature must be in a tower, got some in none", value=_listed(missing))
+        for number, tower in enumerate(self.towers):
+            if not tower or any(order[one] > order[other] for one, other in pairwise(tower)):
+                raise ConfigError("a tower must have features, in the model's order", where=f"tower {number}", value=_listed(tower))  # fmt: skip
+
+    def _check_tables(self) -> None:
+        tower_of = self.tower_of()
+        seen: dict[str, int] = {}
+        for one in self.features:
+            if seen.setdefault(one.table, tower_of[one.name]) != tower_of[one.name]:
+                raise ConfigError("features that share a table must be in one tower", where=f"table {one.table}",
+                                  value=sorted({seen[one.table], tower_of[one.name]}))  # fmt: skip
+
+    def tower_of(self) -> dict[str, int]:
+        """The number of each feature's tower."""
+        return {name: number for number, tower in enumerate(self.towers) for name in tower}
+
+    def check_features(self, names: Sequence[str], *, where: str) -> None:
+        """Raises :class:`ConfigError` unless the towers are of these features, in this order."""
+        ours = [one.name for one in self.features]
+        if ours != list(names):
+            missing, unknown = [one for one in names if one not in set(ours)], [one for one in ours if one not in set(names)]  # fmt: skip
+            raise ConfigError("towers must be of the features of the model, in their order", where=where,
+                              value=f"missing: {_listed(missing)}; unknown: {_listed(unknown)}" if missing or unknown else _listed(ours),
+                              allowed=_listed(names), next_step="headrace towers make")  # fmt: skip
+
+    def hosts_per_tower(self, hosts: int, *, where: str = "hosts") -> int:
+        """The hosts of each tower, of ``hosts`` in all. Raises :class:`ConfigError` unless all towers have equally many."""
+        return check_hosts(len(self.towers), hosts, where=where)
+
+    def weights(self) -> tuple[float, ...]:
+        """What each tower has of the quantity that is balanced."""
+        of_feature = feature_weights(self.features, self.balance)
+        return tuple(math.fsum(of_feature[name] for name in tower) for tower in self.towers)
+
+    @property
+    def imbalance(self) -> float:
+        """The largest of :meth:`weights` by their mean; 1 is perfect."""
+        found = self.weights()
+        total = math.fsum(found)
+        return max(found) * len(found) / total if total else 1.0
+
+
+def feature_weights(features: Sequence[TowerFeature], balance: str) -> dict[str, float]:
+    """What each feature has of a quantity of :data:`BALANCES`; the bytes of a table count with its first feature."""
+    if balance == "features":
+        return {one.name: 1.0 for one in features}
+    if balance == "load":
+        return {one.name: one.event_bytes for one in features}
+    first = {one.table: one.name for one in reversed(features)}
+    return {one.name: float(one.table_bytes) if first[one.table] == one.name else 0.0 for one in features}
+
+
+def check_tower_count(towers: int, most: int, *, of: str = "features", where: str = "towers") -> None:
+    """Raises :class:`ConfigError` for fewer towers than one and for more than the ``most`` features, or other things ``of`` which each has one."""
+    if not 1 <= towers <= min(most, MOST_TOWERS):
+        raise ConfigError(f"the number of towers must be at least 1 and at most that of the {of}", where=where, value=towers,
+                          allowed=f"1 to {min(most, MOST_TOWERS)}")  # fmt: skip
+
+
+def check_hosts(towers: int, hosts: int, *, where: str = "hosts") -> int:
+    """The hosts of each tower. Raises :class:`ConfigError` for more towers than hosts, and for hosts that cannot be divided equally."""
+    if hosts < 1 or towers > hosts or hosts % towers:
+        raise ConfigError("the number of hosts must be a multiple of the number of towers", where=where, value=hosts,
+                          allowed=f"{towers}, {2 * towers}, {3 * towers}, …", next_step="make other towers: headrace towers make --towers")  # fmt: skip
+    return hosts // towers
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    return sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return (f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown) or "none"
