@@ -11,7 +11,6 @@ the p-value of a paired t-test.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -28,11 +27,11 @@ from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from trainer.config import TrainConfig
-from trainer.errors import ConfigError
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.tower_shapes import tower_shapes
+from trainer.planning.towers.tower_document import read_towers
 from trainer.serving.trained import load_trained
-from trainer.tower_options import Towers, check_towers
+from trainer.tower_options import Towers
 from trainer.training.choosing import choose_config
 from trainer.training.loop import train
 
@@ -48,14 +47,9 @@ def strided(names: Sequence[str], count: int) -> Towers:
     return tuple(tuple(names[t::count]) for t in range(min(count, len(names))))
 
 
-def read_towers(file: Path) -> Towers:
-    """The towers of a JSON file. Raises :class:`ConfigError`."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError("a file of towers must be JSON", where=str(file), value=str(error)) from None
-    check_towers(document, where=str(file))
-    return tuple(tuple(tower) for tower in document)
+def towers_in(file: Path) -> Towers:
+    """The towers that ``headrace towers make --output`` has written to a file. Raises :class:`ConfigError`."""
+    return read_towers(file.read_bytes(), str(file)).towers
 
 
 def _auc(scene: QualityScene, config: TrainConfig, folder: Path) -> float:
@@ -76,7 +70,7 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
         inputs = [TypedInput(item.name, item.type) for item in scene.older.inputs]
         features = lay_out(inputs, config).features
         kinds = {f"strided {options.count}": strided([one.name for one in features], options.count)}
-        kinds |= {file.name: read_towers(file) for file in options.towers}
+        kinds |= {file.name: towers_in(file) for file in options.towers}
         print(
             f"{log.name}, {network}: {len(features)} embedded inputs, {scene.older.rows:,} events trained, {scene.newer.rows:,} tested",
             flush=True,
@@ -122,7 +116,7 @@ def main() -> int:
         type=Path,
         nargs="*",
         default=[],
-        help="JSON lists of lists of names of inputs, beside strided towers",
+        help="files of `headrace towers make --output`, beside strided towers",
     )
     options = parser.parse_args()
     print(machine())

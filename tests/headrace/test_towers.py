@@ -111,7 +111,7 @@ def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
         fragment_stream(refs, read, model.weights.layout, ahead=1), model.weights.layout, batch_rows=64
     ):
         events += batch.rows
-        parts = np.split(model.weights.look_up(batch).towers[: batch.rows].astype(np.float64), [8, 24], axis=1)
+        parts = np.split(model.weights.look_up(batch).deep[: batch.rows].astype(np.float64), [8, 24], axis=1)
         parts[1] = parts[1] @ model.weights.dense_arrays()["dense/weights/000"]  # the projection of ``user``
         for i in range(3):
             for j in range(3):
