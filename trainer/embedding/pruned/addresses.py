@@ -105,16 +105,18 @@ def find_places(
     for f in features:
         base, zero_row, count = lookups.first_row[f], lookups.zero_row[f], 0
         first, stop = offsets[f, first_event], offsets[f, stop_event]
-        for i in range(first, min(first + _AHEAD, stop)):
-            prefetch(address, base + item(ids, i))
-        for i in range(first, stop):
-            if i + _AHEAD < stop:
-                prefetch(address, base + item(ids, i + _AHEAD))
+        last = max(stop - _AHEAD, first)
+        for i in range(first, last):
+            prefetch(address, base + item(ids, i + _AHEAD))
             place = item(address, base + item(ids, i))
-            if place < 0:
-                place = zero_row
-                count += 1
-            places[i] = place
+            is_missing = place < 0
+            count += is_missing
+            places[i] = zero_row if is_missing else place
+        for i in range(last, stop):
+            place = item(address, base + item(ids, i))
+            is_missing = place < 0
+            count += is_missing
+            places[i] = zero_row if is_missing else place
         missing[f] += count
 
 

@@ -55,6 +55,8 @@ _MOST_GAIN = float(1 << 40)
 #: The rows of a table from which its percentile is estimated.
 _PERCENTILE_ROWS = 2048
 _GATHERED_ROWS = 1 << 18
+#: The events that are combined feature after feature.
+_TILE_EVENTS = 4096
 _NO_SHARES = np.zeros(0, np.float32)
 
 
@@ -178,14 +180,8 @@ class PrunedEngine:
         A row that is looked up first takes a free place, if there is one, with its initial values. Raises
         :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
-        placed = self._places_of(batch)
         out = self._outputs.take(batch.rows * self._width)
-        parts = split_events(batch.offsets, self._costs, self._team.threads)
-        combine, tile = lookup_kernels.combine_bags, max(batch.rows, 1)
-        self._team.run([
-            partial(combine, *part, tile, placed.bags, self._of_features, self._layout, self._values, out, self._width, False)
-            for part in parts
-        ])  # fmt: skip
+        placed = self._places_of(batch, out)
         missing = int(placed.missing.sum())
         self.counts.misses += missing
         self.counts.hits += len(batch.ids) - missing
@@ -215,35 +211,54 @@ class PrunedEngine:
         self._counter.add(batch.offsets, distinct)
         self._end_step()
 
-    def _places_of(self, batch: IdBatch) -> _Placed:
-        """The places of a batch's ids: worked out once for a lookup and its update, between which rows may move."""
+    def _places_of(self, batch: IdBatch, out: Array | None = None) -> _Placed:
+        """The places of a batch's ids: worked out once for a lookup and its update, between which rows may move.
+
+        ``out``: for the activations; each thread combines the bags whose places it has just found.
+        """
         for one in self._placed:
             if one.batch is batch and one.version == self._version:
+                if out is not None:
+                    self._combine(one.bags, out)
                 return one
         check_batch(batch, self.features)
-        places, missing = np.empty(len(batch.ids), np.int32), np.zeros(len(self.features), np.int64)
-        self._find(batch, np.arange(len(self.features)), places, missing)
+        places, shares = np.empty(len(batch.ids), np.int32), _NO_SHARES
+        if batch.weights is not None:
+            shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
+        bags, missing = Bags(places, batch.offsets, shares), np.zeros(len(self.features), np.int64)
+        self._find(batch, np.arange(len(self.features)), bags, missing, out)
         if missing.any() and not self._is_frozen and self._addresses.free_rows.any():
             for f in np.flatnonzero(missing).tolist():
                 self._place_new_rows(batch, f)
-                self._find(
-                    batch, np.array([f]), places, missing
-                )  # a feature of the same table may have placed its rows
-        shares = (
-            _NO_SHARES if batch.weights is None else shares_of(batch.weights, batch.offsets, self._of_features.combiner)
-        )
-        found = _Placed(batch, Bags(places, batch.offsets, shares), missing, self._version)
+                self._find(batch, np.array([f]), bags, missing)  # a feature of the same table may have placed its rows
+            if out is not None:
+                self._combine(bags, out)
+        found = _Placed(batch, bags, missing, self._version)
         self._placed.append(found)
         return found
 
-    def _find(self, batch: IdBatch, features: Array, places: Array, missing: Array) -> None:
+    def _find(self, batch: IdBatch, features: Array, bags: Bags, missing: Array, out: Array | None = None) -> None:
+        """Find the places of some features' ids, and the activations of all events in ``out``, if it is given."""
         parts = split_events(batch.offsets, self._costs, self._team.threads)
         counts = np.zeros((len(parts), len(missing)), np.int64)
-        self._team.run([
-            partial(kernels.find_places, features, *part, batch.ids, batch.offsets, self._lookups, places, counts[k])
-            for k, part in enumerate(parts)
-        ])  # fmt: skip
+
+        def find(k: int) -> None:
+            kernels.find_places(features, *parts[k], batch.ids, batch.offsets, self._lookups, bags.ids, counts[k])
+            if out is not None:
+                self._combine_some(parts[k], bags, out)
+
+        self._team.run([partial(find, k) for k in range(len(parts))])
         missing[features] = counts.sum(axis=0)[features]
+
+    def _combine(self, bags: Bags, out: Array) -> None:
+        parts = split_events(bags.offsets, self._costs, self._team.threads)
+        self._team.run([partial(self._combine_some, part, bags, out) for part in parts])
+
+    def _combine_some(self, events: tuple[int, int], bags: Bags, out: Array) -> None:
+        """The activations of some events."""
+        lookup_kernels.combine_bags(
+            *events, _TILE_EVENTS, bags, self._of_features, self._layout, self._values, out, self._width, False
+        )
 
     def _place_new_rows(self, batch: IdBatch, f: int) -> None:
         """Give free places to the rows of a feature's ids that have none."""
