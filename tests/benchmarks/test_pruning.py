@@ -1,0 +1,51 @@
+"""The benchmarks of pruning: the rows of the rival, the entropy of all epochs, and small measurements."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import pruning_quality, pruning_speed
+from trainer.embedding import SGD, FeatureSpec, TableSpec
+from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.pruning_options import PruningOptions
+
+
+def test_the_rival_has_the_most_frequent_rows_for_good() -> None:
+    features = [FeatureSpec(name, TableSpec(name, 10, 2, SGD(0.1), "sum")) for name in ("a", "b")]
+    engine = PrunedEngine(features, PruningOptions.read({"budget": 0.25}), seed=0)
+    counts = {"a": np.array([9, 0, 7, 0, 0, 1, 0, 0, 0, 0]), "b": np.array([0, 8, 0, 0, 0, 0, 0, 6, 2, 0])}
+    pruning_quality.give_places(engine, counts)
+    kept = {name: one.rows.tolist() for name, one in engine.state().items()}
+    assert kept == {"a": [0, 2], "b": [1, 7, 8]}
+
+
+def test_the_entropy_of_all_epochs_weighs_them_by_their_events() -> None:
+    scores = [
+        SimpleNamespace(events=10, positives=5, log_loss=0.5),
+        SimpleNamespace(events=30, positives=5, log_loss=0.3),
+    ]
+    report = SimpleNamespace(history=[SimpleNamespace(scores=one) for one in scores])
+    rate = 10 / 40
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    assert pruning_quality.lifetime_entropy(report) == pytest.approx((10 * 0.5 + 30 * 0.3) / 40 / entropy)
+
+
+def test_a_comparison_states_means_and_differences(capsys) -> None:
+    ours, base = (
+        [pruning_quality.Outcome(value, 2 * value, 7) for value in values] for values in ((1.1, 1.2), (1.0, 1.0))
+    )
+    pruning_quality.compare("ours", ours, base)
+    shown = capsys.readouterr().out
+    assert "7 rows: lifetime 1.15000, +15.000 %" in shown
+    assert "next days 2.30000, +15.000 %" in shown
+
+
+def test_small_measurements(capsys) -> None:
+    pruning_speed.measure_round(20_000, 1)
+    shown = capsys.readouterr().out
+    assert "a round over 20,000 rows" in shown
+    moved = int(shown.partition(" s), ")[2].partition(" rows change places")[0].replace(",", ""))
+    assert 0 < moved < 2_000
