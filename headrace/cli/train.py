@@ -58,6 +58,7 @@ from headrace.cli.options.servers import (
     WireIds,
     WireValues,
     check_hashed,
+    check_pruned,
     check_servers,
     open_servers,
 )
@@ -275,6 +276,7 @@ def train(
         return write_launch(train, given, options, tpus)
     job = job_options(given)
     check_hashed(given, options)
+    check_pruned(given, options)
     check_export(given)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)

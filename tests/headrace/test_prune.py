@@ -55,6 +55,14 @@ def test_other_runs_are_refused(cli, tmp_path):
     assert "must hold a checkpoint" in cli("prune", "report", tmp_path / "empty", status=4).err
 
 
+@pytest.mark.parametrize("option", [["--servers", 2], ["--hosts", 2]])
+def test_pruned_tables_stay_in_the_process_that_trains(cli, tmp_path, option):
+    (tmp_path / "options.json").write_text('{"pruning": {"budget": 0.5}}', encoding="utf-8")
+    refused = cli("train", "model", "--config", tmp_path / "options.json", *option, status=2).err
+    assert "pruned tables must be in the process that trains" in refused
+    assert f"leave {option[0]} out" in refused
+
+
 def test_what_kept_rows_are_worth():
     found = kept_importance("t", 10, 4, np.array([1, 5]), np.array([1, 2, 5, 7]), np.array([4, 3, 2, 1], np.float32))
     assert (found.seen_rows, found.kept_rows, found.importance_share, found.rows_for_most) == (4, 2, 0.6, 3)

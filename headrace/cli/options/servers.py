@@ -175,6 +175,16 @@ def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
                          next_step="leave --embedding-workers out")  # fmt: skip
 
 
+def check_pruned(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` for pruned tables that are not in this process, before anything is read."""
+    if options.get("pruning") is None:
+        return
+    for option in ("servers", "hosts", "plan", "tpus"):
+        if given.get(option):
+            raise InputError("pruned tables must be in the process that trains", where=f"--{option}", value=given[option],
+                             next_step=f"leave --{option} out, or pruning out of --config")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class OpenServers:
     """The servers of a run.
