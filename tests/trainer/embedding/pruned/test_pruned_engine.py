@@ -87,7 +87,7 @@ def test_the_most_important_rows_have_places(trained, budget, normalised):
         for position, t in enumerate(group.tables):
             own = np.zeros(TABLES[t].vocabulary_size, np.float32)
             own[histories[TABLES[t].name].rows] = histories[TABLES[t].name].importance
-            scale = engine._scale(own)
+            scale = engine._importance.scale(own)
             ranked += [(-np.float32(value * scale), position, row) for row, value in enumerate(own) if value > 0]
         expected = {(position, row) for _, position, row in sorted(ranked)[: group.rows]}
         kept = {

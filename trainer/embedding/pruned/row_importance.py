@@ -1,0 +1,135 @@
+"""The importance of all rows of pruned tables: where it is added up, how it decays, and what a sample says of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.importance import Importance
+from trainer.embedding.cpu.threads import Team
+from trainer.embedding.pruned.addresses import Addresses
+from trainer.embedding.pruned.round import percentile_of, team_map
+from trainer.embedding.pruned.selection import gather_importance
+from trainer.planning.pruning_rounds import crossing_share, sample_rows
+from trainer.planning.row_groups import RowGroup
+from trainer.pruning_options import PruningOptions
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: What an update may count for before the importance of all rows is divided by it.
+_MOST_GAIN = float(1 << 40)
+#: The rows of a table from which its percentile is estimated.
+_PERCENTILE_ROWS = 2048
+_GATHERED_ROWS = 1 << 18
+
+
+class RowImportance:
+    """The importance of rows: of one with a place by its place, which an update has at hand, of others by their row.
+
+    Attributes:
+        gain: what an update counts for now; it grows in place of all values becoming smaller.
+    """
+
+    def __init__(
+        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team
+    ) -> None:  # fmt: skip
+        self._addresses, self._row_base, self._options, self._seed, self._team = (
+            addresses,
+            row_base,
+            options,
+            seed,
+            team,
+        )
+        self._of_places = np.zeros(places, np.float32)
+        self._of_rows = np.zeros(int(addresses.first_row[-1]), np.float32)
+        self.gain = 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all values."""
+        return int(self._of_places.nbytes + self._of_rows.nbytes)
+
+    def noted(self, *, by_place: bool) -> Importance:
+        """Where an update adds to the importance of rows with a place, or of the others, and by what metric."""
+        metric = self._options.metric
+        factors = np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
+        return Importance(self._of_places if by_place else self._of_rows, factors)
+
+    def decay(self) -> None:
+        """Multiply the importance of all rows by the option ``decay``."""
+        self.gain /= self._options.decay
+        if self.gain > _MOST_GAIN:
+            for values in (self._of_places, self._of_rows):
+                values *= np.float32(1 / self.gain)
+            self.gain = 1.0
+
+    def carry(self, t: int, rows: Array, places: Array) -> None:
+        """Bring the importance of rows of a table along to their new places."""
+        self._of_places[int(self._row_base[t]) + places] = self._of_rows[int(self._addresses.first_row[t]) + rows]
+
+    def of_table(self, t: int) -> Array:
+        """The importance of a table's rows; that of placed ones as of the last :meth:`gather`."""
+        found: Array = self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])]
+        return found
+
+    def of(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The importance of rows of a table now, and whether they have places."""
+        places = self._addresses.of_table(t)[rows]
+        is_kept = places >= 0
+        found = self.of_table(t)[rows]
+        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        return found, is_kept
+
+    def gather(self) -> None:
+        """Write the importance of placed rows beside that of the others."""
+        addresses, works = self._addresses, []
+        for t, base in enumerate(self._row_base.tolist()):
+            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
+                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
+                works.append(
+                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
+                )
+        team_map(self._team, works)
+
+    def chosen(self, t: int, step: int) -> Array:
+        """By what a round compares the rows of a table: their importance, or by the metric ``random`` a number for each row that has any."""
+        own = self.of_table(t)
+        if self._options.metric != "random":
+            return own
+        drawn = np.random.default_rng([self._seed, step, t]).random(len(own), np.float32)
+        return np.where(own > 0, drawn + np.float32(1e-6), np.float32(0.0)).astype(np.float32)
+
+    def scale(self, importance: Array) -> float:
+        """What the importance of a table is multiplied by before tables are compared."""
+        if not self._options.normalised:
+            return 1.0
+        high = percentile_of(importance, self._team)
+        return 1.0 / high if high else 0.0
+
+    def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
+        """The share of a group's rows that have crossed its cut-off, by a sample."""
+        sizes = np.array([len(self._addresses.of_table(t)) for t in group.tables], np.int64)
+        total = int(sizes.sum())
+        if group.rows >= total:
+            return 0.0
+        sampled = np.sort(draw.integers(0, total, sample_rows(self._options.deviation)))
+        ends = np.cumsum(sizes)
+        importance, is_kept = np.empty(len(sampled), np.float32), np.empty(len(sampled), bool)
+        for k, t in enumerate(group.tables):
+            own = slice(*np.searchsorted(sampled, [ends[k] - sizes[k], ends[k]]).tolist())
+            scale = self._sampled_scale(t, draw)
+            importance[own], is_kept[own] = self.of(t, sampled[own] - (ends[k] - sizes[k]))
+            importance[own] *= scale
+        return crossing_share(importance, is_kept, group.rows / total)
+
+    def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
+        """As :meth:`scale`, from a sample of the table's rows."""
+        if not self._options.normalised:
+            return 1.0
+        rows = len(self._addresses.of_table(t))
+        chosen = np.arange(rows) if rows <= _PERCENTILE_ROWS else draw.integers(0, rows, _PERCENTILE_ROWS)
+        values, _ = self.of(t, chosen)
+        values = values[values > 0]
+        return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0
