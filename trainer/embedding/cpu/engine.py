@@ -54,7 +54,7 @@ _EVENT_COST = 16
 #: The events that are combined feature after feature.
 _TILE_EVENTS = 4096
 #: Activations of this size leave the caches before they are read.
-_STREAMED_BYTES = 8 << 20
+STREAMED_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class CpuEngine:
         """
         bags = self._bags(batch)
         out = self._outputs.take(batch.rows * self._width)
-        streams = self._may_stream and out.nbytes >= _STREAMED_BYTES
+        streams = self._may_stream and out.nbytes >= STREAMED_BYTES
         parts = split_events(batch.offsets, self._dims + _EVENT_COST, self._team.threads)
         combine, features, layout, values = lookup_kernels.combine_bags, self._of_features, self._layout, self._values
         self._team.run(

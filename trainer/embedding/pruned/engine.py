@@ -18,7 +18,7 @@ import numpy as np
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import lookup as lookup_kernels
-from trainer.embedding.cpu.engine import refuse_unsupported
+from trainer.embedding.cpu.engine import STREAMED_BYTES, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.lookup import shares_of
@@ -26,6 +26,7 @@ from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
+from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
@@ -105,6 +106,7 @@ class PrunedEngine:
             self._addresses.address,
         )
         self._outputs = OutputPool(kept=held + 1)
+        self._may_stream = not (self._layout.dims[of_tables] % LANES).any()
         self._costs = self._layout.dims[of_tables] + 16
         self._begin()
 
@@ -230,8 +232,9 @@ class PrunedEngine:
 
     def _combine_some(self, events: tuple[int, int], bags: Bags, out: Array) -> None:
         """The activations of some events."""
+        streams = self._may_stream and out.nbytes >= STREAMED_BYTES
         lookup_kernels.combine_bags(
-            *events, _TILE_EVENTS, bags, self._of_features, self._layout, self._rows.values, out, self._width, False
+            *events, _TILE_EVENTS, bags, self._of_features, self._layout, self._rows.values, out, self._width, streams
         )
 
     def _place_new_rows(self, batch: IdBatch, f: int) -> None:
