@@ -101,7 +101,7 @@ class GroupRows:
                 self._restore(t, rows, places)
 
     def keep(self, t: int, rows: Array) -> None:
-        """Keep the values of rows that leave, which ``restored`` gives back."""
+        """Keep the values of rows that leave, which ``restored`` returns."""
         places, size, of = (
             self._addresses.of_table(t)[rows].astype(np.int64),
             self._tables[t].vocabulary_size,
