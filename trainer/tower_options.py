@@ -93,19 +93,33 @@ def check_towers(towers: object, *, where: str = "towers") -> None:
                           next_step="leave it in one of its towers")  # fmt: skip
 
 
-def check_members(names: list[str], towers: Towers, *, where: str = "towers") -> None:
-    """Raise :class:`ConfigError` unless each of the features ``names`` is in a tower, and nothing else is."""
+def check_members(tables: Mapping[str, str], towers: Towers, *, where: str = "towers") -> None:
+    """Raise :class:`ConfigError` unless each feature is in a tower, nothing else is, and features that share a table are together.
+
+    ``tables``: the table of each feature by its name.
+    """
+    names = list(tables)
     if len(towers) > len(names):
         raise ConfigError("towers must be at most as many as features of ids", where=where, value=len(towers), allowed=f"1 to {len(names)}",
                           next_step="join towers")  # fmt: skip
-    given = [name for tower in towers for name in tower]
-    unknown, missing = [name for name in given if name not in names], [name for name in names if name not in given]
+    tower_of = {name: t for t, tower in enumerate(towers) for name in tower}
+    unknown, missing = (
+        [name for name in tower_of if name not in tables],
+        [name for name in names if name not in tower_of],
+    )
     if unknown:
         raise ConfigError("a tower must name features of ids", where=where, value=listed(unknown), allowed=listed(names),
                           next_step="leave out dense inputs, and correct the names")  # fmt: skip
     if missing:
         raise ConfigError("each feature of ids must be in a tower", where=where, value=f"{listed(missing)} in none",
                           allowed="all of " + listed(names), next_step="add it to the tower of the features that it is used with")  # fmt: skip
+    first: dict[str, str] = {}
+    for name, table in tables.items():
+        other = first.setdefault(table, name)
+        if tower_of[other] != tower_of[name]:
+            raise ConfigError("features that share a table must be in one tower", where=f"table {table}",
+                              value=f"{other} in tower {tower_of[other]}, {name} in tower {tower_of[name]}",
+                              allowed="the same tower", next_step="put them in one tower, or give each a table of its own")  # fmt: skip
 
 
 def _check_number(name: str, value: object, least: int, most: int) -> None:

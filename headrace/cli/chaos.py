@@ -199,7 +199,8 @@ def _new_folder(folder: str, model: str, home: str) -> Path:
 
 def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, Any]) -> TrainConfig:
     """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
-    from headrace.cli.train import choose_options, read_options
+    from headrace.cli.options.training import read_options
+    from headrace.cli.train import choose_options
 
     run_dir = run_folder_of(given["run_dir"], solution.model, solution.model_version, given["home"])
     asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}

@@ -15,7 +15,7 @@ from headrace.cli.options.files import read_file
 from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
-from headrace.cli.train import read_options
+from headrace.cli.options.training import read_options
 from headrace.terminal.output import emit, say, write_output
 from transforms.errors import InputError, NotFound
 from warehouse.storage.locations import is_gcs

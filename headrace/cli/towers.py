@@ -13,8 +13,8 @@ from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
+from headrace.cli.options.training import read_options
 from headrace.cli.plan import TablesToPlan, tables_of_model
-from headrace.cli.train import read_options
 from headrace.terminal.output import emit, say, write_output
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,6 +63,7 @@ from headrace.cli.options.servers import (
 from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
+from headrace.cli.options.training import read_options
 from headrace.cli.planned_training import check_plan_tables, plan_of_training, sparse_core_settings
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.training_jobs import job_options, pin_new, train_job
@@ -381,21 +380,6 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
 
     record = damage_recorder(warehouse)
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
-
-
-def read_options(path: str) -> Mapping[str, Any]:
-    """The options in a JSON file; none without a file."""
-    options: object = {}
-    if path:
-        try:
-            options = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(
-                "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"
-            ) from None
-    if not isinstance(options, Mapping):
-        raise InputError("training options must be a JSON object", where=path, value=type(options).__name__)
-    return options
 
 
 def choose_options(

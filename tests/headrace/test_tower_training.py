@@ -31,7 +31,17 @@ def test_a_model_with_towers_is_trained_and_scored(submitted, tmp_path):
     write(towers=[["overlap"], ["user"]], compression=3)
     assert "compression must divide the dim of the model" in submitted("train", "first", "--config", file, status=2).err
 
-    write(towers=[["overlap"], ["user"]], compression=4)
+    made = tmp_path / "towers.json"
+    submitted("towers", "make", "first", "--towers", 2, "--strategy", "strided", "--output", made)
+    made_of_other = tmp_path / "other.json"
+    made_of_other.write_text("{}", encoding="utf-8")
+    for file_of_towers, words in (
+        ("other.json", "headrace towers make writes towers"),
+        ("none.json", "must be readable"),
+    ):
+        write(towers=file_of_towers, compression=4)
+        assert words in submitted("train", "first", "--config", file, status=2).err
+    write(towers="towers.json", compression=4)
     trained = submitted("train", "first", "--config", file, "--json").json
     assert trained["finished"]
     assert trained["towers"] == {"towers": 2, "columns": 16, "outputs": 4, "compression": 4.0}

@@ -101,14 +101,6 @@ def features_of_towers(
     features of different towers that share a table.
     """
     check_towers(towers, where=where)
-    names = [one.name for one in features]
-    check_members(names, towers, where=where)
-    given = {name: t for t, tower in enumerate(towers) for name in tower}
-    tables: dict[str, FeatureSpec] = {}
-    for one in features:
-        first = tables.setdefault(one.table.name, one)
-        if given[first.name] != given[one.name]:
-            raise ConfigError("features that share a table must be in one tower", where=f"table {one.table.name}",
-                              value=f"{first.name} in tower {given[first.name]}, {one.name} in tower {given[one.name]}",
-                              allowed="the same tower", next_step="put them in one tower, or give each a table of its own")  # fmt: skip
-    return tuple(tuple(f for f, name in enumerate(names) if given[name] == t) for t in range(len(towers)))
+    check_members({one.name: one.table.name for one in features}, towers, where=where)
+    position = {one.name: f for f, one in enumerate(features)}
+    return tuple(tuple(sorted(position[name] for name in tower)) for tower in towers)

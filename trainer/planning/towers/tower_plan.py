@@ -11,6 +11,8 @@ from typing import Final
 from trainer.errors import ConfigError
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRATEGIES, STRIDED
+from trainer.tower_options import check_members, check_towers
+from transforms.errors import listed
 
 #: What towers have about equally much of: features, bytes of tables, or bytes that events look up.
 BALANCES: Final = ("features", "bytes", "load")
@@ -70,10 +72,11 @@ class TowerPlan:
     def __post_init__(self) -> None:
         names = [one.name for one in self.features]
         if len(set(names)) != len(names):
-            raise ConfigError("the features of towers must be distinct", value=_listed(_repeated(names)))
+            raise ConfigError("the features of towers must be distinct", value=listed(sorted({one for one in names if names.count(one) > 1})))  # fmt: skip
         check_tower_count(len(self.towers), len(names))
-        self._check_membership(names)
-        self._check_tables()
+        check_towers(self.towers)
+        check_members({one.name: one.table for one in self.features}, self.towers)
+        self._check_order(names)
         if self.strategy not in STRATEGIES:
             raise ConfigError("a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES))  # fmt: skip
         if self.balance not in BALANCES:
@@ -82,49 +85,23 @@ class TowerPlan:
             raise ConfigError("towers by interactions must have them", where=f"strategy {self.strategy}", value="none")
         if self.interactions is not None and list(self.interactions.features) != names:
             raise ConfigError("interactions must be of the features of the towers, in their order",
-                              value=_listed(self.interactions.features), allowed=_listed(names))  # fmt: skip
+                              value=listed(self.interactions.features), allowed=listed(names))  # fmt: skip
         if len(self.points) != (0 if self.interactions is None else len(names)):
             raise ConfigError("towers with interactions must have a point for each feature", value=len(self.points))
         if not all(math.isfinite(value) for point in self.points for value in point) or not self.plane_error >= 0:
             raise ConfigError("points of features must be finite", value=self.points[:4])
 
-    def _check_membership(self, names: Sequence[str]) -> None:
+    def _check_order(self, names: Sequence[str]) -> None:
         order = {name: place for place, name in enumerate(names)}
-        members = [name for tower in self.towers for name in tower]
-        if unknown := [name for name in members if name not in order]:
-            raise ConfigError("a tower must hold features of the model", value=_listed(unknown), allowed=_listed(names))
-        if repeated := _repeated(members):
-            raise ConfigError("a feature must be in one tower, got it in several", value=_listed(repeated))
-        if missing := [name for name in names if name not in set(members)]:
-            raise ConfigError("each feature must be in a tower, got some in none", value=_listed(missing))
         for number, tower in enumerate(self.towers):
-            if not tower or any(order[one] > order[other] for one, other in pairwise(tower)):
-                raise ConfigError("a tower must have features, in the model's order", where=f"tower {number}", value=_listed(tower))  # fmt: skip
-
-    def _check_tables(self) -> None:
-        tower_of = self.tower_of()
-        seen: dict[str, int] = {}
-        for one in self.features:
-            if seen.setdefault(one.table, tower_of[one.name]) != tower_of[one.name]:
-                raise ConfigError("features that share a table must be in one tower", where=f"table {one.table}",
-                                  value=sorted({seen[one.table], tower_of[one.name]}))  # fmt: skip
+            if any(order[one] > order[other] for one, other in pairwise(tower)):
+                raise ConfigError(
+                    "the features of a tower must be in the model's order", where=f"tower {number}", value=listed(tower)
+                )
 
     def tower_of(self) -> dict[str, int]:
         """The number of each feature's tower."""
         return {name: number for number, tower in enumerate(self.towers) for name in tower}
-
-    def check_features(self, names: Sequence[str], *, where: str) -> None:
-        """Raises :class:`ConfigError` unless the towers are of these features, in this order."""
-        ours = [one.name for one in self.features]
-        if ours != list(names):
-            missing, unknown = [one for one in names if one not in set(ours)], [one for one in ours if one not in set(names)]  # fmt: skip
-            raise ConfigError("towers must be of the features of the model, in their order", where=where,
-                              value=f"missing: {_listed(missing)}; unknown: {_listed(unknown)}" if missing or unknown else _listed(ours),
-                              allowed=_listed(names), next_step="headrace towers make")  # fmt: skip
-
-    def hosts_per_tower(self, hosts: int, *, where: str = "hosts") -> int:
-        """The hosts of each tower, of ``hosts`` in all. Raises :class:`ConfigError` unless all towers have equally many."""
-        return check_hosts(len(self.towers), hosts, where=where)
 
     def weights(self) -> tuple[float, ...]:
         """What each tower has of the quantity that is balanced."""
@@ -162,13 +139,3 @@ def check_hosts(towers: int, hosts: int, *, where: str = "hosts") -> int:
         raise ConfigError("the number of hosts must be a multiple of the number of towers", where=where, value=hosts,
                           allowed=f"{towers}, {2 * towers}, {3 * towers}, …", next_step="make other towers: headrace towers make --towers")  # fmt: skip
     return hosts // towers
-
-
-def _repeated(names: Sequence[str]) -> list[str]:
-    seen: set[str] = set()
-    return sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    return (f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown) or "none"
