@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from trainer.errors import ConfigError
-from transforms.errors import nearest
+from trainer.option_checks import check_known, refuse_option
 
 #: The most places of a table, and the most steps of an age.
 MOST_PLACES, MOST_STEPS = (1 << 31) - 16, (1 << 32) - 2
@@ -43,10 +42,7 @@ class HashedOptions:
             return document
         if not isinstance(document, Mapping):
             _refuse(where, document, "an object of options")
-        for name in document:
-            if name not in _RANGES:
-                raise ConfigError("an option of a hashed table must be a known one", where=where, value=name,
-                                  allowed=nearest(str(name), _RANGES), next_step="correct this training option")  # fmt: skip
+        check_known(document, _RANGES, where=where, of="a hashed table")
         for name, value in document.items():
             least, most = _RANGES[name]
             if type(value) is not int or not least <= value <= most:
@@ -84,5 +80,4 @@ def read_hashed(option: object) -> dict[str, HashedOptions]:
 
 
 def _refuse(where: str, value: Any, allowed: str) -> NoReturn:
-    raise ConfigError(f"{where} must be {allowed}", where=where, value=value, allowed=allowed,
-                      next_step="correct this training option: docs/parameter-servers.md")  # fmt: skip
+    refuse_option(where, value, allowed, "docs/parameter-servers.md")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from trainer.errors import ConfigError
-from transforms.errors import nearest
+from trainer.option_checks import check_known, refuse_option
 
 #: What makes a row important: both by default, see :mod:`trainer.embedding.cpu.importance`.
 METRICS = ("frequency_gradient", "frequency", "gradient", "random")
@@ -81,10 +80,7 @@ class PruningOptions:
             return document
         if not isinstance(document, Mapping):
             _refuse("", document, "an object of options")
-        for name in document:
-            if name not in _NAMES:
-                raise ConfigError("an option of pruning must be a known one", where="pruning", value=name,
-                                  allowed=nearest(str(name), _NAMES), next_step="correct this training option")  # fmt: skip
+        check_known(document, _NAMES, where="pruning", of="pruning")
         values = {name: _read_member(name, document[name]) for name in document}
         return cls(**values)
 
@@ -134,6 +130,4 @@ def _read_member(name: str, value: Any) -> Any:
 
 
 def _refuse(name: str, value: Any, allowed: str) -> NoReturn:
-    where = f"pruning.{name}" if name else "pruning"
-    raise ConfigError(f"{where} must be {allowed}", where=where, value=value, allowed=allowed,
-                      next_step="correct this training option: docs/pruning.md")  # fmt: skip
+    refuse_option(f"pruning.{name}" if name else "pruning", value, allowed, "docs/pruning.md")

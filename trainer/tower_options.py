@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
-from transforms.errors import listed, nearest
+from trainer.option_checks import check_known, refuse_option
+from transforms.errors import listed
 
 Towers = tuple[tuple[str, ...], ...]
 
@@ -43,10 +44,7 @@ class TowerOptions:
         if not isinstance(document, Mapping) or "towers" not in document:
             _refuse("tower_modules", document, "an object with towers and compression")
         known = ("towers", "compression", *_SHAPES)
-        for name in document:
-            if name not in known:
-                raise ConfigError("an option of tower_modules must be a known one", where="tower_modules", value=name,
-                                  allowed=nearest(str(name), known), next_step="correct this training option")  # fmt: skip
+        check_known(document, known, where="tower_modules", of="tower_modules")
         towers = document["towers"]
         check_towers(towers, where="tower_modules.towers")
         if ("compression" in document) == ("dim" in document):
@@ -128,5 +126,4 @@ def _check_number(name: str, value: object, least: int, most: int) -> None:
 
 
 def _refuse(where: str, value: Any, allowed: str) -> NoReturn:
-    raise ConfigError(f"{where} must be {allowed}", where=where, value=value, allowed=allowed,
-                      next_step="correct this training option: docs/towers.md")  # fmt: skip
+    refuse_option(where, value, allowed, "docs/towers.md")

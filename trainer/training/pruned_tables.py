@@ -15,16 +15,12 @@ from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
 from trainer.errors import TornCheckpoint
-from trainer.training.saved_tables import parted_tables
+from trainer.training.saved_tables import history_name, own_place, parted_tables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Rows with importance, their importance, and the numbers of the engine: gain, step, rounds.
 _COLUMNS = ("importance_rows", "importance", "pruning")
-
-
-def _name(kind: str, column: str, table: str) -> str:
-    return f"history/{kind}/{column}/{table}"
 
 
 def _arrays_of(history: PrunedHistory) -> tuple[Array, Array, Array]:
@@ -34,7 +30,7 @@ def _arrays_of(history: PrunedHistory) -> tuple[Array, Array, Array]:
 def importance_arrays(kind: str, histories: Mapping[str, PrunedHistory]) -> dict[str, Array]:
     """The arrays of the tables of a part of the model, as a checkpoint stores them."""
     return {
-        _name(kind, column, table): array
+        history_name(kind, column, table): array
         for table, history in histories.items()
         for column, array in zip(_COLUMNS, _arrays_of(history), strict=True)
     }
@@ -46,7 +42,7 @@ def saved_importance(arrays: Mapping[str, Array], kind: str, tables: Sequence[st
 
 
 def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistory:
-    names = [_name(kind, column, table) for column in _COLUMNS]
+    names = [history_name(kind, column, table) for column in _COLUMNS]
     if any(name not in arrays for name in names):
         raise TornCheckpoint("a checkpoint must have the importance of the rows of each pruned table", where=f"{kind} table {table}",
                              allowed=", ".join(names))  # fmt: skip
@@ -62,16 +58,12 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
 
 def parted_with_importance(kind: str, engine: PrunedEngine, most_bytes: int) -> list[PartedArrays]:
     """As :func:`~trainer.training.saved_tables.parted_tables`, with the importance of the same moment."""
-    found = parted_tables(partial(_place, kind), engine, most_bytes)
+    found = parted_tables(partial(own_place, kind), engine, most_bytes)
     for table, history in engine.histories().items():
         arrays = _arrays_of(history)
         kinds = tuple(
-            ArrayKind(_name(kind, column, table), str(array.dtype), array.shape)
+            ArrayKind(history_name(kind, column, table), str(array.dtype), array.shape)
             for column, array in zip(_COLUMNS, arrays, strict=True)
         )
         found += [PartedArrays((of,), iter([(array,)])) for of, array in zip(kinds, arrays, strict=True)]
     return found
-
-
-def _place(kind: str, table: str) -> tuple[str, str]:
-    return kind, table

@@ -18,21 +18,17 @@ from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot
 from trainer.embedding.ps.saved_history import SavedHistory
 from trainer.errors import TornCheckpoint
 from trainer.training.one_engine import place_of
-from trainer.training.saved_tables import check_finite_values, finite_parts, table_arrays
+from trainer.training.saved_tables import check_finite_values, finite_parts, history_name, table_arrays
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _COLUMNS = ("ages", "steps", "candidates")
 
 
-def _name(kind: str, column: str, table: str) -> str:
-    return f"history/{kind}/{column}/{table}"
-
-
 def history_arrays(histories: Iterable[tuple[str, str, SavedHistory]]) -> dict[str, Array]:
     """The arrays of histories as a checkpoint stores them, from the part of the model, the name and the history of each table."""
     return {
-        _name(kind, column, table): getattr(history, column)
+        history_name(kind, column, table): getattr(history, column)
         for kind, table, history in histories
         for column in _COLUMNS
     }
@@ -40,7 +36,7 @@ def history_arrays(histories: Iterable[tuple[str, str, SavedHistory]]) -> dict[s
 
 def saved_history(arrays: Mapping[str, Array], kind: str, table: str) -> SavedHistory:
     """The history of a table, the inverse of :func:`history_arrays`. Raises :class:`TornCheckpoint` if it is not there."""
-    names = [_name(kind, column, table) for column in _COLUMNS]
+    names = [history_name(kind, column, table) for column in _COLUMNS]
     if any(name not in arrays for name in names):
         raise TornCheckpoint("a checkpoint must have the history of each hashed table", where=f"{kind} table {table}",
                              allowed=", ".join(names))  # fmt: skip
@@ -58,10 +54,10 @@ def parted_with_histories(engine: PsEngine, most_bytes: int) -> list[PartedArray
         if hashed is None:
             found.append(PartedArrays(kinds, finite_parts(snapshot, t, where)))
             continue
-        ages = ArrayKind(_name(kind, "ages", name), "int64", (count,))
-        steps = ArrayKind(_name(kind, "steps", name), "int64", (engine.server_count,))
+        ages = ArrayKind(history_name(kind, "ages", name), "int64", (count,))
+        steps = ArrayKind(history_name(kind, "steps", name), "int64", (engine.server_count,))
         of_each = engine.candidates_of(table.name)
-        candidates = ArrayKind(_name(kind, "candidates", name), "uint64", (engine.server_count * of_each,))
+        candidates = ArrayKind(history_name(kind, "candidates", name), "uint64", (engine.server_count * of_each,))
         found += [
             PartedArrays((*kinds, ages), _aged_parts(hashed, where)),
             PartedArrays((steps,), _steps(hashed)),

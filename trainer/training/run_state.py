@@ -34,7 +34,7 @@ from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 from trainer.training import pruned_tables
-from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
+from trainer.training.saved_tables import own_place, parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -261,15 +261,11 @@ class Weights:
                 engine.load_state(states)
 
 
-def _own_place(kind: str, table: str) -> tuple[str, str]:
-    return kind, table
-
-
 def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedArrays]:
     """The tables of a part of the model, to be read while training goes on."""
     if isinstance(engine, PrunedEngine):
         return pruned_tables.parted_with_importance(kind, engine, most_bytes)
-    return parted_tables(partial(_own_place, kind), engine, most_bytes)
+    return parted_tables(partial(own_place, kind), engine, most_bytes)
 
 
 def build_weights(

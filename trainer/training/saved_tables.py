@@ -16,6 +16,16 @@ from trainer.errors import NonFiniteLoss, TornCheckpoint
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def history_name(kind: str, column: str, table: str) -> str:
+    """The name of what a checkpoint has of a table beside its rows."""
+    return f"history/{kind}/{column}/{table}"
+
+
+def own_place(kind: str, table: str) -> tuple[str, str]:
+    """The place of a table in an engine of one part of the model."""
+    return kind, table
+
+
 def state_arrays(states: Iterable[tuple[str, str, TableState]]) -> dict[str, Array]:
     """The arrays of tables as a checkpoint stores them, from the part of the model, the name and the state of each."""
     arrays = {}

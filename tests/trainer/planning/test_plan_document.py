@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.planning.changed_documents import VALUES, changed_bytes
 from tests.trainer.planning.plans import plans
 from trainer.errors import ConfigError
 from trainer.planning.plan import Slice, TablePlan, cyclic_plan
@@ -40,14 +41,7 @@ PLAN = cyclic_plan([("t", 10, 4), ("u", 7, 8)], 2)
 @settings(max_examples=3000)
 def test_changed_bytes_are_refused_or_harmless(data):
     """A changed document is refused with one error, or says the same."""
-    changed = bytearray(plan_bytes(PLAN))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(changed) - 1))
-        if data.draw(st.booleans()):
-            changed[at] = data.draw(st.integers(0, 255))
-        else:
-            del changed[at : at + data.draw(st.integers(1, 20))]
-    assert _outcome(bytes(changed)) in (PLAN, "plan.json")
+    assert _outcome(changed_bytes(data, plan_bytes(PLAN))) in (PLAN, "plan.json")
 
 
 def _outcome(data):
@@ -55,13 +49,6 @@ def _outcome(data):
         return read_plan(data, "plan.json")
     except ConfigError as error:
         return error.where[: len("plan.json")]
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @given(st.sampled_from(["cores", "tables", "stacks", "fingerprint", "format"]), VALUES)

@@ -26,6 +26,7 @@ from trainer.embedding.cpu.layout import (
     TableLayout,
     TableOrigin,
     TableValues,
+    feature_columns,
     feature_layout,
     learning_rates,
     table_layout,
@@ -149,8 +150,7 @@ class CpuEngine:
     @property
     def columns(self) -> dict[str, slice]:
         """Feature name to its columns in the activations."""
-        starts = self._of_features.column.tolist()
-        return {one.name: slice(start, start + one.width) for one, start in zip(self._features, starts, strict=True)}
+        return feature_columns(self._features, self._of_features)
 
     @property
     def width(self) -> int:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.embedding.cpu.vectors import LANES, load, splat, total
+from trainer.embedding.cpu.row_updates import sum_of_squares
 from transforms.kernels.compiled import inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ZERO = np.float32(0.0)
 
 
 class Importance(NamedTuple):
@@ -36,13 +36,5 @@ def importance_of(factors: Array, lookups: int, sums: Array, at: int, dim: int) 
     if factors[1] != _ZERO:
         found *= np.float32(lookups)
     if factors[2] != _ZERO:
-        whole = dim - dim % LANES
-        squares = splat(_ZERO)
-        for d in range(0, whole, LANES):
-            gradient = load(sums, at + d)
-            squares = squares + gradient * gradient
-        square = total(squares)
-        for d in range(whole, dim):
-            square += sums[at + d] * sums[at + d]
-        found *= np.sqrt(square)
+        found *= np.sqrt(sum_of_squares(sums, at, dim))
     return np.float32(found)

@@ -158,6 +158,12 @@ def feature_layout(features: Sequence[FeatureSpec], tables: Sequence[TableSpec])
     )
 
 
+def feature_columns(features: Sequence[FeatureSpec], layout: FeatureLayout) -> dict[str, slice]:
+    """Feature name to its columns in the activations."""
+    starts = layout.column.tolist()
+    return {one.name: slice(start, start + one.width) for one, start in zip(features, starts, strict=True)}
+
+
 def table_layout(
     features: FeatureLayout, tables: Sequence[TableSpec], seed: int, origins: Sequence[TableOrigin] | None = None
 ) -> TableLayout:

@@ -79,19 +79,25 @@ def _own_parameters(optimizer: Optimizer) -> tuple[int, list[float]]:
 
 
 @inlined
+def sum_of_squares(values: Array, at: int, dim: int) -> np.float32:
+    """The sum of the squares of ``values[at : at + dim]``, float32."""
+    whole = dim - dim % LANES
+    squares = splat(_ZERO)
+    for d in range(0, whole, LANES):
+        part = load(values, at + d)
+        squares = squares + part * part
+    square: np.float32 = total(squares)
+    for d in range(whole, dim):
+        square += values[at + d] * values[at + d]
+    return square
+
+
+@inlined
 def _row_wise_rate(
     slots: Array, s: int, sums: Array, g: int, dim: int, rate: np.float32, epsilon: np.float32
 ) -> np.float32:
     """Add the mean square of a row's gradient to its slot; returns the learning rate divided by its root."""
-    whole = dim - dim % LANES
-    squares = splat(_ZERO)
-    for d in range(0, whole, LANES):
-        gradient = load(sums, g + d)
-        squares = squares + gradient * gradient
-    square = total(squares)
-    for d in range(whole, dim):
-        square += sums[g + d] * sums[g + d]
-    slots[s] += square / np.float32(dim)
+    slots[s] += sum_of_squares(sums, g, dim) / np.float32(dim)
     divided: np.float32 = rate / (root(slots[s]) + epsilon)
     return divided
 

@@ -18,7 +18,7 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import feature_layout, table_layout
+from trainer.embedding.cpu.layout import feature_columns, feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import TablesSnapshot, TableState
@@ -119,8 +119,7 @@ class HybridEngine:
     @property
     def columns(self) -> dict[str, slice]:
         """Feature name to its columns in the activations."""
-        starts = self._of_features.column.tolist()
-        return {one.name: slice(start, start + one.width) for one, start in zip(self.features, starts, strict=True)}
+        return feature_columns(self.features, self._of_features)
 
     @property
     def counts(self) -> PlacementCounts:

@@ -20,7 +20,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.engine import STREAMED_BYTES, refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import Bags, feature_layout, learning_rates, table_layout
+from trainer.embedding.cpu.layout import Bags, feature_columns, feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
@@ -130,8 +130,7 @@ class PrunedEngine:
     @property
     def columns(self) -> dict[str, slice]:
         """Feature name to its columns in the activations."""
-        starts = self._of_features.column.tolist()
-        return {one.name: slice(start, start + one.width) for one, start in zip(self.features, starts, strict=True)}
+        return feature_columns(self.features, self._of_features)
 
     @property
     def nbytes(self) -> int:

@@ -132,8 +132,6 @@ def _count_equal(bits: Array, least: int) -> int:
 
 
 def _list_changes(bits: Array, address: Array, piece: slice, least: int, ties: int) -> tuple[Array, Array]:
-    rows = np.empty(piece.stop - piece.start, np.int64)
-    count, _ = selection.list_leaving(piece.start, piece.stop, bits, least, ties, address, rows)
-    leaving = rows[:count].copy()
-    count, _ = selection.list_coming(piece.start, piece.stop, bits, least, ties, address, rows)
-    return leaving, rows[:count].copy()
+    leaving, coming = np.empty((2, piece.stop - piece.start), np.int64)
+    left, came = selection.list_changes(piece.start, piece.stop, bits, least, ties, address, leaving, coming)
+    return leaving[:left].copy(), coming[:came].copy()

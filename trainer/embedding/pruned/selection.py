@@ -46,34 +46,23 @@ def count_lower(first: int, stop: int, bits: Array, upper: int, counts: Array) -
 
 
 @compiled
-def list_leaving(
-    first: int, stop: int, bits: Array, least: int, ties: int, address: Array, rows: Array
+def list_changes(
+    first: int, stop: int, bits: Array, least: int, ties: int, address: Array, leaving: Array, coming: Array
 ) -> tuple[int, int]:
-    """List the placed rows below the cut-off, and those at it beyond the first ``ties``. Returns their number, and the ties that are left."""
-    count = 0
+    """List the placed rows that leave, and the rows without a place that get one; returns their numbers.
+
+    Rows above the cut-off have a place afterwards, and the first ``ties`` of those at it.
+    """
+    left = came = 0
     for r in range(first, stop):
         stays = bits[r] > least
         if bits[r] == least and ties > 0:
             ties -= 1
             stays = True
-        if address[r] >= 0 and not stays:
-            rows[count] = r
-            count += 1
-    return count, ties
-
-
-@compiled
-def list_coming(
-    first: int, stop: int, bits: Array, least: int, ties: int, address: Array, rows: Array
-) -> tuple[int, int]:
-    """List the rows without a place above the cut-off, or among the first ``ties`` at it. Returns as :func:`list_leaving`."""
-    count = 0
-    for r in range(first, stop):
-        stays = bits[r] > least
-        if bits[r] == least and ties > 0:
-            ties -= 1
-            stays = True
-        if address[r] < 0 and stays:
-            rows[count] = r
-            count += 1
-    return count, ties
+        if stays and address[r] < 0:
+            coming[came] = r
+            came += 1
+        elif not stays and address[r] >= 0:
+            leaving[left] = r
+            left += 1
+    return left, came

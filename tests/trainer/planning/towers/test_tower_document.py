@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.trainer.planning.changed_documents import VALUES, changed_bytes
 from tests.trainer.planning.towers.tower_plans import features_of, interactions_of, tower_plans
 from trainer.errors import ConfigError
 from trainer.planning.towers.partitioner import make_towers
@@ -35,14 +36,7 @@ def test_the_fingerprint_is_stable():
 @settings(max_examples=scaled(2000))
 def test_changed_bytes_are_refused_or_harmless(data):
     """A changed document is refused with one error, or says the same."""
-    changed = bytearray(towers_bytes(PLAN))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(changed) - 1))
-        if data.draw(st.booleans()):
-            changed[at] = data.draw(st.integers(0, 255))
-        else:
-            del changed[at : at + data.draw(st.integers(1, 20))]
-    assert _outcome(bytes(changed)) in (PLAN, "towers.json")
+    assert _outcome(changed_bytes(data, towers_bytes(PLAN))) in (PLAN, "towers.json")
 
 
 def _outcome(data):
@@ -50,13 +44,6 @@ def _outcome(data):
         return read_towers(data, "towers.json")
     except ConfigError as error:
         return error.where[: len("towers.json")]
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @given(st.sampled_from(sorted(json.loads(towers_bytes(PLAN)))), VALUES)
