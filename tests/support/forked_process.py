@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE_SECS, free_port
 from trainer.flight.addresses import Address
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,12 +43,25 @@ class ForkedProcess:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def stop(self) -> None:
+        """Returns when no thread of the process runs any more, which is later than the signal."""
+        self.signal(signal.SIGSTOP)
+        end = time.monotonic() + PATIENCE_SECS
+        while not _is_stopped(self.pid):
+            assert time.monotonic() < end, "the process does not stop"
+            time.sleep(0.001)
+
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
 
     def close(self) -> None:
         os.killpg(self._parent.pid, signal.SIGKILL)
         self._parent.communicate()
+
+
+def _is_stopped(pid: int) -> bool:
+    states = [one.read_text().rpartition(")")[2].split()[0] for one in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
 
 
 def fork_for_each_line(begin: Callable[[], object]) -> None:

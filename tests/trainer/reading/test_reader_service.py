@@ -33,6 +33,7 @@ from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import MOST_REQUEST_BYTES
 from transforms.errors import HeadraceError
 
+ROOT = Path(__file__).parents[3]
 LOOPBACK = Address("127.0.0.1", 0)
 SECS = 30.0
 
@@ -130,7 +131,7 @@ def memory_bytes(process_id):
 @pytest.mark.parametrize("token", ["secret", "wrong"])
 def test_an_oversized_request_takes_no_memory_of_a_reader(token):
     command = [sys.executable, "-m", "tests.trainer.reading.reader_process", "0", "secret"]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         try:
             address = Address.parse(running.stdout.readline().strip())
             fetched(Client(address, token="secret"), unit(0, 5))
@@ -215,17 +216,19 @@ def test_a_reader_that_sends_without_end_is_refused_at_the_announced_length():
             fetch_unit(Client(service.address), unit(0, 5), timeout_secs=SECS)
         assert len(sent) < 50
 
-        def one_message(name, content):
-            yield EIGHT
-            yield bytes(64 << 20)
+
+def test_a_message_that_is_too_long_is_refused():
+    """gRPC holds such a message until it has refused it: a test of the memory would be one of gRPC's windows."""
+
+    def one_message(name, content):
+        yield EIGHT
+        yield bytes(64 << 20)
 
     with ActionService(LOOPBACK, one_message, most_bytes=MOST_REQUEST_BYTES) as service:
-        fetcher, before = RemoteFetcher(str(service.address)), memory_bytes(os.getpid())
+        fetcher = RemoteFetcher(str(service.address))
         with pytest.raises(Unreachable) as caught:
             fetcher.fetch(unit(0, 5), lambda size: True)
         assert caught.value.allowed == f"messages of at most {CHUNK_BYTES + FRAME_BYTES:,} bytes"
-        # The service is in this process, too: its message is there twice.
-        assert memory_bytes(os.getpid()) < before + (160 << 20)
         fetcher.close()
 
 

@@ -127,7 +127,7 @@ def test_a_server_stopped_for_longer_than_the_patience_is_lost_and_serves_the_ne
         engine = PsEngine(FEATURES, seed=SEED, servers=[connect_to(server.address, options)], threads=1)
         train(engine, range(2))
         engine.finish()
-        server.signal(signal.SIGSTOP)
+        server.stop()
         stopped.set()
         with pytest.raises(ServerLost, match="must answer"):
             train(engine, [2])
