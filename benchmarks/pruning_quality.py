@@ -1,6 +1,6 @@
 """Normalised entropy with a part of the rows: tables pruned in training against whole tables, and against rows chosen before training.
 
-    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens] [--hours 48] [--seeds 5] [--budgets 0.7 0.5 0.3] [--choices]
+    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3] [--choices]
 
 The log's articles, or movies, and users are not hashed: an input has a row for every id. A budget is a share of the rows of ids that the log has, not of the
 vocabulary, most of which no event has. DLRM is trained in time order, with the same seeds on all sides:
@@ -105,10 +105,10 @@ def movie_model() -> Model:
     return made
 
 
-def log_of(name: str, data: Path, parts: int) -> QualityLog:
-    """A log of at most so many hours, or thousands of events, and its model without hashed ids."""
+def log_of(name: str, data: Path, limit: int | None = None) -> QualityLog:
+    """A log of at most so many hours, or of so many users of MovieLens, and its model without hashed ids."""
     folder, model = {"globo": ("globo", news_model), "movielens": ("ml1m", movie_model)}[name]
-    options = FormatOptions(limit=parts)
+    options = FormatOptions(limit=limit)
 
     def write(where: Path) -> object:
         return prepare(name, str(data / folder), str(where), replace(options, rejects=f"{where}.rejects"))
@@ -123,6 +123,7 @@ class Outcome:
     lifetime: float
     next_days: float
     rows: int
+    rounds: int
 
 
 def lifetime_entropy(report: TrainReport) -> float:
@@ -188,9 +189,11 @@ class Trial:
             report = train(scene.older, scene.read(scene.older), config)
         trained = load_trained(str(run_dir))
         newest = trained.evaluate(scene.newer, scene.read(scene.newer))
-        assert trained.weights.engine is not None
-        rows = sum(len(one.rows) for one in trained.weights.engine.state().values())
-        return Outcome(lifetime_entropy(report), newest.normalized_entropy, rows)
+        engine = trained.weights.engine
+        assert engine is not None
+        rows = sum(len(one.rows) for one in engine.state().values())
+        rounds = engine.counts.rounds if isinstance(engine, PrunedEngine) else 0
+        return Outcome(lifetime_entropy(report), newest.normalized_entropy, rows, rounds)
 
 
 @contextmanager
@@ -209,7 +212,7 @@ def compare(name: str, one: Sequence[Outcome], other: Sequence[Outcome]) -> None
         texts.append(
             f"{metric.replace('_', ' ')} {statistics.mean(values):.5f}, {statistics.mean(relative):+.3f} % +- {spread:.3f} (p = {p:.3f})"
         )
-    print(f"  {name:<28} {one[0].rows:>9,} rows: {'; '.join(texts)}", flush=True)
+    print(f"  {name:<28} {one[0].rows:>9,} rows, {one[0].rounds:>4,} rounds: {'; '.join(texts)}", flush=True)
 
 
 def measure(trial: Trial, budgets: Sequence[float], seeds: int) -> None:
@@ -238,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--log", choices=("globo", "movielens"), default="globo")
-    parser.add_argument("--hours", type=int, default=48, help="hours of Globo's log, or partitions of the films")
+    parser.add_argument("--limit", type=int, help="hours of Globo's log, or users of MovieLens; all by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--budgets", type=float, nargs="+", default=[0.7, 0.6, 0.5, 0.4, 0.3])
     parser.add_argument(
@@ -246,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     print(machine())
-    log = log_of(options.log, options.data, options.hours)
+    log = log_of(options.log, options.data, options.limit)
     with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
         trial = Trial(scene, Path(folder))
         print(

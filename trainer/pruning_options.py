@@ -56,6 +56,7 @@ class PruningOptions:
         check_steps: steps between samples of the importance of rows.
         crossing_share: a round of pruning begins when this share of the rows that are kept has crossed the cut-off.
         deviation: how far shares of a sample may be from those of all rows, with a chance of 99 %.
+        spare_share: the share of the rows of each group that a round leaves free, for rows that are looked up first afterwards.
         round_steps: a round begins every so many steps instead; 0: when rows have crossed.
         normalised: importance is divided by the 95th percentile of its table before tables are compared.
         groups: the groups of tables; none: tables of one width and optimizer are a group.
@@ -69,6 +70,7 @@ class PruningOptions:
     check_steps: int = 20
     crossing_share: float = 0.05
     deviation: float = 0.01
+    spare_share: float = 0.0
     round_steps: int = 0
     normalised: bool = False
     groups: tuple[GroupOptions, ...] = ()
@@ -101,7 +103,13 @@ class PruningOptions:
 _NAMES = [one.name for one in fields(PruningOptions)]
 _WHOLE = {"decay_steps": (1, _MOST_STEPS), "check_steps": (1, _MOST_STEPS), "round_steps": (0, _MOST_STEPS)}
 #: Numbers above the first and at most the second value.
-_REAL = {"budget": (0.0, 1.0), "decay": (0.0, 1.0), "crossing_share": (0.0, 1.0), "deviation": (0.0, 0.5)}
+_REAL = {
+    "budget": (0.0, 1.0),
+    "decay": (0.0, 1.0),
+    "crossing_share": (0.0, 1.0),
+    "deviation": (0.0, 0.5),
+}
+_MOST_SPARE = 0.9
 
 
 def _read_member(name: str, value: Any) -> Any:
@@ -114,6 +122,10 @@ def _read_member(name: str, value: Any) -> Any:
         above, most_real = _REAL[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not above < value <= most_real:
             _refuse(name, value, f"a number in ({above:g}, {most_real:g}]")
+        return float(value)
+    if name == "spare_share":
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SPARE:
+            _refuse(name, value, f"a number in [0, {_MOST_SPARE:g}]")
         return float(value)
     if name == "normalised":
         if not isinstance(value, bool):

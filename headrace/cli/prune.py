@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,12 +68,13 @@ def _tables_of(saved: SavedRun, config: TrainConfig) -> tuple[tuple[KeptImportan
     from trainer.model.inputs import lay_out
     from trainer.planning.kept_importance import kept_importance
     from trainer.training.pruned_tables import saved_importance
+    from trainer.training.saved_tables import own_place
 
     sizes = {one.table.name: one.table.vocabulary_size for one in lay_out(saved.identity.typed_inputs, config).features}
     found, rounds = [], 0
     for kind in ("embedding", "linear"):
         names = [name for name in sizes if f"{kind}/rows/{name}" in saved.arrays]
-        for name, history in saved_importance(saved.arrays, kind, names).items():
+        for name, history in saved_importance(saved.arrays, partial(own_place, kind), names).items():
             kept, columns = saved.arrays[f"{kind}/rows/{name}"], saved.arrays[f"{kind}/weights/{name}"].shape[1]
             label = name if kind == "embedding" else f"linear {name}"
             found.append(kept_importance(label, sizes[name], columns, kept, history.rows, history.importance))

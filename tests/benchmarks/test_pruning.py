@@ -35,11 +35,11 @@ def test_the_entropy_of_all_epochs_weighs_them_by_their_events() -> None:
 
 def test_a_comparison_states_means_and_differences(capsys) -> None:
     ours, base = (
-        [pruning_quality.Outcome(value, 2 * value, 7) for value in values] for values in ((1.1, 1.2), (1.0, 1.0))
+        [pruning_quality.Outcome(value, 2 * value, 7, 3) for value in values] for values in ((1.1, 1.2), (1.0, 1.0))
     )
     pruning_quality.compare("ours", ours, base)
     shown = capsys.readouterr().out
-    assert "7 rows: lifetime 1.15000, +15.000 %" in shown
+    assert "7 rows,    3 rounds: lifetime 1.15000, +15.000 %" in shown
     assert "next days 2.30000, +15.000 %" in shown
 
 

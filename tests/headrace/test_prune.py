@@ -55,11 +55,13 @@ def test_other_runs_are_refused(cli, tmp_path):
     assert "must hold a checkpoint" in cli("prune", "report", tmp_path / "empty", status=4).err
 
 
-@pytest.mark.parametrize("option", [["--servers", 2], ["--hosts", 2]])
-def test_pruned_tables_stay_in_the_process_that_trains(cli, tmp_path, option):
+@pytest.mark.parametrize(
+    "option", [["--hosts", 2], ["--embedding-workers", 1, "--servers", 1], ["--plan", "plan.json"]]
+)
+def test_one_process_trains_pruned_tables(cli, tmp_path, option):
     (tmp_path / "options.json").write_text('{"pruning": {"budget": 0.5}}', encoding="utf-8")
     refused = cli("train", "model", "--config", tmp_path / "options.json", *option, status=2).err
-    assert "pruned tables must be in the process that trains" in refused
+    assert "pruned tables must be trained by one process" in refused
     assert f"leave {option[0]} out" in refused
 
 

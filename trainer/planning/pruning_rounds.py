@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from trainer.planning.row_groups import RowGroup
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The chance that a share of a sample is further from that of all rows than the deviation.
@@ -23,6 +25,11 @@ def sample_rows(deviation: float) -> int:
     By the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, with a chance of 99 %.
     """
     return math.ceil(math.log(2 / _DOUBT) / (2 * deviation * deviation))
+
+
+def kept_rows(group: RowGroup, spare_share: float) -> int:
+    """The rows of a group that have places after a round: at least one, and all but a share."""
+    return max(group.rows - int(group.rows * spare_share), 1)
 
 
 def cut_off(importance: Array, kept_share: float) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import EngineSnapshot
+from trainer.embedding.engine import ChangedRows
 from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.ps import encoded_values
@@ -206,6 +207,8 @@ class RowServer:
                 return self._write_values(session, header, body)
             case Kind.READ_SNAPSHOT:
                 return self._read_snapshot(session, body)
+            case Kind.READ_SNAPSHOT_ROWS:
+                return self._read_snapshot_rows(session, body)
             case Kind.READ_HISTORY:
                 return self._read_history(session, body)
             case Kind.OPEN:
@@ -390,6 +393,24 @@ class RowServer:
                 raise ServerLost("a snapshot must be read before it ends")
             ages = snapshot.ages(part, first, stop) if isinstance(snapshot, MixedSnapshot) else None
             return Reply(Kind.PART, messages.write_part(found, ages))
+
+    def _read_snapshot_rows(self, session: Session, body: Bytes) -> Reply:
+        """Without the lock of rows, as :meth:`_read_snapshot`. All rows are kept until the snapshot ends."""
+        with self._saving:
+            snapshot = self._read_by(session)
+            if isinstance(snapshot, MixedSnapshot):
+                raise DataError("rows of hashed tables must be read by their order", value=Kind.READ_SNAPSHOT_ROWS.name)
+            part, asked = messages.read_rows(body, self._rows.sizes)
+            self._check_answer(len(asked) * snapshot.row_floats(part))
+            if not snapshot.were_changed(part, asked).all():
+                raise DataError(
+                    "rows that are asked for must have been changed before the snapshot",
+                    value=(part, asked[:4].tolist()),
+                )
+            weights, slots = snapshot.read_some(part, asked)
+            if snapshot.is_done:
+                raise ServerLost("a snapshot must be read before it ends")
+            return Reply(Kind.PART, messages.write_part(ChangedRows(asked, weights, slots)))
 
     def _read_by(self, session: Session) -> AnySnapshot:
         """The snapshot that a session reads. Raises :class:`ServerLost` if there is none."""

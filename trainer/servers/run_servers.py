@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from types import MappingProxyType
 
-from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.options import HashedCounts, sum_counts
+from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.served_engine import ServedEngine
+from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
@@ -23,8 +22,8 @@ from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_o
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
-#: Of an engine without hashed tables.
-NO_LIMITS: Mapping[str, TableLimits] = MappingProxyType({})
+#: Of plain tables.
+PLAIN = ServedOptions()
 
 
 def _go_on() -> None:
@@ -120,19 +119,28 @@ class RunServers:
         features: Sequence[FeatureSpec],
         seed: int,
         held: int,
-        hashed: Mapping[str, TableLimits] = NO_LIMITS,
+        options: ServedOptions = PLAIN,
         worker: ConnectWorker | None = None,
     ) -> ServedEngine:
         """The engine of tables over connections, those to a worker among them; see :data:`~trainer.training.served_weights.MakeEngine`.
 
-        Raises :class:`ConfigError` for hashed tables with a worker.
+        Raises :class:`ConfigError` for hashed or pruned tables with a worker, and for pruned ones with a plan.
         """
+        overlaps = self.mode is Mode.EACH
+        if worker is not None and (options.hashed or options.pruning is not None):
+            kind = "hashed" if options.hashed else "pruned"
+            raise ConfigError(f"{kind} tables must be trained without embedding workers", value=", ".join(options.hashed),
+                              next_step="leave --embedding-workers out")  # fmt: skip
+        if options.pruning is not None:
+            if self.plan is not None:
+                raise ConfigError("pruned tables must be placed without a plan", value="a partition plan",
+                                  next_step="leave --plan out: their rows are spread over all servers")  # fmt: skip
+            return ServedPrunedEngine(
+                features, options.pruning, seed=seed, servers=connects, held=held, wire=self.wire, overlaps=overlaps
+            )
         if worker is None:
             return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                            overlaps=self.mode is Mode.EACH, hashed=hashed)  # fmt: skip
-        if hashed:
-            raise ConfigError("hashed tables must be trained without embedding workers", value=", ".join(hashed),
-                              next_step="leave --embedding-workers out")  # fmt: skip
+                            overlaps=overlaps, hashed=options.hashed)  # fmt: skip
         return WorkerEngine(
             features, seed=seed, servers=connects, worker=worker, plan=self.plan, held=held, wire=self.wire
         )
@@ -143,10 +151,10 @@ class RunServers:
         features: Sequence[FeatureSpec],
         seed: int,
         held: int,
-        hashed: Mapping[str, TableLimits] = NO_LIMITS,
+        options: ServedOptions = PLAIN,
     ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
-        return self.engine_over(self.connect(attempt), features, seed, held, hashed, self.connect_worker(attempt))
+        return self.engine_over(self.connect(attempt), features, seed, held, options, self.connect_worker(attempt))
 
     @staticmethod
     def reconnect(engine: ServedEngine, connects: Sequence[Connect], worker: ConnectWorker | None) -> None:

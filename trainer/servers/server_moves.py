@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,17 +11,17 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
-from trainer.embedding.ps.served_engine import ServedEngine
+from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
-from trainer.servers.run_servers import NO_LIMITS, RunServers
+from trainer.servers.run_servers import PLAIN, RunServers
 from transforms.errors import Busy, HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
@@ -106,7 +106,7 @@ class ServerMoves:
         features: Sequence[FeatureSpec],
         seed: int,
         held: int,
-        hashed: Mapping[str, TableLimits] = NO_LIMITS,
+        options: ServedOptions = PLAIN,
     ) -> ServedEngine:
         """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up."""
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))
@@ -115,7 +115,7 @@ class ServerMoves:
         worker = self._servers.connect_worker(attempt)
 
         def make(servers: RunServers, connects: Sequence[Connect]) -> ServedEngine:
-            return servers.engine_over(connects, features, seed, held, hashed, worker)
+            return servers.engine_over(connects, features, seed, held, options, worker)
 
         self._attempt, self._make = attempt, make
         return make(self._servers, self._servers.connect(attempt))
@@ -158,6 +158,9 @@ class ServerMoves:
         self._move = move = _Move(request)
         try:
             self._check(request)
+            if isinstance(engine, ServedPrunedEngine):
+                raise InputError("pruned tables must stay on their servers while training runs", where="--servers", value=str(request.count),
+                                 next_step=_END_FIRST)  # fmt: skip
             if not isinstance(engine, PsEngine):
                 raise InputError("tables of a training with embedding workers must stay on their servers while it runs", where="--servers",
                                  value=str(request.count), next_step=_END_FIRST)  # fmt: skip

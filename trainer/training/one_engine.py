@@ -11,9 +11,12 @@ import numpy as np
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.pruned.tables import groups_of
+from trainer.embedding.ps.served_engine import ServedOptions
+from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.pruning_options import GroupOptions, PruningOptions
 from trainer.training.run_state import limits_of, linear_features
 
 T = TypeVar("T")
@@ -44,8 +47,29 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
     return IdBatch(np.concatenate([ids.ids, ids.ids]), offsets, weights, bounds)
 
 
-def joined_limits(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
-    """The limits of the hashed tables of one engine."""
+def joined_options(layout: InputLayout, config: TrainConfig, head: AnyHead) -> ServedOptions:
+    """What the tables of one engine are beside plain ones."""
+    return ServedOptions(_joined_limits(layout, config, head), _joined_pruning(layout, config, head))
+
+
+def _joined_pruning(layout: InputLayout, config: TrainConfig, head: AnyHead) -> PruningOptions | None:
+    """The options of pruned tables: each part of the model has the groups that it has in an engine of its own."""
+    if config.pruning is None:
+        return None
+    parts = []
+    if config.deep:
+        parts.append(("", tables_of(layout.features)))
+    if config.linear:
+        parts.append((LINEAR, tables_of(linear_features(layout, config, head))))
+    groups = tuple(
+        GroupOptions(tuple(prefix + tables[t].name for t in group.tables), group.rows)
+        for prefix, tables in parts
+        for group in groups_of(tables, config.pruning)
+    )
+    return replace(config.pruning, groups=groups)
+
+
+def _joined_limits(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
     limits = limits_of(layout, config, head)
     deep = limits if config.deep else {}
     linear = {LINEAR + name: one for name, one in limits.items()} if config.linear else {}

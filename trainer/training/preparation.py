@@ -159,13 +159,13 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
 
 
 def check_placement(config: TrainConfig, *, is_served: bool, is_divided: bool = False) -> None:
-    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that are not in one process.
+    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that several processes train.
 
     ``is_divided``: tables are divided among the hosts of a job, or by a plan.
     """
-    if config.pruning is not None and (is_served or is_divided):
-        raise ConfigError("pruned tables must be in the process that trains", where="pruning", value="parameter servers" if is_served else "a job or a plan",
-                          allowed="a run of one process", next_step="leave --servers, --hosts and --plan out: docs/pruning.md")  # fmt: skip
+    if config.pruning is not None and is_divided:
+        raise ConfigError("pruned tables must be trained by one process", where="pruning", value="a job or a plan",
+                          allowed="a run of one process, also with --servers", next_step="leave --hosts and --plan out: docs/pruning.md")  # fmt: skip
     if config.hashed and not is_served:
         raise ConfigError("hashed tables must be on parameter servers", where="hashed", value=", ".join(config.hashed),
                           allowed="a run with --servers, from its beginning to its end",

@@ -5,17 +5,17 @@ Arrays under ``history/`` beside those of the tables. With them, a run that goes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
-from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.tables import PrunedTables
 from trainer.errors import TornCheckpoint
-from trainer.training.saved_tables import history_name, own_place, parted_tables
+from trainer.training.saved_tables import history_name, parted_tables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,18 +27,31 @@ def _arrays_of(history: PrunedHistory) -> tuple[Array, Array, Array]:
     return history.rows, history.importance, np.array([history.gain, history.step, history.rounds], np.float64)
 
 
-def importance_arrays(kind: str, histories: Mapping[str, PrunedHistory]) -> dict[str, Array]:
-    """The arrays of the tables of a part of the model, as a checkpoint stores them."""
-    return {
-        history_name(kind, column, table): array
-        for table, history in histories.items()
-        for column, array in zip(_COLUMNS, _arrays_of(history), strict=True)
-    }
+def importance_arrays(
+    place_of: Callable[[str], tuple[str, str]], histories: Mapping[str, PrunedHistory]
+) -> dict[str, Array]:
+    """The arrays of the tables of an engine, as a checkpoint stores them.
+
+    ``place_of``: from a table's name in the engine to the part of the model that has it, and its name there.
+    """
+    found = {}
+    for table, history in histories.items():
+        kind, name = place_of(table)
+        for column, array in zip(_COLUMNS, _arrays_of(history), strict=True):
+            found[history_name(kind, column, name)] = array
+    return found
 
 
-def saved_importance(arrays: Mapping[str, Array], kind: str, tables: Sequence[str]) -> dict[str, PrunedHistory]:
-    """The inverse of :func:`importance_arrays`. Raises :class:`TornCheckpoint` for tables without importance."""
-    return {table: _history(arrays, kind, table) for table in tables}
+def saved_importance(
+    arrays: Mapping[str, Array], place_of: Callable[[str], tuple[str, str]], tables: Sequence[str]
+) -> dict[str, PrunedHistory]:
+    """The inverse of :func:`importance_arrays`. Raises :class:`TornCheckpoint` for tables without importance.
+
+    The parts of a model may have had engines of their own, with rounds of their own: their highest number counts.
+    """
+    found = {name: _history(arrays, *place_of(name)) for name in tables}
+    rounds = max((one.rounds for one in found.values()), default=0)
+    return {table: replace(one, rounds=rounds) for table, one in found.items()}
 
 
 def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistory:
@@ -56,11 +69,13 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
     return PrunedHistory(rows, importance, float(numbers[0]), int(numbers[1]), int(numbers[2]))
 
 
-def parted_with_importance(kind: str, engine: PrunedEngine, most_bytes: int) -> list[PartedArrays]:
+def parted_with_importance(
+    place_of: Callable[[str], tuple[str, str]], engine: PrunedTables, most_bytes: int
+) -> list[PartedArrays]:
     """As :func:`~trainer.training.saved_tables.parted_tables`, with the importance of the same moment."""
-    found = parted_tables(partial(own_place, kind), engine, most_bytes)
-    for table, history in engine.histories().items():
-        arrays = _arrays_of(history)
+    found = parted_tables(place_of, engine, most_bytes)
+    for name, history in engine.histories().items():
+        arrays, (kind, table) = _arrays_of(history), place_of(name)
         kinds = tuple(
             ArrayKind(history_name(kind, column, table), str(array.dtype), array.shape)
             for column, array in zip(_COLUMNS, arrays, strict=True)

@@ -225,7 +225,7 @@ class Weights:
         arrays = {**self.dense_arrays(), **state_arrays(states)}
         for kind, engine in self._engines():
             if isinstance(engine, PrunedEngine):
-                arrays.update(pruned_tables.importance_arrays(kind, engine.histories()))
+                arrays.update(pruned_tables.importance_arrays(partial(own_place, kind), engine.histories()))
         return arrays
 
     def _engines(self) -> tuple[tuple[str, EmbeddingEngine | None], ...]:
@@ -255,7 +255,7 @@ class Weights:
             states = saved_states(arrays, kind)
             if isinstance(engine, PrunedEngine):
                 engine.load_state(
-                    states, pruned_tables.saved_importance(arrays, kind, [one.name for one in engine.tables])
+                    states, pruned_tables.saved_importance(arrays, partial(own_place, kind), list(states))
                 )
             elif engine is not None:
                 engine.load_state(states)
@@ -264,7 +264,7 @@ class Weights:
 def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedArrays]:
     """The tables of a part of the model, to be read while training goes on."""
     if isinstance(engine, PrunedEngine):
-        return pruned_tables.parted_with_importance(kind, engine, most_bytes)
+        return pruned_tables.parted_with_importance(partial(own_place, kind), engine, most_bytes)
     return parted_tables(partial(own_place, kind), engine, most_bytes)
 
 

@@ -11,25 +11,25 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.served_engine import ServedEngine
+from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
-from trainer.training.one_engine import joined_features, joined_ids, joined_limits, name_in_engine, place_of
+from trainer.training.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
+from trainer.training.pruned_tables import importance_arrays, parted_with_importance, saved_importance
 from trainer.training.run_history import history_arrays, parted_with_histories, saved_history
 from trainer.training.run_state import LookedUp, TableGradients, Weights, build_weights
 from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update; then
-#: the limits of hashed tables, by name.
-MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, Mapping[str, TableLimits]], ServedEngine]
+#: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
+MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, ServedOptions], ServedEngine]
 #: The engine to go on with between a lookup and an update: the given one, or one with its rows on other servers. True: it may be replaced.
 FollowMoves: TypeAlias = Callable[[ServedEngine, bool], ServedEngine]
 
@@ -60,7 +60,7 @@ class ServedTables:
         self._config = config
         self._deep_columns = sum(one.width for one in layout.features) if config.deep else 0
         self._joined: deque[tuple[IdBatch, IdBatch]] = deque(maxlen=config.batches_held)
-        self.engine = make_engine(features, config.seed, config.batches_held, joined_limits(layout, config, head))
+        self.engine = make_engine(features, config.seed, config.batches_held, joined_options(layout, config, head))
         self._follow, self._has_snapshot = follow, False
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
@@ -104,6 +104,9 @@ class ServedTables:
 
     def arrays(self) -> dict[str, Array]:
         """The states of all tables, as a checkpoint stores them."""
+        if isinstance(self.engine, ServedPrunedEngine):
+            found = state_arrays((*place_of(name), state) for name, state in self.engine.state().items())
+            return {**found, **importance_arrays(place_of, self.engine.histories())}
         states, histories = (self.engine.state(), {}) if (hashed := self._hashed) is None else hashed.saved()
         return {
             **state_arrays((*place_of(name), state) for name, state in states.items()),
@@ -116,6 +119,8 @@ class ServedTables:
         self._has_snapshot = True
         if (hashed := self._hashed) is not None:
             return tuple(parted_with_histories(hashed, most_bytes))
+        if isinstance(self.engine, ServedPrunedEngine):
+            return tuple(parted_with_importance(place_of, self.engine, most_bytes))
         return tuple(parted_tables(place_of, self.engine, most_bytes))
 
     def end(self) -> None:
@@ -134,7 +139,9 @@ class ServedTables:
             for kind in ("embedding", "linear")
             for name, state in saved_states(arrays, kind).items()
         }
-        if (hashed := self._hashed) is None:
+        if isinstance(self.engine, ServedPrunedEngine):
+            self.engine.load_state(states, saved_importance(arrays, place_of, list(states)))
+        elif (hashed := self._hashed) is None:
             self.engine.load_state(states)
         else:
             hashed.load_state(states, {name: saved_history(arrays, *place_of(name)) for name in hashed.limits})

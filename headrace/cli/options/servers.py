@@ -176,13 +176,14 @@ def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
 
 
 def check_pruned(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for pruned tables that are not in this process, before anything is read."""
+    """Raise :class:`InputError` for pruned tables that several processes train, before anything is read."""
     if options.get("pruning") is None:
         return
-    for option in ("servers", "hosts", "plan", "tpus"):
+    for option in ("hosts", "plan", "tpus", "embedding_workers"):
         if given.get(option):
-            raise InputError("pruned tables must be in the process that trains", where=f"--{option}", value=given[option],
-                             next_step=f"leave --{option} out, or pruning out of --config")  # fmt: skip
+            name = f"--{option.replace('_', '-')}"
+            raise InputError("pruned tables must be trained by one process, without a plan", where=name, value=given[option],
+                             next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.planning.pruning_rounds import crossing_share, cut_off, sample_rows
+from trainer.planning.pruning_rounds import crossing_share, cut_off, kept_rows, sample_rows
+from trainer.planning.row_groups import RowGroup
 
 
 @given(st.lists(st.floats(0, 100, width=32), min_size=1, max_size=60), st.floats(0, 1))
@@ -18,6 +19,11 @@ def test_as_many_rows_as_may_be_kept_lie_above_the_cut_off(values, kept_share):
     assert above <= kept
     if kept < len(values):
         assert above + int((importance == np.float32(least)).sum()) > kept
+
+
+def test_a_round_leaves_a_share_of_a_group_free():
+    found = [kept_rows(RowGroup((0,), rows), share) for rows, share in ((10, 0.0), (10, 0.25), (1, 0.9), (1000, 0.9))]
+    assert found == [10, 8, 1, 100]
 
 
 def test_rows_that_crossed_are_those_above_the_cut_off_without_a_place():

@@ -18,6 +18,7 @@ from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine_move import MoveStage
+from trainer.embedding.ps.served_engine import ServedOptions
 from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import is_locked
@@ -268,7 +269,9 @@ def test_hashed_tables_stay_on_their_servers(tmp_path):
     with thread_servers(2) as servers:
         moves, told = _moves(tmp_path, of(servers[:1]))
         with moves:
-            engine = moves.engine(1, features, SEED, 2, {features[0].table.name: TableLimits(capacity=400)})
+            engine = moves.engine(
+                1, features, SEED, 2, ServedOptions({features[0].table.name: TableLimits(capacity=400)})
+            )
             assert _asked(moves, engine, tmp_path, servers[1:]) is engine
             assert "hashed tables must stay on their servers" in told[0]
             assert moves.servers.addresses == addresses(servers[:1])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count, cycle
+
 import numpy as np
 import pytest
 
+from tests.support.parameter_servers import thread_servers
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.training.test_loop import equal_arrays, saved
+from tests.trainer.training.test_served_loop import on_servers
 from trainer.config import TrainConfig
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.errors import ConfigError, TornCheckpoint
@@ -30,6 +34,22 @@ def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path):
     names = [name for name in one.arrays if name.startswith("history/")]
     assert len(names) == 3 * len([name for name in one.arrays if "/weights/" in name and not name.startswith("dense/")])
     assert any(one.arrays[name][2] >= 5 for name in names if "/pruning/" in name), "rounds were made"
+
+
+def test_a_run_moves_to_servers_and_back(tmp_path):
+    """Deep and linear part have one engine there, and one each here."""
+    data, options = Synthetic(6, 200), {"pruning": PRUNING, "linear": True, "batch_rows": 50}
+    train(data.solution, data.read, config(tmp_path / "alone", **options))
+    run, numbers = config(tmp_path / "run", **options), count(1)
+    with thread_servers(2) as servers:
+
+        def once(make_engine):
+            return train(data.solution, data.read, run, stop=lambda: True, make_engine=make_engine).finished
+
+        for make_engine in cycle([None, lambda *given: on_servers(servers, next(numbers))(*given)]):
+            if once(make_engine):
+                break
+    assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "alone"))
 
 
 def test_with_a_budget_for_all_rows_the_weights_are_those_of_whole_tables(tmp_path):
@@ -91,11 +111,11 @@ def test_options_go_through_the_document_of_a_run():
     assert "pruning" not in TrainConfig("run").to_document()
 
 
-def test_pruned_tables_stay_in_one_process(tmp_path):
+def test_one_process_trains_pruned_tables(tmp_path):
     from trainer.training.preparation import check_placement
 
     options = TrainConfig(str(tmp_path), pruning={})
-    check_placement(options, is_served=False)
-    for place in ({"is_served": True}, {"is_served": False, "is_divided": True}):
-        with pytest.raises(ConfigError, match="in the process that trains"):
-            check_placement(options, **place)
+    for is_served in (False, True):
+        check_placement(options, is_served=is_served)
+        with pytest.raises(ConfigError, match="must be trained by one process"):
+            check_placement(options, is_served=is_served, is_divided=True)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from trainer.embedding.cpu.snapshot import RANGE_BYTES, EngineSnapshot, rows_of_range
+from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.engine import ChangedRows
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class PlaceReader(Protocol):
+    """A snapshot of the places of tables."""
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a place of a table."""
+
+    def capture_rows(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of distinct places of a table; each once."""
+
+    def close(self) -> None:
+        """End the snapshot."""
 
 
 class PlacedSnapshot:
@@ -24,7 +37,7 @@ class PlacedSnapshot:
     """
 
     def __init__(
-        self, places: EngineSnapshot, found: Sequence[tuple[Array, Array]], table_of: Sequence[int] | None = None, *,
+        self, places: PlaceReader, found: Sequence[tuple[Array, Array]], table_of: Sequence[int] | None = None, *,
         range_bytes: int = RANGE_BYTES,
     ) -> None:  # fmt: skip
         self._places, self._found, self._range_bytes = places, list(found), range_bytes

@@ -139,7 +139,8 @@ class EngineSnapshot:
     ) -> None:
         self._begin(table_of, layout, values, range_bytes, patience_secs, _kept(memory, layout, is_fresh=True))
         self._set_counts([int(np.count_nonzero(self._states(t) == CHANGED)) for t in range(len(layout.dims))])
-        self._most_bytes = most_bytes
+        all_bytes = 4 * int((layout.vocabulary * (layout.dims + layout.slot_dims)).sum())
+        self._most_bytes = most_bytes = min(most_bytes, all_bytes)  # a client may ask for any number
         self._aside = _Aside(len(values.row_state), memory, most_bytes)
         self._state[_MOST_BYTES], self._state[_IS_OPEN] = most_bytes, 1
 
@@ -280,6 +281,15 @@ class EngineSnapshot:
                 weights[kept] = aside.values[starts[:, None] + np.arange(dim)]
                 slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
         return weights, slots
+
+    def were_changed(self, t: int, rows: Array) -> Array:
+        """Which of these rows of a table were changed at the snapshot's moment, unless they were left."""
+        aside, base = self._aside, int(self._layout.row_base[t])
+        with aside:
+            found: Array = self._states(t)[rows] == CHANGED
+            held = aside.rows[: aside.count]
+            found &= ~np.isin(base + rows, held[aside.was_changed[: aside.count] == 0])
+        return found
 
     def leave_some(self, t: int, rows: Array) -> None:
         """Keep these rows of a table no longer."""

@@ -11,19 +11,15 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.cpu.engine import join_by_table, one_event
 from trainer.embedding.cpu.layout import learning_rates
 from trainer.embedding.engine import RowValues
-from trainer.embedding.optimizers import slot_width
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.row_buffers import GatheredBatch
-from trainer.embedding.ps.row_messages import RowNumbers, split_by_part
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_NO_ROWS = np.zeros(0, np.int64)
 
 
 class ServerTier(PsEngine):
@@ -49,8 +45,8 @@ class ServerTier(PsEngine):
     ) -> None:  # fmt: skip
         features, wire = [FeatureSpec(one.name, one) for one in tables], wire or WireSettings()
         super().__init__(features, seed=seed, servers=servers, plan=plan, threads=threads, wire=wire)
-        self._weight_dims = np.array([one.dim for one in tables], np.int64)
-        self._slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in tables], np.int64)
+        self._values = self.row_values()
+        self._weight_dims = self._values.weight_dims
         buffers, each = self._buffers, dict.fromkeys((one.name for one in features), 0)
         self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, dense_ids=each,
                                   team=self._team, ascending=wire.ids == "unique")  # fmt: skip
@@ -84,41 +80,11 @@ class ServerTier(PsEngine):
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`."""
-        by_table = self._by_table(rows, counts)
-        weights, slots = (
-            [np.empty((len(own), width), np.float32) for own, width in zip(by_table, dims.tolist(), strict=True)]
-            for dims in (self._weight_dims, self._slot_dims)
-        )
-
-        def read(server: int) -> None:
-            places = [self._place_on(server, p, by_table, gives=True) for p in range(len(self._parts.parts))]
-            found = self._servers[server].read_values(_numbers_of(places))
-            for part, (mine, _), values in zip(self._parts.parts, places, found, strict=True):
-                t = self._order[part.t]
-                weights[t][mine, part.columns] = values[0]
-                slots[t][np.ix_(mine, part.slots)] = values[1]
-
-        self._of_each(read)
-        return RowValues(_flat(weights), _flat(slots))
+        return self._values.read(self._by_table(rows, counts))
 
     def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: Literal[True]) -> None:
         """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. What servers refuse is raised by the next call."""
-        by_table = self._by_table(rows, counts)
-        weights, slots = (
-            split_by_part(flat, counts, dims)
-            for flat, dims in ((values.weights, self._weight_dims), (values.slots, self._slot_dims))
-        )
-
-        def write(server: int) -> None:
-            places = [self._place_on(server, p, by_table, gives=False) for p in range(len(self._parts.parts))]
-            own_weights, own_slots = [], []
-            for part, (mine, _) in zip(self._parts.parts, places, strict=True):
-                t = self._order[part.t]
-                own_weights.append(weights[t][mine, part.columns])
-                own_slots.append(slots[t][np.ix_(mine, part.slots)])
-            self._servers[server].write_values(_numbers_of(places), RowValues(_flat(own_weights), _flat(own_slots)))
-
-        self._of_each(write)
+        self._values.write(self._by_table(rows, counts), values)
 
     def _buffers_of(self, rows: Array, counts: Array) -> GatheredBatch:
         """The buffers of rows as they are given: a server adds up the gradients of one that is there twice."""
@@ -130,15 +96,6 @@ class ServerTier(PsEngine):
         """The rows of each table. Raises :class:`~trainer.errors.BadBatch` for one outside it."""
         check_batch(one_event(rows, counts), self.features)
         return np.split(rows, np.cumsum(counts)[:-1])
-
-    def _place_on(self, server: int, p: int, by_table: Sequence[Array], *, gives: bool) -> tuple[Array, Array]:
-        """The positions of a part's rows on a server, and their numbers there; ``gives``: none that another server gives."""
-        part = self._parts.parts[p]
-        rows = by_table[self._order[part.t]]
-        if not len(rows) or (gives and not part.gives(server)):
-            return _NO_ROWS, _NO_ROWS
-        mine, own = part.own_rows(server, rows)
-        return np.flatnonzero(mine), own
 
     def _from_stacked(self, values: Array, sizes: Array) -> Array:
         """The values of the tables, of which each has so many, that come in the order of messages."""
@@ -153,12 +110,3 @@ class ServerTier(PsEngine):
             return values
         found = np.split(values, np.cumsum(sizes)[:-1])
         return np.concatenate([found[t] for t in self._order])
-
-
-def _numbers_of(places: Sequence[tuple[Array, Array]]) -> RowNumbers:
-    counts = np.array([len(own) for _, own in places], np.int64)
-    return RowNumbers(np.concatenate([own for _, own in places]), counts)
-
-
-def _flat(values: Sequence[Array]) -> Array:
-    return np.concatenate([one.reshape(-1) for one in values])

@@ -26,72 +26,55 @@ _GATHERED_ROWS = 1 << 18
 
 
 class RowImportance:
-    """The importance of rows: of one with a place by its place, which an update has at hand, of others by their row.
+    """The importance of the rows of all tables.
 
     Attributes:
         gain: what an update counts for now; it grows in place of all values becoming smaller.
     """
 
-    def __init__(
-        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team
-    ) -> None:  # fmt: skip
-        self._addresses, self._row_base, self._options, self._seed, self._team = (
-            addresses,
-            row_base,
-            options,
-            seed,
-            team,
-        )
-        self._of_places = np.zeros(places, np.float32)
+    def __init__(self, addresses: Addresses, options: PruningOptions, seed: int, team: Team) -> None:
+        self._addresses, self._options, self._seed, self._team = addresses, options, seed, team
         self._of_rows = np.zeros(int(addresses.first_row[-1]), np.float32)
         self.gain = 1.0
 
     @property
     def nbytes(self) -> int:
         """The bytes of all values."""
-        return int(self._of_places.nbytes + self._of_rows.nbytes)
+        return sum(int(values.nbytes) for values in self._arrays())
 
-    def noted(self, *, by_place: bool) -> Importance:
-        """Where an update adds to the importance of rows with a place, or of the others, and by what metric."""
+    def _arrays(self) -> tuple[Array, ...]:
+        return (self._of_rows,)
+
+    def noted(self) -> Importance:
+        """Where an update adds to the importance of rows, and by what metric."""
+        return Importance(self._of_rows, self._factors())
+
+    def _factors(self) -> Array:
         metric = self._options.metric
-        factors = np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
-        return Importance(self._of_places if by_place else self._of_rows, factors)
+        return np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
 
     def decay(self) -> None:
         """Multiply the importance of all rows by the option ``decay``."""
         self.gain /= self._options.decay
         if self.gain > _MOST_GAIN:
-            for values in (self._of_places, self._of_rows):
+            for values in self._arrays():
                 values *= np.float32(1 / self.gain)
             self.gain = 1.0
 
     def carry(self, t: int, rows: Array, places: Array) -> None:
-        """Bring the importance of rows of a table along to their new places."""
-        self._of_places[int(self._row_base[t]) + places] = self._of_rows[int(self._addresses.first_row[t]) + rows]
+        """Rows of a table have got these places."""
+
+    def gather(self) -> None:
+        """Bring :meth:`of_table` up to date."""
 
     def of_table(self, t: int) -> Array:
-        """The importance of a table's rows; that of placed ones as of the last :meth:`gather`."""
+        """The importance of a table's rows, as of the last :meth:`gather`."""
         found: Array = self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])]
         return found
 
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""
-        places = self._addresses.of_table(t)[rows]
-        is_kept = places >= 0
-        found = self.of_table(t)[rows]
-        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
-        return found, is_kept
-
-    def gather(self) -> None:
-        """Write the importance of placed rows beside that of the others."""
-        addresses, works = self._addresses, []
-        for t, base in enumerate(self._row_base.tolist()):
-            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
-                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
-                works.append(
-                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
-                )
-        team_map(self._team, works)
+        return self.of_table(t)[rows], self._addresses.of_table(t)[rows] >= 0
 
     def chosen(self, t: int, step: int) -> Array:
         """By what a round compares the rows of a table: their importance, or by the metric ``random`` a number for each row that has any."""
@@ -133,3 +116,43 @@ class RowImportance:
         values, _ = self.of(t, chosen)
         values = values[values > 0]
         return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0
+
+
+class PlacedImportance(RowImportance):
+    """The importance of a row with a place is by its place, which an update has at hand."""
+
+    def __init__(
+        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team
+    ) -> None:  # fmt: skip
+        super().__init__(addresses, options, seed, team)
+        self._row_base, self._of_places = row_base, np.zeros(places, np.float32)
+
+    def _arrays(self) -> tuple[Array, ...]:
+        return (self._of_places, self._of_rows)
+
+    def noted_places(self) -> Importance:
+        """As :meth:`noted`, for rows by their places; the other ones' is by row."""
+        return Importance(self._of_places, self._factors())
+
+    def carry(self, t: int, rows: Array, places: Array) -> None:
+        """See :class:`RowImportance`: their importance comes along."""
+        self._of_places[int(self._row_base[t]) + places] = self._of_rows[int(self._addresses.first_row[t]) + rows]
+
+    def gather(self) -> None:
+        """See :class:`RowImportance`: write the importance of placed rows beside that of the others."""
+        addresses, works = self._addresses, []
+        for t, base in enumerate(self._row_base.tolist()):
+            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
+                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
+                works.append(
+                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
+                )
+        team_map(self._team, works)
+
+    def of(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """See :class:`RowImportance`."""
+        places = self._addresses.of_table(t)[rows]
+        is_kept = places >= 0
+        found = self.of_table(t)[rows]
+        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        return found, is_kept

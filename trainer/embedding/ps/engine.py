@@ -30,11 +30,13 @@ from trainer.embedding.partitioned.engine import PartitionedSnapshot
 from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
 from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.ps.fixed_rows import FixedRows
 from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot, live_rows
 from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.embedding.ps.remote_tables import LoadedHistory, RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
+from trainer.embedding.ps.row_values import ServedRowValues
 from trainer.embedding.ps.saved_history import SavedHistory, joined_histories, newest_rows
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
@@ -70,6 +72,8 @@ class PsEngine:
         overlaps: whether several lookups may be on their way at once, which hides the delay of a network. One that is on its way when a server is
             killed is sent again, and then sees the updates that were sent after it. Else a lookup has ended before anything else is sent.
         hashed: by name the limits of tables of unbounded vocabularies, whose ids are spread over the servers and whose capacities are divided.
+        combiners: of each feature, int64, in place of that of its table; see :class:`~trainer.embedding.cpu.layout.FeatureLayout`.
+        fixed_rows: by name of a table a row that updates leave as it is.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
     :class:`~trainer.errors.ServerLost`.
@@ -78,7 +82,7 @@ class PsEngine:
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
-        hashed: Mapping[str, TableLimits] | None = None,
+        hashed: Mapping[str, TableLimits] | None = None, combiners: Array | None = None, fixed_rows: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), tables_of(features)
         if not self.features:
@@ -90,6 +94,8 @@ class PsEngine:
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
+        if combiners is not None:
+            of_features = of_features._replace(combiner=combiners)
         sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
         layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
         self._width = sum(feature.width for feature in self.features)
@@ -98,6 +104,7 @@ class PsEngine:
         self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
                                       team=self._team, ascending=wire.ids == "unique")  # fmt: skip
         self._buffers = RowBuffers(self._parts, of_features, layout, self._width, self._team)
+        self._fixed = FixedRows(self._parts, fixed_rows) if fixed_rows else None
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
         shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
@@ -143,6 +150,10 @@ class PsEngine:
     def servers(self) -> tuple[RemoteTables, ...]:
         """The tables of each server."""
         return tuple(self._servers)
+
+    def row_values(self) -> ServedRowValues:
+        """Reads and writes the weights and slots of rows, if this engine is the only client of its servers."""
+        return ServedRowValues(self.tables, self._order, self._parts, self._servers, self._of_each)
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is fetched."""
@@ -221,14 +232,21 @@ class PsEngine:
 
     def _prepare(self, batch: IdBatch) -> _LookedUp:
         """The requests of a batch, which it keeps."""
-        rows = self._buffers.of_batch(self._requests.make(batch))
+        rows = self._rows_of(batch)
         found = _LookedUp(rows, self._of_each(lambda server: self._numbers(rows.requests.reads, server)))
         self._looked_up.append(found)
         return found
 
+    def _rows_of(self, batch: IdBatch) -> BatchRows:
+        """The rows that servers are asked for, and those that they update."""
+        requests = self._requests.make(batch)
+        if self._fixed is None:
+            return self._buffers.of_batch(requests)
+        return self._buffers.gathered(replace(requests, updates=self._fixed.left_out(requests.updates)))
+
     def _begin_fetch(self, batch: IdBatch) -> tuple[_LookedUp, list[int]]:
         """Ask each server; returns what an update needs, too, and the numbers of the fetches."""
-        rows = self._buffers.of_batch(self._requests.make(batch))
+        rows = self._rows_of(batch)
 
         def begin(server: int) -> tuple[RowNumbers, int]:
             remote, numbers = self._servers[server], self._numbers(rows.requests.reads, server)

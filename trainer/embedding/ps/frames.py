@@ -50,6 +50,7 @@ class Kind(IntEnum):
     LOAD_HISTORY = 15
     READ_VALUES = 16
     WRITE_VALUES = 17
+    READ_SNAPSHOT_ROWS = 18
     KEEP = 24
     FLUSH = 25
 

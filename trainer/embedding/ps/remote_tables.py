@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.optimizers import slot_width
@@ -197,6 +198,20 @@ class RemoteTables:
     def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a part from ``first`` to ``stop`` at the moment of the snapshot, as the server numbers them."""
         return self._changed_rows(Kind.READ_SNAPSHOT, part, first, stop)
+
+    def read_snapshot_rows(self, part: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of distinct rows of a part, int64, that were changed before the snapshot, at its moment. They may be read again."""
+        order, weights = np.argsort(rows), np.empty((len(rows), int(self.dims[part])), np.float32)
+        slots = np.empty((len(rows), int(self.slot_dims[part])), np.float32)
+        most = rows_of_range(weights.shape[1] + slots.shape[1], RANGE_BYTES)
+        for first in range(0, len(rows), most):
+            own = order[first : first + most]
+            answer = self._save(Request(Kind.READ_SNAPSHOT_ROWS, messages.write_rows(part, rows[own])), Kind.PART)
+            found = self._read_part(answer, part)
+            if not np.array_equal(found.rows, rows[own]):
+                raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+            weights[own], slots[own] = found.weights, found.slots
+        return weights, slots
 
     def read_state(self, part: int, first: int, stop: int) -> ChangedRows:
         """As :meth:`read_snapshot`, as they are now."""

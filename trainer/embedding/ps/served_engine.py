@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.pruning_options import PruningOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+NO_LIMITS: Mapping[str, TableLimits] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ServedOptions:
+    """What tables on servers are beside plain ones.
+
+    Attributes:
+        hashed: the limits of hashed tables, by name.
+        pruning: the options of pruned tables, which all tables are then; None: none is.
+    """
+
+    hashed: Mapping[str, TableLimits] = field(default_factory=lambda: NO_LIMITS)
+    pruning: PruningOptions | None = None
 
 
 class ServedEngine(EmbeddingEngine, Protocol):

@@ -76,18 +76,24 @@ def test_with_places_for_all_rows_it_has_the_bits_of_whole_tables(trained, threa
 @settings(max_examples=scaled(60))
 @given(st.lists(batches(FEATURES), min_size=1, max_size=10), st.floats(0.2, 1.0), st.booleans())
 def test_the_most_important_rows_have_places(trained, budget, normalised):
-    """By numpy over the importance of all rows; of equal ones the first."""
+    """By numpy over the importance of all rows; of equal ones the first. In a group with free places nothing moves."""
     engine = pruned(budget, normalised=normalised, **NEVER)
     for seed, batch in enumerate(trained):
         step(engine, batch, seed)
-    histories = engine.histories()
+    histories, before, free = engine.histories(), engine.state(), engine.addresses.free_rows.tolist()
     engine.prune()
-    for group in engine.groups:
+    for group, has_free in zip(engine.groups, free, strict=True):
+        if has_free:
+            assert all(
+                engine.state()[TABLES[t].name].rows.tolist() == before[TABLES[t].name].rows.tolist()
+                for t in group.tables
+            )
+            continue
         ranked = []
         for position, t in enumerate(group.tables):
             own = np.zeros(TABLES[t].vocabulary_size, np.float32)
             own[histories[TABLES[t].name].rows] = histories[TABLES[t].name].importance
-            scale = engine._importance.scale(own)
+            scale = engine.importance.scale(own)
             ranked += [(-np.float32(value * scale), position, row) for row, value in enumerate(own) if value > 0]
         expected = {(position, row) for _, position, row in sorted(ranked)[: group.rows]}
         kept = {
@@ -217,6 +223,23 @@ def test_a_row_that_becomes_important_takes_the_place_of_one_that_is_not():
     assert not engine.weights_of("t", np.array([30])).any(), "its weights begin at zero"
     touch(engine, [30])
     np.testing.assert_allclose(engine.weights_of("t", np.array([30])), -0.1, rtol=1e-6)
+
+
+def test_a_round_leaves_places_for_rows_that_are_looked_up_first_afterwards():
+    engine = one_table(spare_share=0.3)
+    for _ in range(2):
+        touch(engine, range(4, 14))
+    engine.prune()
+    assert engine.state()["t"].rows.tolist() == list(range(4, 11)), "3 of 10 places are free"
+    initial = CpuEngine([FeatureSpec("f", TABLE)], seed=SEED).weights_of("t", np.array([20]))
+    engine.lookup(batch_of([[[20], [30], [31], [32]]]))
+    assert engine.state()["t"].rows.tolist() == [*range(4, 11), 20, 30, 31]
+    assert engine.weights_of("t", np.array([20])).tobytes() == initial.tobytes(), "with their initial values"
+    engine.prune()
+    assert engine.state()["t"].rows.tolist() == list(range(4, 11)), "rows of no importance leave again"
+    engine.prune()
+    assert engine.counts.rounds == 3
+    assert engine.state()["t"].rows.tolist() == list(range(4, 11)), "a group with free places stays as it is"
 
 
 @pytest.mark.parametrize("reset", ["zero", "initial", "restored", "none"])

@@ -1,0 +1,123 @@
+"""The rows that groups of tables share, on parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
+from trainer.embedding.engine import RowValues, TableState
+from trainer.embedding.pruned.addresses import Addresses
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.row_values import ServedRowValues
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+class ServedRows:
+    """See :class:`~trainer.embedding.pruned.places.PlaceValues`. Written values are sent together by :meth:`flush`.
+
+    Args:
+        engine: a table of places for each group, in their order; it is the only client of its servers.
+        addresses: of the rows with places.
+    """
+
+    nbytes = 0
+
+    def __init__(self, engine: PsEngine, addresses: Addresses) -> None:
+        self._engine, self._addresses, self._values = engine, addresses, engine.row_values()
+        self._written: list[tuple[int, Array, TableState]] = []
+
+    def clear(self) -> None:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`; the servers' values stay until :meth:`load`."""
+        self._written.clear()
+
+    def write(self, t: int, places: Array, values: TableState) -> None:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
+        if len(places):
+            self._written.append((int(self._addresses.group_of[t]), places, values))
+
+    def flush(self) -> None:
+        """Send what was written, without waiting for the servers: one message for each of them."""
+        if not self._written:
+            return
+        written, self._written = self._written, []
+        by_group: list[list[tuple[Array, TableState]]] = [[] for _ in self._engine.tables]
+        for group, places, values in written:
+            by_group[group].append((places, values))
+        asked = [np.concatenate([_NO_ROWS, *(one for one, _ in own)]) for own in by_group]
+        in_order = [values for own in by_group for _, values in own]
+        self._values.write(
+            asked,
+            RowValues(
+                np.concatenate([one.weights.reshape(-1) for one in in_order]),
+                np.concatenate([one.slots.reshape(-1) for one in in_order]),
+            ),
+        )
+
+    def read(self, t: int, rows: Array, places: Array) -> TableState:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
+        self.flush()
+        group = int(self._addresses.group_of[t])
+        found = self._values.read(_only(len(self._engine.tables), group, places))
+        return TableState(rows, *_of_group(found, self._values, group, len(places)))
+
+    def load(self, states: Sequence[tuple[Array, TableState]]) -> None:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
+        loaded = {}
+        for group, table in enumerate(self._engine.tables):
+            own = [states[t] for t in np.flatnonzero(self._addresses.group_of == group).tolist()]
+            places = np.concatenate([one for one, _ in own])
+            order = np.argsort(places)
+            weights, slots = (
+                np.concatenate([getattr(values, name) for _, values in own])[order] for name in ("weights", "slots")
+            )
+            loaded[table.name] = TableState(places[order], weights, slots)
+        self._engine.load_state(loaded)
+
+    def begin_snapshot(self, most_bytes: int) -> PlacedSnapshot:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`; servers keep what changes."""
+        self.flush()
+        self._engine.begin_snapshot(most_bytes=most_bytes)
+        found = [self._addresses.placed(t) for t in range(len(self._addresses.group_of))]
+        return PlacedSnapshot(_ServedSnapshot(self._engine, self._values), found, self._addresses.group_of.tolist())
+
+    def end_snapshot(self) -> None:
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
+        self._engine.end_snapshot()
+
+
+class _ServedSnapshot:
+    """The places of groups at the moment of the servers' snapshot."""
+
+    def __init__(self, engine: PsEngine, values: ServedRowValues) -> None:
+        self._engine, self._values = engine, values
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a place of a group."""
+        return int(self._values.weight_dims[t] + self._values.slot_dims[t])
+
+    def capture_rows(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of places of a group."""
+        found = self._values.read_snapshot(_only(len(self._engine.tables), t, rows))
+        return _of_group(found, self._values, t, len(rows))
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._engine.end_snapshot()
+
+
+def _only(groups: int, group: int, places: Array) -> list[Array]:
+    """Rows of one group."""
+    return [places if g == group else _NO_ROWS for g in range(groups)]
+
+
+def _of_group(found: RowValues, values: ServedRowValues, group: int, count: int) -> tuple[Array, Array]:
+    """Weights and slots of rows of one group."""
+    shapes = ((count, int(dims[group])) for dims in (values.weight_dims, values.slot_dims))
+    weights, slots = (one.reshape(shape) for one, shape in zip((found.weights, found.slots), shapes, strict=True))
+    return weights, slots

@@ -1,0 +1,389 @@
+"""What engines of pruned tables share: which rows have places, how important rows are, and when places change hands.
+
+A row has a place among the rows that its group of tables shares, or is read as zeros. All rows that are looked up become more important, those without a
+place, too, by lookups times the norm of their gradient. Now and then a round gives the places to the most important rows.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.batches import IdBatch
+from trainer.embedding.cpu.engine import refuse_unsupported
+from trainer.embedding.cpu.finite_gradients import check_finite
+from trainer.embedding.cpu.layout import Bags, feature_columns, feature_layout, table_layout
+from trainer.embedding.cpu.lookup import shares_of
+from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
+from trainer.embedding.cpu.threads import Team, available_threads, split_events
+from trainer.embedding.cpu.updates import RowUpdates
+from trainer.embedding.engine import TableState
+from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.pruned import addresses as kernels
+from trainer.embedding.pruned.addresses import Addresses
+from trainer.embedding.pruned.counts import PruningCounts
+from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.places import PlaceValues
+from trainer.embedding.pruned.round import TableRound, TableRows, select_rows
+from trainer.embedding.pruned.row_importance import RowImportance
+from trainer.embedding.pruned.row_starts import RowStarts
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.state_checks import check_states
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.pruning_rounds import kept_rows
+from trainer.planning.row_groups import RowGroup, SharingTable, row_groups
+from trainer.pruning_options import PruningOptions
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NO_SHARES = np.zeros(0, np.float32)
+
+
+def groups_of(tables: Sequence[TableSpec], options: PruningOptions) -> tuple[RowGroup, ...]:
+    """The groups of tables. Raises :class:`ConfigError` for groups and budgets that do not fit."""
+    sharing = [SharingTable(one.name, one.vocabulary_size, one.dim, one.optimizer) for one in tables]
+    return row_groups(sharing, options.budget, options.groups)
+
+
+@dataclass(slots=True, eq=False)
+class PlacedBatch:
+    """A checked batch with the places of its ids; ``missing``: how many ids of each feature have none; ``version``: of the addresses."""
+
+    batch: IdBatch
+    bags: Bags
+    missing: Array
+    version: int
+
+
+class PrunedTables(ABC):
+    """The tables of ``features``, of whose rows the most important ones have values. Arguments are those of its engines.
+
+    Attributes:
+        rows: the values of places.
+        importance: of all rows.
+        counts: what pruning has done.
+        step: updates since all rows were of no importance.
+    """
+
+    rows: PlaceValues
+    importance: RowImportance
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int, held: int
+    ) -> None:
+        self.features, self.tables = tuple(features), tables_of(features)
+        if not self.features:
+            raise ConfigError("an embedding engine must have at least one feature")
+        for table in self.tables:
+            refuse_unsupported(table)
+            if table.quantization is not None:
+                raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
+                                  allowed="none")  # fmt: skip
+        self.options, self.seed, self._held = options, seed, held
+        self.groups = groups_of(self.tables, options)
+        self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups)
+        self.of_features, self.team = feature_layout(self.features, self.tables), Team(threads or available_threads())
+        self._width = sum(feature.width for feature in self.features)
+        self._is_frozen = False
+        whole, of_tables = table_layout(self.of_features, self.tables, seed), self.of_features.table
+        self._starts = RowStarts(self.tables, self.of_features, seed)
+        by_row = whole._replace(row_base=self.addresses.first_row[:-1])
+        self._notes = RowUpdates(self.of_features, by_row, self.team)
+        self._lookups = kernels.Lookups(
+            self.addresses.first_row[of_tables],
+            self.addresses.zero_row[of_tables].astype(np.int64),
+            self.addresses.address,
+        )
+        self._costs = whole.dims[of_tables] + 16
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Give no row a place, and all of them no importance: :meth:`begin`."""
+
+    def begin(self, importance: RowImportance) -> None:
+        """Give no row a place, and all of them no importance: that of ``importance``."""
+        self.addresses.clear()
+        self._starts.clear()
+        self.importance = importance
+        self.step, self._version = 0, 0
+        self.counts = PruningCounts()
+        self._placed: deque[PlacedBatch] = deque(maxlen=self._held)
+        self._counter = BatchCounter(self.features, self.of_features.table)
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations: the sum of the features' widths."""
+        return self._width
+
+    @property
+    def columns(self) -> dict[str, slice]:
+        """Feature name to its columns in the activations."""
+        return feature_columns(self.features, self.of_features)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of this process for values, and for addresses and importance."""
+        return self.rows.nbytes + self.overhead_bytes
+
+    @property
+    def overhead_bytes(self) -> int:
+        """The bytes of addresses and importance."""
+        return self.addresses.nbytes + self.importance.nbytes
+
+    def place_rows(self, t: int, rows: Array) -> None:
+        """Give rows of a table that have none free places, with their initial values. There must be enough."""
+        self._assign(t, rows, self.addresses.place(t, rows))
+        self._version += 1
+
+    def freeze(self) -> None:
+        """Give no row a place any more: lookups of predictions change nothing."""
+        self._is_frozen = True
+
+    def count_lookup(self, placed: PlacedBatch) -> None:
+        """Count the ids of a batch that is looked up."""
+        missing = int(placed.missing.sum())
+        self.counts.misses += missing
+        self.counts.hits += len(placed.batch.ids) - missing
+
+    def checked_gradients(self, batch: IdBatch, gradients: Array) -> Array:
+        """The gradients of a batch's activations, flat. Raises :class:`~trainer.errors.BadBatch` and :class:`~trainer.errors.NonFiniteLoss`."""
+        if not any(one.batch is batch for one in self._placed):
+            check_batch(batch, self.features)
+        check_gradients(batch, gradients, self._width)
+        flat = np.ascontiguousarray(gradients).reshape(-1)
+        check_finite(flat, self.features, self.team)
+        return flat
+
+    def note(self, ids: Array, placed: PlacedBatch, flat: Array) -> Array:
+        """Add to the importance of the rows ``ids`` of a batch by its gradients; returns how many distinct ones each table has."""
+        bags = Bags(ids, placed.batch.offsets, placed.bags.shares)
+        return self._notes.note(bags, flat, self._width, self.importance.noted())
+
+    def places_of(self, batch: IdBatch, combine: Callable[[tuple[int, int], Bags], None] | None = None) -> PlacedBatch:
+        """The places of a batch's ids: worked out once for a lookup and its update, between which rows may move.
+
+        A row that has none takes a free place, if there is one, with its initial values. ``combine``: is called for all events, some at a time
+        in several threads, as soon as the places of their ids are found.
+        """
+        for one in self._placed:
+            if one.batch is batch and one.version == self._version:
+                self._combine(one.bags, combine)
+                return one
+        check_batch(batch, self.features)
+        places, shares = np.empty(len(batch.ids), np.int32), _NO_SHARES
+        if batch.weights is not None:
+            shares = shares_of(batch.weights, batch.offsets, self.of_features.combiner)
+        bags, missing = Bags(places, batch.offsets, shares), np.zeros(len(self.features), np.int64)
+        self._find(batch, np.arange(len(self.features)), bags, missing, combine)
+        if missing.any() and not self._is_frozen and self.addresses.free_rows.any():
+            for f in np.flatnonzero(missing).tolist():
+                self._place_new_rows(batch, f)
+                self._find(batch, np.array([f]), bags, missing)  # a feature of the same table may have placed its rows
+            self._combine(bags, combine)
+        found = PlacedBatch(batch, bags, missing, self._version)
+        self._placed.append(found)
+        return found
+
+    def _find(
+        self, batch: IdBatch, features: Array, bags: Bags, missing: Array, combine: Callable[[tuple[int, int], Bags], None] | None = None
+    ) -> None:  # fmt: skip
+        """Find the places of some features' ids."""
+        parts = split_events(batch.offsets, self._costs, self.team.threads)
+        counts = np.zeros((len(parts), len(missing)), np.int64)
+
+        def find(k: int) -> None:
+            kernels.find_places(features, *parts[k], batch.ids, batch.offsets, self._lookups, bags.ids, counts[k])
+            if combine is not None:
+                combine(parts[k], bags)
+
+        self.team.run([partial(find, k) for k in range(len(parts))])
+        missing[features] = counts.sum(axis=0)[features]
+
+    def _combine(self, bags: Bags, combine: Callable[[tuple[int, int], Bags], None] | None) -> None:
+        if combine is not None:
+            parts = split_events(bags.offsets, self._costs, self.team.threads)
+            self.team.run([partial(combine, part, bags) for part in parts])
+
+    def _place_new_rows(self, batch: IdBatch, f: int) -> None:
+        """Give free places to the rows of a feature's ids that have none."""
+        t, addresses = int(self.of_features.table[f]), self.addresses
+        most = int(addresses.free_rows[addresses.group_of[t]])
+        first, stop = int(batch.offsets[f, 0]), int(batch.offsets[f, -1])
+        if not most or first == stop:
+            return
+        rows = np.empty(min(most, stop - first), np.int64)
+        count = kernels.rows_without(
+            first, stop, batch.ids, int(addresses.first_row[t]), addresses.address, len(rows), rows
+        )
+        self._assign(t, rows[:count], addresses.place(t, rows[:count]))
+
+    def _assign(self, t: int, rows: Array, places: Array) -> None:
+        """Give rows of a table their initial values at these places; their importance comes along."""
+        self.rows.write(t, places, self._starts.initial(t, rows))
+        self.importance.carry(t, rows, places)
+
+    def missing_ids(self, placed: PlacedBatch) -> Array:
+        """The ids of a batch that have no place; for others a number that no row has."""
+        batch, found = placed.batch, np.empty(len(placed.batch.ids), np.int64)
+        for f in range(len(self.features)):
+            t = int(self.of_features.table[f])
+            kernels.keep_missing(int(batch.offsets[f, 0]), int(batch.offsets[f, -1]), batch.ids, placed.bags.ids,
+                                 int(self.addresses.zero_row[t]), self.tables[t].vocabulary_size, found)  # fmt: skip
+        return found
+
+    def end_step(self, batch: IdBatch, distinct: Array) -> None:
+        """An update has been made, of so many distinct rows of each table. Then a round may begin."""
+        self._counter.add(batch.offsets, distinct)
+        options = self.options
+        self.step += 1
+        if self.step % options.decay_steps == 0:
+            self.importance.decay()
+        if options.round_steps:
+            if self.step % options.round_steps == 0:
+                self.prune()
+        elif self.step % options.check_steps == 0 and self._should_prune():
+            self.prune()
+
+    def _should_prune(self) -> bool:
+        """Whether enough rows of a group have crossed its cut-off, by a sample."""
+        began = time.perf_counter()
+        draw = np.random.default_rng([self.seed, self.step])
+        found = any(
+            self.importance.crossing(group, draw) > self.options.crossing_share for group in self._full_groups()
+        )
+        self.counts.check_secs += time.perf_counter() - began
+        return found
+
+    def _full_groups(self) -> list[RowGroup]:
+        """The groups without free places: in others a row gets one when it is looked up."""
+        return [group for group, free in zip(self.groups, self.addresses.free_rows.tolist(), strict=True) if not free]
+
+    def importance_of_rows(self, t: int) -> Array:
+        """A copy of the importance of all rows of a table."""
+        return self.importance.of(t, np.arange(self.tables[t].vocabulary_size))[0]
+
+    def set_importance(self, t: int, importance: Array) -> None:
+        """Replace the importance of all rows of a table, float32."""
+        self.importance.of_table(t)[:] = importance
+        self.importance.carry(t, *self.addresses.placed(t))
+
+    def prune(self) -> None:
+        """Give the places of all full groups to their most important rows, but those that the option ``spare_share`` leaves free."""
+        began = time.perf_counter()
+        self.importance.gather()
+        for group in self._full_groups():
+            tables = [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in group.tables]
+            scales = [self.importance.scale(one.importance) for one in tables]
+            self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
+        self._version += 1
+        self.counts.rounds += 1
+        self.counts.round_secs += time.perf_counter() - began
+
+    def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
+        """Take the places of leaving rows, and give those of coming ones their values."""
+        addresses, starts = self.addresses, self._starts
+        for t, change in zip(group.tables, changes, strict=True):
+            if self.options.reset == "restored" and len(change.leaving):
+                places = addresses.of_table(t)[change.leaving].astype(np.int64)
+                starts.keep(t, self.rows.read(t, change.leaving, places))
+            addresses.release(t, change.leaving)
+        for t, change in zip(group.tables, changes, strict=True):
+            places = addresses.place(t, change.coming)
+            if (values := starts.after_round(t, change.coming, self.options.reset)) is not None:
+                self.rows.write(t, places, values)
+            self.importance.carry(t, change.coming, places)
+            self.counts.moved_rows += len(places)
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature since this engine was made or loaded, by name."""
+        return self._counter.by_feature()
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim]; zeros of a row without a place. For inspection and tests."""
+        t = [one.name for one in self.tables].index(table)
+        places = self.addresses.of_table(t)[np.asarray(rows, np.int64)].astype(np.int64)
+        places[places < 0] = int(self.addresses.zero_row[t])
+        return self.rows.read(t, places, places).weights
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all rows with a place, by table name."""
+        return {table.name: self.rows.read(t, *self.addresses.placed(t)) for t, table in enumerate(self.tables)}
+
+    def histories(self) -> dict[str, PrunedHistory]:
+        """The importance of all rows now, by table name."""
+        self.importance.gather()
+        found = {}
+        for t, table in enumerate(self.tables):
+            own = self.importance.of_table(t)
+            rows = np.flatnonzero(own)
+            found[table.name] = PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.counts.rounds)
+        return found
+
+    def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory] | None = None) -> None:
+        """Restore a :meth:`state` of any engine, and its :meth:`histories`; without them all rows are of no importance.
+
+        Of a state with more rows than a group has places, the most important ones stay. Raises
+        :class:`~trainer.errors.TornCheckpoint` if it does not fit.
+        """
+        self._check_load(state, histories or {})
+        self.forget()
+        self._load(state, histories or {})
+
+    def _check_load(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory]) -> None:
+        check_states(self.tables, state)
+        for table in self.tables:
+            if table.name in histories:
+                histories[table.name].check(table.name, table.vocabulary_size)
+        known = {(one.gain, one.step, one.rounds) for one in histories.values()}
+        if len(known) > 1:
+            raise TornCheckpoint("the importance of all pruned tables must be of one moment", value=sorted(known)[:4])
+
+    def _load(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory]) -> None:
+        for one in histories.values():
+            self.importance.gain, self.step, self.counts.rounds = one.gain, one.step, one.rounds
+        for t, table in enumerate(self.tables):
+            if (history := histories.get(table.name)) is not None:
+                self.importance.of_table(t)[history.rows] = history.importance
+        found: dict[int, tuple[Array, TableState]] = {}
+        for group in self.groups:
+            kept = self._kept_states(group, [state[self.tables[t].name] for t in group.tables])
+            for t, own in zip(group.tables, kept, strict=True):
+                found[t] = self.addresses.place(t, own.rows), own
+        self.rows.load([found[t] for t in range(len(self.tables))])
+        for t, (places, own) in found.items():
+            self.importance.carry(t, own.rows, places)
+
+    def _kept_states(self, group: RowGroup, states: Sequence[TableState]) -> list[TableState]:
+        """Of the states of a group's tables, as many rows as it has places: the most important ones."""
+        importance = [self.importance.of_table(t)[one.rows] for t, one in zip(group.tables, states, strict=True)]
+        every = np.concatenate(importance)
+        if len(every) <= group.rows:
+            return list(states)
+        kept = np.ones(len(every), bool)
+        scales = [self.importance.scale(self.importance.chosen(t, self.step)) for t in group.tables]
+        ranked = np.argsort(
+            -np.concatenate([one * scale for one, scale in zip(importance, scales, strict=True)]), kind="stable"
+        )
+        kept[ranked[group.rows :]] = False
+        ends = np.cumsum([len(one) for one in importance])
+        return [
+            TableState(one.rows[own], one.weights[own], one.slots[own])
+            for one, own in zip(states, np.split(kept, ends[:-1]), strict=True)
+        ]
+
+    def begin_snapshot(self, *, most_bytes: int) -> PlacedSnapshot:
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""
+        return self.rows.begin_snapshot(most_bytes)
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one."""
+        self.rows.end_snapshot()
