@@ -56,7 +56,8 @@ class PruningOptions:
         check_steps: steps between samples of the importance of rows.
         crossing_share: a round of pruning begins when this share of the rows that are kept has crossed the cut-off.
         deviation: how far shares of a sample may be from those of all rows, with a chance of 99 %.
-        spare_share: the share of the rows of each group that a round leaves free, for rows that are looked up first afterwards.
+        spare_share: a round leaves at most this share of a group's places free, for rows that are looked up first afterwards: as many as
+            came so since the round before.
         round_steps: a round begins every so many steps instead; 0: when rows have crossed.
         normalised: importance is divided by the 95th percentile of its table before tables are compared.
         groups: the groups of tables; none: tables of one width and optimizer are a group.
@@ -68,9 +69,9 @@ class PruningOptions:
     decay: float = 0.8
     decay_steps: int = 100
     check_steps: int = 20
-    crossing_share: float = 0.05
+    crossing_share: float = 0.01
     deviation: float = 0.01
-    spare_share: float = 0.0
+    spare_share: float = 0.1
     round_steps: int = 0
     normalised: bool = False
     groups: tuple[GroupOptions, ...] = ()

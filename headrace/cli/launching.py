@@ -36,7 +36,7 @@ _NOT_PASSED = frozenset(
 #: The metadata server of a virtual machine. A pod gets SIGTERM in any case.
 _METADATA = "http://metadata.google.internal"
 #: Parameters that name a place of one machine.
-_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "plan", "export")
+_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "plan", "towers", "export")
 
 
 def write_launch(

@@ -1,4 +1,4 @@
-"""What ``headrace train --plan`` and ``--tpu`` make of a partition plan, and of the statistics in the catalog, before a run begins."""
+"""What ``headrace train --plan``, ``--towers`` and ``--tpu`` make of plans, and of the statistics in the catalog, before a run begins."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.planning.plan import PartitionPlan
+    from trainer.tower_options import Towers
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -36,6 +37,42 @@ def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None)
         from trainer.training.run_partition import check_hosts
 
         check_hosts(plan, job.hosts, job.least_hosts, job.caught_up_hosts)
+    return plan
+
+
+def towers_of_training(given: Mapping[str, Any], job: JobOptions | None) -> Towers:
+    """The inputs of each tower of ``--towers``, by name; none without it. Raises :class:`InputError` for towers that the job cannot have."""
+    from trainer.planning.towers.tower_document import read_towers
+    from trainer.training.run_partition import check_fixed_hosts
+
+    file = given["towers"]
+    if not file:
+        return ()
+    if job is None:
+        raise InputError(
+            "--towers must go with --hosts",
+            where="--towers",
+            value=file,
+            next_step="give --hosts too, at least one a tower",
+        )
+    for option in ("plan", "servers", "tpu"):
+        if given[option]:
+            raise InputError(f"--towers must go without --{option}", where=f"--towers, --{option}", value=given[option],
+                             next_step=f"leave --{option} out: hosts have the tables of their towers")  # fmt: skip
+    towers = read_towers(read_file(file, "--towers"), file).towers
+    check_fixed_hosts(job.hosts, job.least_hosts, job.caught_up_hosts, where="--towers")
+    return towers
+
+
+def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, config: TrainConfig) -> PartitionPlan:
+    """Where hosts have the tables of their towers. Raises :class:`~trainer.errors.ConfigError` for towers of other inputs, or too many."""
+    from trainer.embedding.towers.placement import TowerPlacement, tower_partition
+    from trainer.training.preparation import described
+    from trainer.training.run_partition import check_tables
+
+    layout = described(solution, config)[1]
+    plan = tower_partition(layout.features, TowerPlacement(hosts, 1, towers))
+    check_tables(plan, layout, config)
     return plan
 
 

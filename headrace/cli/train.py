@@ -64,7 +64,13 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse, run_locat
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
 from headrace.cli.options.training import read_options
-from headrace.cli.planned_training import check_plan_tables, plan_of_training, sparse_core_settings
+from headrace.cli.planned_training import (
+    check_plan_tables,
+    partition_of_towers,
+    plan_of_training,
+    sparse_core_settings,
+    towers_of_training,
+)
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.terminal.output import emit, say
@@ -228,6 +234,14 @@ def train(
             show_default=False,
         ),
     ] = "",
+    towers: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Give each tower of `headrace towers make` hosts of its own, which exchange by towers: with --hosts, docs/towers.md.",
+            show_default=False,
+        ),
+    ] = "",
     export: Export = "",
     export_quantize: ExportQuantize = "",
     servers: Servers = "",
@@ -279,6 +293,7 @@ def train(
     check_export(given)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)
+    named_towers = towers_of_training(given, job)
     if run_dir or job_dir:
         job_files = str(job_folder(run_location(run_dir), home, job_dir))
         job = None if job is None else dataclasses.replace(job, folder=job_files)
@@ -304,6 +319,8 @@ def train(
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, options, folder)
+        if job is not None and named_towers:
+            partition = partition_of_towers(named_towers, job.hosts, solution, settings)
         _check_placement(
             settings, is_served=on_servers is not None, is_divided=job is not None or partition is not None
         )
@@ -323,6 +340,7 @@ def train(
                 remote,
                 partition,
                 None if on_servers is None else on_servers.spec,
+                named_towers,
                 on_commit=None if exporter is None else exporter.look,
             )
             hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)

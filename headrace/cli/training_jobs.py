@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
+    from trainer.tower_options import Towers
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
     from trainer.training.staleness import StalenessCounts
@@ -96,6 +97,7 @@ def train_job(
     remote: RemoteWorkers | None = None,
     plan: PartitionPlan | None = None,
     servers: ServersSpec | None = None,
+    towers: Towers = (),
     *,
     on_commit: Callable[[], None] | None = None,
 ) -> TrainReport:
@@ -105,6 +107,7 @@ def train_job(
         remote: the readers and hosts on other machines; None: processes of this one.
         plan: by which hosts, or servers, hold tables; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
+        towers: the names of the inputs of each tower, whose plan is ``plan``; none: hosts exchange flat.
         on_commit: called after each commit that is seen.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
@@ -112,7 +115,7 @@ def train_job(
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, on_commit)
+    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -152,6 +155,7 @@ class _Job:
         remote: RemoteWorkers | None,
         plan: PartitionPlan | None,
         servers: ServersSpec | None,
+        towers: Towers,
         on_commit: Callable[[], None] | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
@@ -163,6 +167,7 @@ class _Job:
         self._hold, self._servers = "", servers
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
+        self._towers = towers if self._plan is not None else ()
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
@@ -206,6 +211,7 @@ class _Job:
             partition=self._plan,
             servers=self._servers,
             server_plan=self._server_plan,
+            towers=self._towers,
         )
         waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:

@@ -47,7 +47,7 @@ class PruningScreen:
         drawn = [f"curves: {self.drawing}"] if self.drawing else []
         return Group(
             f"{self.run}, after {many(self.epochs, 'epoch')}: {many(self.rounds, 'round')} of pruning in {many(self.steps, 'step')}",
-            f"memory for {percent_text(self.budget)} of the weights, {percent_text(total_share(self.tables))} are kept",
+            f"memory for {percent_text(self.budget)} of the weights, {percent_text(total_share(self.tables))} are kept; what is free takes new rows",
             "",
             grid(titles, rows),
             *rest,

@@ -189,3 +189,49 @@ def test_a_plan_for_sparse_cores_has_the_limits_of_their_buffers(planned, tmp_pa
     assert (
         "a file of tables does not state" in planned("plan", "make", "--tables", tables, "--topology", "v5p:2x2x1").err
     )
+
+
+@pytest.fixture
+def towers(planned, tmp_path):
+    """A file of two towers."""
+    made = tmp_path / "towers.json"
+    planned("towers", "make", "first", "--towers", 2, "--strategy", "strided", "--output", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "next_step"),
+    [
+        ((), "--towers must go with --hosts", "give --hosts too"),
+        (("--hosts", 2, "--servers", 2), "--towers must go without --servers", "leave --servers out"),
+        (("--hosts", 2, "--plan", "plan.json"), "--towers must go without --plan", "leave --plan out"),
+        (("--hosts", 3, "--least-hosts", 2), "must stay as many", "leave --least-hosts out"),
+        (("--hosts", 1), "towers must be at most as many as hosts", "join towers"),
+    ],
+)
+def test_towers_that_a_job_cannot_have_are_refused(planned, towers, monkeypatch, options, problem, next_step):
+    monkeypatch.chdir(towers.parent)
+    answer = planned("train", "first", "--config", planned.options, "--towers", towers, *options, status=2)
+    assert problem in answer.err
+    assert next_step in answer.err
+
+
+def test_other_towers_are_refused_before_anything_is_trained(planned, towers, tmp_path):
+    planned("train", "first", "--hosts", 2, "--towers", planned.options, status=2)
+    other = tmp_path / "second.json"
+    planned("towers", "make", "second", "--towers", 2, "--strategy", "strided", "--output", other)
+    answer = planned("train", "first", "--config", planned.options, "--hosts", 2, "--towers", other, status=2)
+    assert "a tower must name features of ids" in answer.err
+    assert not (tmp_path / "home" / "runs").exists()
+
+
+@pytest.mark.slow
+def test_towers_train_in_a_job(planned, towers, tmp_path):
+    arguments = ("train", "first", "--config", planned.options, "--hosts", 2, "--readers", 1, "--json")
+    flat = planned(*arguments, "--run-dir", tmp_path / "flat").json
+    found = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json
+    assert found["exact"] is True
+    assert found["epochs"] == flat["epochs"]
+    assert planned("ckpt", "show", tmp_path / "towers", "--json").json["partition"].endswith("of 2 cores")
+    again = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json
+    assert again["events_this_time"] == 0

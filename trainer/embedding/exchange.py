@@ -31,6 +31,25 @@ class Exchange(Protocol):
         """
 
 
+class GroupExchange:
+    """The exchange of some hosts of ``exchange``, ``members`` by rank; this host is one of them.
+
+    All hosts are in one group each, and all groups make their calls at once: others get messages without arrays.
+    """
+
+    def __init__(self, exchange: Exchange, members: Sequence[int]) -> None:
+        self._exchange, self._members = exchange, tuple(members)
+        self.rank, self.hosts = self._members.index(exchange.rank), len(self._members)
+
+    def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+        """See :class:`Exchange`."""
+        sent: list[Sequence[Array]] = [()] * self._exchange.hosts
+        for member, part in zip(self._members, parts, strict=True):
+            sent[member] = part
+        received = self._exchange.all_to_all(sent)
+        return [received[member] for member in self._members]
+
+
 class OneHost:
     """The exchange of a job with one host."""
 

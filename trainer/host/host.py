@@ -42,6 +42,7 @@ from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
 from trainer.servers.run_servers import RunServers
+from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan
 from trainer.training.part_statistics import part_statistics
 from trainer.training.preparation import check_placement
@@ -98,6 +99,7 @@ class Host:
         statistics_share: the share of the batches from which the statistics of features are sampled.
         partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
+        towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -119,8 +121,9 @@ class Host:
         statistics_share: float = 0.0,
         partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
+        towers: Towers = (),
     ) -> None:
-        self._partition, self._servers = partition, servers
+        self._partition, self._servers, self._towers = partition, servers, towers
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
@@ -347,7 +350,7 @@ class Host:
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
-            weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition)
+            weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition, self._towers)
         self._state_attempt = None
         initial = weights.initial_arrays() if isinstance(weights, HostWeights) else weights.arrays()
         self._model = _Model(weights, initial, current)

@@ -10,9 +10,13 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
+from trainer.embedding.exchange import Exchange, GroupExchange
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import tables_of
+from trainer.embedding.towers.counted_exchange import TowerExchanges
+from trainer.embedding.towers.placement import TowerPlacement
+from trainer.embedding.towers.tower_tables import TowerTables
 from trainer.host.channels import Channels
 from trainer.host.gradient_buckets import BUCKET_BYTES
 from trainer.host.host_weights import HostWeights
@@ -22,6 +26,7 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
+from trainer.tower_options import Towers
 from trainer.training.run_state import linear_features
 from trainer.training.saved_tables import under
 
@@ -32,6 +37,7 @@ class ShardedWeights(HostWeights):
     """See :class:`HostWeights`. Arrays of tables are those of this host's shards.
 
     ``plan``: where the tables of the deep part stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
+    ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
     """
 
     def __init__(
@@ -41,19 +47,24 @@ class ShardedWeights(HostWeights):
         head: AnyHead,
         channels: Channels,
         plan: PartitionPlan | None = None,
+        towers: Towers = (),
         *,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         exchange, held = channels.tables, config.batches_held
-        engine = linear = None
-        if layout.features and config.deep:
+        engine: ShardedTables | TowerTables | None = None
+        linear = None
+        if towers and config.deep:
+            engine = _tower_tables(layout, config, exchange, towers)
+        elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
             engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange, parts=parts, held=held)
         if layout.features and config.linear:
             features = linear_features(layout, config, head)
             linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held)
         super().__init__(layout, config, head, channels, engine, linear, bucket_bytes=bucket_bytes)
-        self._tables = [(kind, one) for kind, one in (("embedding", engine), ("linear", linear)) if one is not None]
+        deep = engine.rows if isinstance(engine, TowerTables) else engine
+        self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
 
     def arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.arrays`."""
@@ -69,6 +80,15 @@ class ShardedWeights(HostWeights):
         self.dense.load_state(under(arrays, "dense/"))
         for kind, tables in self._tables:
             tables.load_parts(shard_states(arrays, kind, tables))
+
+
+def _tower_tables(layout: InputLayout, config: TrainConfig, exchange: Exchange, towers: Towers) -> TowerTables:
+    """This host's part of the tables of towers, of which each has hosts of its own."""
+    placement = TowerPlacement(exchange.hosts, 1, towers)
+    group = placement.group_of(placement.tower_of(exchange.rank))
+    exchanges = TowerExchanges(peers=exchange, group=GroupExchange(exchange, group))
+    return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges,
+                       held=config.batches_held)  # fmt: skip
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

@@ -76,6 +76,7 @@ def run_host(
             connect=connect,
             statistics_share=spec.statistics_share,
             partition=spec.find_partition(client.document),
+            towers=spec.towers,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
         )
         membership = Membership(

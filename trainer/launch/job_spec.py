@@ -67,6 +67,7 @@ class JobSpec:
         statistics_share: the share of the batches from which hosts sample statistics of features.
         partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
         servers: that hold the tables; None: the hosts do.
+        towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
     """
 
     format: str
@@ -80,6 +81,7 @@ class JobSpec:
     statistics_share: float = 0.0
     partition: str = ""
     servers: ServersSpec | None = None
+    towers: tuple[tuple[str, ...], ...] = ()
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

@@ -16,6 +16,7 @@ from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit
+from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan, plan_job
 from trainer.training.preparation import PreparedRun
 from trainer.training.saved_run import SavedRun
@@ -77,6 +78,7 @@ def make_job(
     partition: PartitionPlan | None = None,
     servers: ServersSpec | None = None,
     server_plan: PartitionPlan | None = None,
+    towers: Towers = (),
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -91,6 +93,7 @@ def make_job(
             spread over them.
         servers: that hold the tables instead of the hosts.
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
+        towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
     Raises :class:`~transforms.errors.StorageError`, and :class:`RunMismatch` for the files of a job of another run.
     """
@@ -120,6 +123,7 @@ def make_job(
         statistics_share=prepared.config.statistics_share,
         partition="" if partition is None else files.put_document(plan_bytes(partition)),
         servers=_with_plan(servers, server_plan, files),
+        towers=towers,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

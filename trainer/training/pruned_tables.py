@@ -19,12 +19,16 @@ from trainer.training.saved_tables import history_name, parted_tables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Rows with importance, their importance, and the numbers of the engine: gain, step, rounds.
+#: Rows with importance, their importance, and numbers: gain, step and rounds of the engine, and the rows known at the last round.
 _COLUMNS = ("importance_rows", "importance", "pruning")
 
 
 def _arrays_of(history: PrunedHistory) -> tuple[Array, Array, Array]:
-    return history.rows, history.importance, np.array([history.gain, history.step, history.rounds], np.float64)
+    return (
+        history.rows,
+        history.importance,
+        np.array([history.gain, history.step, history.rounds, history.known], np.float64),
+    )
 
 
 def importance_arrays(
@@ -60,13 +64,13 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
         raise TornCheckpoint("a checkpoint must have the importance of the rows of each pruned table", where=f"{kind} table {table}",
                              allowed=", ".join(names))  # fmt: skip
     rows, importance, numbers = (arrays[name] for name in names)
-    if numbers.shape != (3,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
+    if numbers.shape != (4,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
         raise TornCheckpoint(
-            "the numbers of a pruned table must be three finite ones",
+            "the numbers of a pruned table must be four finite ones",
             where=f"{kind} table {table}",
             value=numbers.shape,
         )
-    return PrunedHistory(rows, importance, float(numbers[0]), int(numbers[1]), int(numbers[2]))
+    return PrunedHistory(rows, importance, float(numbers[0]), *(int(one) for one in numbers[1:]))
 
 
 def parted_with_importance(

@@ -44,6 +44,14 @@ def check_hosts(plan: PartitionPlan, hosts: int, least_hosts: int = 0, caught_up
                               next_step=f"{step}, or --hosts {plan.cores}" if option == "--hosts" else f"leave {option} out")  # fmt: skip
 
 
+def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, where: str) -> None:
+    """Raise :class:`ConfigError` unless the hosts of a job are as many as long as it runs; 0: there is no such other number."""
+    for option, number in (("--least-hosts", least_hosts), ("--caught-up-hosts", caught_up_hosts)):
+        if number and number != hosts:
+            raise ConfigError("the hosts of a job must stay as many, each with its tables", where=f"{where}, {option}", value=number,
+                              allowed=str(hosts), next_step=f"leave {option} out")  # fmt: skip
+
+
 def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:
     """Raise :class:`RunMismatch` for a plan other than that of the parts of the run's newest commit.
 

@@ -16,8 +16,10 @@ from tests.trainer.host.training_ways import (
     WAYS,
     batches_of,
     bucketed,
+    by_towers,
     config_of,
     gathered,
+    halves,
     in_pipeline,
     in_turn,
     one_after_the_other,
@@ -81,6 +83,15 @@ def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
     expected = trained(scene, 2, gathered, one_after_the_other(staleness))
     for delays in (0.0, 0.002):
         assert_equal(trained(scene, 2, bucketed(600), in_pipeline(staleness), delays=delays), expected)
+
+
+@pytest.mark.parametrize(("hosts", "staleness"), [(2, 0), (3, 0), (5, 2)])
+def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, staleness):
+    """Also where a tower has several hosts, and a host no events."""
+    scene = prepared_of("dlrm", staleness=staleness)
+    train = in_pipeline(staleness) if staleness else in_turn
+    towers = halves(scene[1])
+    assert_equal(trained(scene, hosts, by_towers(towers), train), trained(scene, hosts, by_towers(()), train))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.support.whole_vectors import all_gather, summed
 from tests.trainer.synthetic import Synthetic, config
+from trainer.embedding.towers.placement import TowerPlacement, tower_partition
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.reading.batches import make_batches
 from trainer.reading.stream import fragment_stream
@@ -81,6 +82,24 @@ def bucketed(bucket_bytes):
         return weights
 
     return make
+
+
+def by_towers(towers):
+    """Makes weights of hosts that exchange by towers; none: flat, by the plan of two towers."""
+
+    def make(prepared, options, channels):
+        features = prepared.layout.features
+        placement = TowerPlacement(channels.tables.hosts, 1, towers or halves(prepared))
+        plan = tower_partition(features, placement)
+        return ShardedWeights(prepared.layout, options, prepared.head, channels, plan, towers)
+
+    return make
+
+
+def halves(prepared):
+    """Two towers of the inputs."""
+    names = [one.name for one in prepared.layout.features]
+    return tuple(names[:1]), tuple(names[1:])
 
 
 def in_turn(weights, batches):

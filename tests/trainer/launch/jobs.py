@@ -22,6 +22,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.runs.data_changes import REFUSE_CHANGES
 from trainer.scheduling.job import JobSettings, PhaseSettings
+from trainer.tower_options import Towers
 from trainer.training.loop import train
 from trainer.training.preparation import PreparedRun, prepare_run
 from warehouse import Warehouse, read_fragment, read_solution, register_table, submit_model
@@ -67,12 +68,13 @@ def launch(
     unit_rows: int = 64,
     folder: Path | None = None,
     plan: PartitionPlan | None = None,
+    towers: Towers = (),
     **options: Any,
 ) -> LaunchedJob:
-    """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables."""
+    """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables, also those of ``towers``."""
     prepared = prepare(warehouse, run_dir, **options)
     files, cut = JobFiles(folder or Path(run_dir)), PlanOptions(unit_rows)
-    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan)
+    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan, towers=towers)
 
 
 def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:

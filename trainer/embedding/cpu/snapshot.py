@@ -43,6 +43,11 @@ def rows_of_range(row_floats: int, range_bytes: int) -> int:
     return max(range_bytes // (4 * row_floats), 1)
 
 
+def _space_bytes(layout: TableLayout, most_bytes: int) -> int:
+    """The bytes of rows that are put aside: at most those of all rows, whatever was asked for."""
+    return min(most_bytes, 4 * int((layout.vocabulary * (layout.dims + layout.slot_dims)).sum()))
+
+
 class _Aside(threading.Condition):
     """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values.
 
@@ -139,9 +144,8 @@ class EngineSnapshot:
     ) -> None:
         self._begin(table_of, layout, values, range_bytes, patience_secs, _kept(memory, layout, is_fresh=True))
         self._set_counts([int(np.count_nonzero(self._states(t) == CHANGED)) for t in range(len(layout.dims))])
-        all_bytes = 4 * int((layout.vocabulary * (layout.dims + layout.slot_dims)).sum())
-        self._most_bytes = most_bytes = min(most_bytes, all_bytes)  # a client may ask for any number
-        self._aside = _Aside(len(values.row_state), memory, most_bytes)
+        self._most_bytes = most_bytes
+        self._aside = _Aside(len(values.row_state), memory, _space_bytes(layout, most_bytes))
         self._state[_MOST_BYTES], self._state[_IS_OPEN] = most_bytes, 1
 
     @classmethod
@@ -160,7 +164,8 @@ class EngineSnapshot:
         found._most_bytes = min(max(int(state[_MOST_BYTES]), 0), _MOST_KEPT_BYTES)
         found._set_counts(state[_NUMBERS : _NUMBERS + len(layout.dims)].tolist())
         found._captured[:] = np.clip(found._captured, 0, layout.vocabulary)
-        found._aside = _Aside(len(values.row_state), memory, found._most_bytes, is_fresh=False)
+        space_bytes = _space_bytes(layout, found._most_bytes)
+        found._aside = _Aside(len(values.row_state), memory, space_bytes, is_fresh=False)
         return found
 
     def _begin(

@@ -24,6 +24,7 @@ class PrunedHistory:
         gain: what an update counts for now; it grows as importance decays.
         step: the updates of the engine.
         rounds: its rounds of pruning.
+        known: the rows that had any importance at the last round.
     """
 
     rows: Array
@@ -31,6 +32,7 @@ class PrunedHistory:
     gain: float
     step: int
     rounds: int
+    known: int
 
     def check(self, table: str, vocabulary: int) -> None:
         """Raise :class:`TornCheckpoint` for a history that no table of so many rows has."""
@@ -43,6 +45,7 @@ class PrunedHistory:
             not fits
             or not (1.0 <= self.gain < float("inf"))
             or not (0 <= self.step <= _MOST_STEPS and 0 <= self.rounds <= _MOST_STEPS)
+            or not 0 <= self.known <= vocabulary
         ):
             raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table}", value=len(rows),
                                  next_step="restore an earlier checkpoint")  # fmt: skip

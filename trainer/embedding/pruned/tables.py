@@ -90,6 +90,7 @@ class PrunedTables(ABC):
                                   allowed="none")  # fmt: skip
         self.options, self.seed, self._held = options, seed, held
         self.groups = groups_of(self.tables, options)
+        self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
         self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups)
         self.of_features, self.team = feature_layout(self.features, self.tables), Team(threads or available_threads())
         self._width = sum(feature.width for feature in self.features)
@@ -115,6 +116,7 @@ class PrunedTables(ABC):
         self._starts.clear()
         self.importance = importance
         self.step, self._version = 0, 0
+        self._known = np.zeros(len(self.tables), np.int64)  # rows of importance at the last round
         self.counts = PruningCounts()
         self._placed: deque[PlacedBatch] = deque(maxlen=self._held)
         self._counter = BatchCounter(self.features, self.of_features.table)
@@ -264,8 +266,9 @@ class PrunedTables(ABC):
         return found
 
     def _full_groups(self) -> list[RowGroup]:
-        """The groups without free places: in others a row gets one when it is looked up."""
-        return [group for group, free in zip(self.groups, self.addresses.free_rows.tolist(), strict=True) if not free]
+        """The groups without free places for further rows: in others a row gets one when it is looked up."""
+        free = self.addresses.free_rows.tolist()
+        return [group for g, group in enumerate(self.groups) if not free[g] and group.rows < self._group_sizes[g]]
 
     def importance_of_rows(self, t: int) -> Array:
         """A copy of the importance of all rows of a table."""
@@ -283,10 +286,18 @@ class PrunedTables(ABC):
         for group in self._full_groups():
             tables = [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in group.tables]
             scales = [self.importance.scale(one.importance) for one in tables]
-            self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
+            kept = kept_rows(group, self._count_new_rows(group), self.options.spare_share)
+            self._move(group, select_rows(tables, scales, kept, self.team))
         self._version += 1
         self.counts.rounds += 1
         self.counts.round_secs += time.perf_counter() - began
+
+    def _count_new_rows(self, group: RowGroup) -> int:
+        """The rows of a group that were looked up first since its last round."""
+        tables = list(group.tables)
+        before = int(self._known[tables].sum())
+        self._known[tables] = [np.count_nonzero(self.importance.of_table(t)) for t in tables]
+        return max(int(self._known[tables].sum()) - before, 0)  # importance that decays may vanish
 
     def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
         """Take the places of leaving rows, and give those of coming ones their values."""
@@ -325,7 +336,9 @@ class PrunedTables(ABC):
         for t, table in enumerate(self.tables):
             own = self.importance.of_table(t)
             rows = np.flatnonzero(own)
-            found[table.name] = PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.counts.rounds)
+            found[table.name] = PrunedHistory(
+                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, int(self._known[t])
+            )
         return found
 
     def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory] | None = None) -> None:
@@ -353,6 +366,7 @@ class PrunedTables(ABC):
         for t, table in enumerate(self.tables):
             if (history := histories.get(table.name)) is not None:
                 self.importance.of_table(t)[history.rows] = history.importance
+                self._known[t] = history.known
         found: dict[int, tuple[Array, TableState]] = {}
         for group in self.groups:
             kept = self._kept_states(group, [state[self.tables[t].name] for t in group.tables])

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.errors import ConfigError
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.tower_options import Towers, check_members, check_towers
 
 #: The most hosts and the most workers of a host.
@@ -90,6 +91,25 @@ class TowerPlacement:
         """The hosts whose bags ``host`` takes, ascending."""
         tower = self.tower_of(host)
         return tuple(one for one in range(self.hosts) if self.peer_host(tower, one) == host)
+
+
+def tower_partition(features: Sequence[FeatureSpec], placement: TowerPlacement) -> PartitionPlan:
+    """Where the tables of towers stand: the rows of each are spread over the workers of its tower.
+
+    By this plan the flat exchange has the bits of the exchange by towers. Raises :class:`ConfigError` as :func:`features_of_towers` does.
+    """
+    workers = {
+        features[f].table.name: placement.group_of(t)
+        for t, own in enumerate(features_of_towers(features, placement.towers))
+        for f in own
+    }
+    return PartitionPlan(
+        placement.workers,
+        tuple(
+            TablePlan(one.name, one.vocabulary_size, one.dim, (Slice(0, one.dim, workers[one.name]),))
+            for one in tables_of(features)
+        ),
+    )
 
 
 def features_of_towers(

@@ -8,7 +8,7 @@ back. Between hosts only combined bags move, and only between workers of equal r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
+from trainer.embedding.engine import TablesSnapshot, TableState
+from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.spec import FeatureSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.embedding.towers.counted_exchange import TowerExchanges
 from trainer.embedding.towers.peer_messages import bags_of, join_events
 from trainer.embedding.towers.peer_steps import permute_indices, return_gradients, send_outputs
@@ -174,6 +176,32 @@ class TowerTables:
         by_activations = self._module_gradients(looked_up, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
         self.rows.update_units(looked_up.units, of_units, looked_up.asked, self._order())
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables of this worker's tower."""
+        return self.rows.tables
+
+    def state(self) -> dict[str, TableState]:
+        """See :meth:`ShardedTables.state`: the rows of this worker."""
+        return self.rows.state()
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """See :meth:`ShardedTables.load_state`."""
+        self.rows.load_state(state)
+        self._looked_up.clear()
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of the tower's features over the bags that this worker combines, by name."""
+        return self.rows.statistics()
+
+    def begin_snapshot(self, *, most_bytes: int) -> TablesSnapshot:
+        """See :meth:`ShardedTables.begin_snapshot`."""
+        return self.rows.begin_snapshot(most_bytes=most_bytes)
+
+    def end_snapshot(self) -> None:
+        """See :meth:`ShardedTables.end_snapshot`."""
+        self.rows.end_snapshot()
 
     def _module_gradients(self, looked_up: _LookedUp, by_outputs: list[Array]) -> list[Array]:
         if self._module is None:

@@ -19,6 +19,7 @@ from tests.trainer.embedding.partitioned.test_partitioned_engine import batches,
 from tests.trainer.embedding.pruned.test_pruned_engine import (
     FEATURES,
     NEVER,
+    PAPER,
     SEED,
     TABLES,
     gradients_of,
@@ -59,7 +60,7 @@ def over(
     connects, budget=0.5, *, features=FEATURES, threads=2, wire=None, overlaps=False, **options
 ) -> ServedPrunedEngine:
     found = ServedPrunedEngine(
-        features, PruningOptions.read({"budget": budget, **options}), seed=SEED, servers=connects, threads=threads, wire=wire, overlaps=overlaps
+        features, PruningOptions.read({"budget": budget, **PAPER, **options}), seed=SEED, servers=connects, threads=threads, wire=wire, overlaps=overlaps
     )  # fmt: skip
     found.load_state({one.name: empty_state(one) for one in tables_of(features)})
     return found

@@ -1,0 +1,69 @@
+"""Jobs of real processes whose hosts exchange by towers: they train what a job that exchanges flat trains."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise
+from trainer.embedding.towers.placement import TowerPlacement, tower_partition
+from trainer.errors import ConfigError
+from trainer.launch.run_comparison import run_differences
+from trainer.scheduling.transitions import JobState
+from trainer.training.run_partition import check_fixed_hosts
+
+pytest.importorskip("tensorflow")
+OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}
+HOSTS = 3
+
+
+@pytest.mark.slow
+def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
+    """Bit for bit, although a host is killed; one of two towers has two hosts. Without towers a job goes on from its commits."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        features = prepare(warehouse, tmp_path / "towers", **OPTIONS).layout.features
+        names = [one.name for one in features]
+        towers = (tuple(names[::2]), tuple(names[1::2]))
+        plan = tower_partition(features, TowerPlacement(HOSTS, 1, towers))
+        job = launch(
+            warehouse,
+            tmp_path / "towers",
+            settings(HOSTS, most_restarts=9),
+            unit_rows=300,
+            plan=plan,
+            towers=towers,
+            **OPTIONS,
+        )
+        killed = []
+
+        def kill(status):
+            if status.commit_epochs >= 1 and not killed:
+                host = next(one for one in supervisor.running().values() if one.kind == "host")
+                host.process.kill()
+                killed.append(host)
+
+        supervisor = supervise(tmp_path / "towers", job, on_status=kill)
+        assert supervisor.run(job.newest).state is JobState.DONE
+        assert killed
+        run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **OPTIONS)
+        assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
+        assert newest(tmp_path / "towers").partition == plan
+        assert newest(tmp_path / "flat").partition is None
+        last = newest(tmp_path / "towers").epochs_done
+        assert last > 2
+        for name, by in (("again", {"plan": plan, "towers": towers}), ("without", {})):
+            shutil.copytree(tmp_path / "towers", tmp_path / name)
+            for epochs in range(3, last + 1):
+                shutil.rmtree(tmp_path / name / "checkpoints" / f"epoch-{epochs:06d}")
+            (tmp_path / name / "job" / "events.log").unlink()
+            run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **by, **OPTIONS)
+            assert run_differences(tmp_path / name, tmp_path / "flat") == (), name
+
+
+def test_the_hosts_of_a_job_by_towers_stay_as_many():
+    check_fixed_hosts(2, 0, 2, where="--towers")
+    for numbers, option in (((2, 1, 0), "--least-hosts"), ((2, 0, 1), "--caught-up-hosts")):
+        with pytest.raises(ConfigError, match="must stay as many") as raised:
+            check_fixed_hosts(*numbers, where="--towers")
+        assert option in raised.value.where
