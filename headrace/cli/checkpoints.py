@@ -136,6 +136,13 @@ def reshard(
     plan: Annotated[
         str, typer.Option(metavar="FILE", help="Partition the tables by this plan: headrace plan make --output.")
     ] = "",
+    towers: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="With --hosts: give each tower of this file hosts of its own, headrace towers make --output.",
+        ),
+    ] = "",
     epoch: Annotated[int | None, typer.Option(help=f"{_EPOCH_HELP} Default: the newest.", show_default=False)] = None,
     version: RunVersion = 0,
     home: Home = "",
@@ -153,12 +160,21 @@ def reshard(
     if is_gcs(output):
         raise InputError("the output must be a local folder", where="--output", value=output,
                          next_step="name a folder on this machine")  # fmt: skip
+    if towers and not hosts:
+        raise InputError(
+            "--towers must go with --hosts",
+            where="--towers",
+            value=towers,
+            next_step="give --hosts, at least one a tower",
+        )
     partition = _partition(hosts, plan)
     folder, files = _opened(run, version, home)
     epochs = epochs_of(newest_first(files)[0]) if epoch is None else _existing(files, folder, epoch)
+    if towers:
+        partition = _partition_of_towers(files, epochs, hosts, towers)
     with progress_bar("writing shards", "bytes") as report:
         done = reshard_run(folder, epochs, partition, Path(output), on_bytes=report)
-    emit(ReshardedScreen(folder, output, done, partition.cores, plan), as_json=as_json)
+    emit(ReshardedScreen(folder, output, done, partition.cores, plan, towers), as_json=as_json)
 
 
 def _partition(hosts: int, plan: str) -> PartitionPlan:
@@ -174,6 +190,22 @@ def _partition(hosts: int, plan: str) -> PartitionPlan:
     if not 1 <= hosts <= MOST_CORES:
         raise InputError("hosts must be a number", where="--hosts", value=hosts, allowed=f"1 to {MOST_CORES}")
     return PartitionPlan(hosts, ())
+
+
+def _partition_of_towers(files: RunFiles, epochs: int, hosts: int, file: str) -> PartitionPlan:
+    """The partition by the towers in a file, of the tables of a checkpoint."""
+    from trainer.checkpoints.read import open_commit
+    from trainer.checkpoints.run_files import commit_name
+    from trainer.config import TrainConfig
+    from trainer.embedding.towers.placement import TowerPlacement, tower_partition
+    from trainer.model.inputs import lay_out
+    from trainer.planning.towers.tower_document import read_towers
+    from trainer.runs.identity import RunIdentity
+
+    placement = TowerPlacement(hosts, 1, read_towers(read_file(file, "--towers"), file).towers)
+    identity = RunIdentity.read(open_commit(files, commit_name(epochs)).document.at("identity"))
+    config = TrainConfig.from_document(identity.config, run_dir="run")
+    return tower_partition(lay_out(identity.typed_inputs, config).features, placement)
 
 
 def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:

@@ -258,6 +258,7 @@ class ReshardedScreen:
         done: what was written.
         cores: of the new partition.
         plan: its file; empty for hosts.
+        towers: the file of the hosts' towers; empty for none.
     """
 
     folder: str
@@ -265,6 +266,7 @@ class ReshardedScreen:
     done: ReshardedRun
     cores: int
     plan: str
+    towers: str
 
     def json_fields(self) -> dict[str, Any]:
         """The two runs, the checkpoint, and the numbers of parts."""
@@ -273,6 +275,7 @@ class ReshardedScreen:
             "output": self.output,
             "checkpoint": self.done.name,
             "plan": self.plan or None,
+            "towers": self.towers or None,
             "parts_before": self.done.parts_before,
             "parts": self.cores,
             **fields_of(self.done.resharded),
@@ -282,6 +285,8 @@ class ReshardedScreen:
         """What was written, and the next step."""
         found = self.done.resharded
         partition = f"the plan {self.plan}" if self.plan else many(self.cores, "host")
+        if self.towers:
+            partition += f" with the towers of {self.towers}"
         return facts([
             ("checkpoint", f"{self.done.name} of {self.folder}"),
             ("new run", self.output),

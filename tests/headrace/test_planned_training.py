@@ -235,3 +235,22 @@ def test_towers_train_in_a_job(planned, towers, tmp_path):
     assert planned("ckpt", "show", tmp_path / "towers", "--json").json["partition"].endswith("of 2 cores")
     again = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json
     assert again["events_this_time"] == 0
+    reshard = ("ckpt", "reshard", tmp_path / "flat", "--output", tmp_path / "written", "--towers", towers)
+    assert "--towers must go with --hosts" in planned(*reshard, status=2).err
+    answer = planned(
+        "train",
+        "first",
+        "--config",
+        planned.options,
+        "--hosts",
+        2,
+        "--towers",
+        towers,
+        "--run-dir",
+        tmp_path / "flat",
+        status=2,
+    )
+    assert "headrace ckpt reshard" in answer.err
+    assert f"2 hosts with the towers of {towers}" in planned(*reshard, "--hosts", 2).out
+    again = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "written").json
+    assert again["events_this_time"] == 0

@@ -72,6 +72,12 @@ def test_what_kept_rows_are_worth():
     assert total_share([found]) == 0.2
 
 
+def test_a_kept_row_without_importance_was_looked_up():
+    found = kept_importance("t", 10, 4, np.array([3, 5]), np.array([5, 7]), np.array([3, 1], np.float32))
+    assert (found.seen_rows, found.kept_rows, found.importance_share) == (3, 2, 0.75)
+    assert (found.curve[0], found.curve[-1]) == (0.0, 1.0)
+
+
 def test_a_table_that_was_never_looked_up():
     found = kept_importance("t", 10, 4, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     assert (found.importance_share, found.rows_for_most, set(found.curve)) == (0.0, 0, {0.0})

@@ -40,17 +40,21 @@ class KeptImportance:
     curve: tuple[float, ...]
 
 
-def kept_importance(name: str, rows: int, columns: int, kept: Array, seen: Array, importance: Array) -> KeptImportance:
-    """What the ``kept`` rows of a table are worth; ``seen``: the rows with importance, ascending, of which each has one."""
+def kept_importance(name: str, rows: int, columns: int, kept: Array, found: Array, importance: Array) -> KeptImportance:
+    """What the ``kept`` rows of a table are worth; ``found``: the rows with importance, ascending, of which each has one.
+
+    A kept row without importance was looked up, too: its gradients were zero.
+    """
     total = float(importance.sum(dtype=np.float64))
-    own = float(importance[np.isin(seen, kept)].sum(dtype=np.float64))
+    own = float(importance[np.isin(found, kept)].sum(dtype=np.float64))
     sums = np.concatenate([[0.0], np.cumsum(-np.sort(-importance.astype(np.float64)))])
     shares = sums / total if total else sums
-    places = np.linspace(0, len(importance), _POINTS)
+    seen = len(np.union1d(kept, found))
+    places = np.linspace(0, seen, _POINTS)
     curve = np.interp(places, np.arange(len(shares)), shares)
     most = int(np.searchsorted(shares, _MOST)) if total else 0
     return KeptImportance(
-        name, rows, len(seen), len(kept), columns, own / total if total else 0.0, most, tuple(curve.tolist())
+        name, rows, seen, len(kept), columns, own / total if total else 0.0, most, tuple(curve.tolist())
     )
 
 

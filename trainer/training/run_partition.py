@@ -61,9 +61,9 @@ def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:
         return
     if _tables(_stored_plan(saved, plan)) == _tables(plan):
         return
-    raise RunMismatch("a run must go on by the plan of its newest commit, got another one", where=saved.path, value=f"{_WHERE}: {_words(plan)}",
+    raise RunMismatch("a run must go on by the plan of its newest commit, got another one", where=saved.path, value=_words(plan),
                       allowed=_words(saved.partition) if saved.partition else "rows that are spread over its hosts",
-                      next_step="headrace ckpt reshard RUN --output NEW --plan FILE writes a run by the plan; or leave --plan out")  # fmt: skip
+                      next_step="headrace ckpt reshard RUN --output NEW, with --plan, or with --hosts and --towers, writes a run by it; or leave it out")  # fmt: skip
 
 
 def _stored_plan(saved: SavedRun, plan: PartitionPlan) -> PartitionPlan:
