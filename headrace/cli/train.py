@@ -322,7 +322,9 @@ def train(
         if job is not None and named_towers:
             partition = partition_of_towers(named_towers, job.hosts, solution, settings)
         _check_placement(
-            settings, is_served=on_servers is not None, is_divided=job is not None or partition is not None
+            settings,
+            is_served=on_servers is not None,
+            is_divided=partition is not None or (job is not None and max(job.hosts, job.caught_up_hosts) > 1),
         )
         sparse_core = (
             None

@@ -56,12 +56,19 @@ def test_other_runs_are_refused(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [["--hosts", 2], ["--embedding-workers", 1, "--servers", 1], ["--plan", "plan.json"]]
+    "option",
+    [
+        ["--hosts", 2],
+        ["--embedding-workers", 1, "--servers", 1],
+        ["--plan", "plan.json"],
+        ["--tpu", "local"],
+        ["--caught-up-hosts", 2, "--follow"],
+    ],
 )
 def test_one_process_trains_pruned_tables(cli, tmp_path, option):
     (tmp_path / "options.json").write_text('{"pruning": {"budget": 0.5}}', encoding="utf-8")
     refused = cli("train", "model", "--config", tmp_path / "options.json", *option, status=2).err
-    assert "pruned tables must be trained by one process" in refused
+    assert "pruned tables must be trained by one process or host, without a plan" in refused
     assert f"leave {option[0]} out" in refused
 
 

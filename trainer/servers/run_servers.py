@@ -162,5 +162,5 @@ class RunServers:
         if isinstance(engine, WorkerEngine):
             assert worker is not None
             engine.connect(connects, worker)
-        elif isinstance(engine, PsEngine):
+        elif isinstance(engine, PsEngine | ServedPrunedEngine):
             engine.connect(connects)

@@ -161,11 +161,12 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
 def check_placement(config: TrainConfig, *, is_served: bool, is_divided: bool = False) -> None:
     """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that several processes train.
 
-    ``is_divided``: tables are divided among the hosts of a job, or by a plan.
+    ``is_divided``: several hosts of a job train the tables, or they are divided by a plan.
     """
     if config.pruning is not None and is_divided:
-        raise ConfigError("pruned tables must be trained by one process", where="pruning", value="a job or a plan",
-                          allowed="a run of one process, also with --servers", next_step="leave --hosts and --plan out: docs/pruning.md")  # fmt: skip
+        raise ConfigError("pruned tables must be trained by one process", where="pruning", value="several hosts, or a plan",
+                          allowed="one process, or a job of one host, also with --servers",
+                          next_step="give --hosts 1 or none, and leave --plan out: docs/pruning.md")  # fmt: skip
     if config.hashed and not is_served:
         raise ConfigError("hashed tables must be on parameter servers", where="hashed", value=", ".join(config.hashed),
                           allowed="a run with --servers, from its beginning to its end",

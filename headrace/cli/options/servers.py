@@ -179,11 +179,12 @@ def check_pruned(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` for pruned tables that several processes train, before anything is read."""
     if options.get("pruning") is None:
         return
-    for option in ("hosts", "plan", "tpus", "embedding_workers"):
-        if given.get(option):
-            name = f"--{option.replace('_', '-')}"
-            raise InputError("pruned tables must be trained by one process, without a plan", where=name, value=given[option],
-                             next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
+    several = [option for option in ("hosts", "caught_up_hosts") if given[option] > 1]
+    others = [option for option in ("plan", "tpu", "embedding_workers") if given[option]]
+    for option in (*several, *others):
+        name = f"--{option.replace('_', '-')}"
+        raise InputError("pruned tables must be trained by one process or host, without a plan", where=name, value=given[option],
+                         next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

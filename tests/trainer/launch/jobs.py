@@ -16,6 +16,7 @@ from tests.warehouse.scenes import FREE_READS, model, work, write_log
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
+from trainer.launch.job_spec import ServersSpec
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.launch.training_job import LaunchedJob, PlanOptions, make_job
 from trainer.planning.plan import PartitionPlan
@@ -69,12 +70,15 @@ def launch(
     folder: Path | None = None,
     plan: PartitionPlan | None = None,
     towers: Towers = (),
+    servers: ServersSpec | None = None,
     **options: Any,
 ) -> LaunchedJob:
     """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables, also those of ``towers``."""
     prepared = prepare(warehouse, run_dir, **options)
     files, cut = JobFiles(folder or Path(run_dir)), PlanOptions(unit_rows)
-    return make_job(prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan, towers=towers)
+    return make_job(
+        prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan, towers=towers, servers=servers
+    )
 
 
 def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:

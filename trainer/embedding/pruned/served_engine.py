@@ -111,10 +111,15 @@ class ServedPrunedEngine(PrunedTables):
         self._servers.finish()
         super().prune()
 
+    def connect(self, servers: Sequence[Connect]) -> None:
+        """See :meth:`PsEngine.connect <trainer.embedding.ps.engine.PsEngine.connect>`; places stay."""
+        self._servers.connect(servers)
+        self._asked.clear()
+
     def open(self) -> None:
-        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`: rows that another engine has loaded have no places here."""
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`. The rows are those that this engine has loaded: it is the only one."""
         self._servers.open()
-        self.forget()
+        self._asked.clear()
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
