@@ -22,10 +22,11 @@ def check_states(tables: Sequence[TableSpec], states: Mapping[str, TableState]) 
         raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(states),
                              allowed=", ".join(names))  # fmt: skip
     for table in tables:
-        _check_state(table, states[table.name])
+        check_state(table, states[table.name])
 
 
-def _check_state(table: TableSpec, state: TableState) -> None:
+def check_state(table: TableSpec, state: TableState) -> None:
+    """Raise :class:`TornCheckpoint` unless ``state`` fits ``table``."""
     count = state.rows.size
     expected = ((count,), (count, table.dim), (count, slot_width(table.optimizer, table.dim)))
     shapes = (state.rows.shape, state.weights.shape, state.slots.shape)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
+from trainer.embedding.engine import TableState
 from trainer.embedding.pruned.history import PrunedHistory
 from trainer.embedding.pruned.tables import PrunedTables
 from trainer.errors import TornCheckpoint
@@ -21,14 +22,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Rows with importance, their importance, and numbers: gain, step and rounds of the engine, and the rows known at the last round.
 _COLUMNS = ("importance_rows", "importance", "pruning")
+#: With the reset rule ``restored``, the values that rows had when they left.
+_LEFT = ("left_rows", "left_weights", "left_slots")
 
 
-def _arrays_of(history: PrunedHistory) -> tuple[Array, Array, Array]:
-    return (
-        history.rows,
-        history.importance,
-        np.array([history.gain, history.step, history.rounds, history.known], np.float64),
-    )
+def _arrays_of(history: PrunedHistory) -> dict[str, Array]:
+    """The arrays of a history by their columns."""
+    numbers = np.array([history.gain, history.step, history.rounds, history.known], np.float64)
+    found = dict(zip(_COLUMNS, (history.rows, history.importance, numbers), strict=True))
+    if (left := history.left) is not None:
+        found.update(zip(_LEFT, (left.rows, left.weights, left.slots), strict=True))
+    return found
 
 
 def importance_arrays(
@@ -41,7 +45,7 @@ def importance_arrays(
     found = {}
     for table, history in histories.items():
         kind, name = place_of(table)
-        for column, array in zip(_COLUMNS, _arrays_of(history), strict=True):
+        for column, array in _arrays_of(history).items():
             found[history_name(kind, column, name)] = array
     return found
 
@@ -70,7 +74,16 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
             where=f"{kind} table {table}",
             value=numbers.shape,
         )
-    return PrunedHistory(rows, importance, float(numbers[0]), *(int(one) for one in numbers[1:]))
+    gain, step, rounds, known = numbers.tolist()
+    left = [arrays[name] for column in _LEFT if (name := history_name(kind, column, table)) in arrays]
+    if len(left) not in (0, len(_LEFT)):
+        raise TornCheckpoint(
+            "the values of rows that left must have rows, weights and slots",
+            where=f"{kind} table {table}",
+            value=len(left),
+        )
+    state = TableState(*left) if left else None
+    return PrunedHistory(rows, importance, gain, int(step), int(rounds), int(known), state)
 
 
 def parted_with_importance(
@@ -79,10 +92,8 @@ def parted_with_importance(
     """As :func:`~trainer.training.saved_tables.parted_tables`, with the importance of the same moment."""
     found = parted_tables(place_of, engine, most_bytes)
     for name, history in engine.histories().items():
-        arrays, (kind, table) = _arrays_of(history), place_of(name)
-        kinds = tuple(
-            ArrayKind(history_name(kind, column, table), str(array.dtype), array.shape)
-            for column, array in zip(_COLUMNS, arrays, strict=True)
-        )
-        found += [PartedArrays((of,), iter([(array,)])) for of, array in zip(kinds, arrays, strict=True)]
+        kind, table = place_of(name)
+        for column, array in _arrays_of(history).items():
+            of = ArrayKind(history_name(kind, column, table), str(array.dtype), array.shape)
+            found.append(PartedArrays((of,), iter([(array,)])))
     return found

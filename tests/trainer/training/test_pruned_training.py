@@ -23,8 +23,9 @@ tf = pytest.importorskip("tensorflow")
 PRUNING = {"budget": 0.3, "round_steps": 3, "decay_steps": 2}
 
 
-def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path):
-    data, options = Synthetic(4, 200), {"pruning": PRUNING, "linear": True, "batch_rows": 50}
+@pytest.mark.parametrize("reset", ["zero", "restored"])
+def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path, reset):
+    data, options = Synthetic(4, 200), {"pruning": {**PRUNING, "reset": reset}, "linear": True, "batch_rows": 50}
     straight = train(data.solution, data.read, config(tmp_path / "straight", **options))
     while not train(data.solution, data.read, config(tmp_path / "run", **options), stop=lambda: True).finished:
         continue
@@ -32,7 +33,9 @@ def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path):
     one, other = saved(tmp_path / "run"), saved(tmp_path / "straight")
     assert equal_arrays(one, other)
     names = [name for name in one.arrays if name.startswith("history/")]
-    assert len(names) == 3 * len([name for name in one.arrays if "/weights/" in name and not name.startswith("dense/")])
+    assert len(names) == (6 if reset == "restored" else 3) * len(
+        [name for name in one.arrays if "/weights/" in name and not name.startswith("dense/")]
+    )
     assert any(one.arrays[name][2] >= 5 for name in names if "/pruning/" in name), "rounds were made"
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.engine import TableState
+from trainer.embedding.spec import TableSpec
+from trainer.embedding.state_checks import check_state
 from trainer.errors import TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,6 +28,7 @@ class PrunedHistory:
         step: the updates of the engine.
         rounds: its rounds of pruning.
         known: the rows that had any importance at the last round.
+        left: the values that rows had when they left their places, which the reset rule ``restored`` returns; None by other rules.
     """
 
     rows: Array
@@ -33,9 +37,13 @@ class PrunedHistory:
     step: int
     rounds: int
     known: int
+    left: TableState | None = None
 
-    def check(self, table: str, vocabulary: int) -> None:
-        """Raise :class:`TornCheckpoint` for a history that no table of so many rows has."""
+    def check(self, table: TableSpec) -> None:
+        """Raise :class:`TornCheckpoint` for a history that the table does not have."""
+        vocabulary = table.vocabulary_size
+        if self.left is not None:
+            check_state(table, self.left)
         rows, values = self.rows, self.importance
         fits = rows.dtype == np.int64 and values.dtype == np.float32 and rows.ndim == 1 and rows.shape == values.shape
         if fits and len(rows):
@@ -47,5 +55,5 @@ class PrunedHistory:
             or not (0 <= self.step <= _MOST_STEPS and 0 <= self.rounds <= _MOST_STEPS)
             or not 0 <= self.known <= vocabulary
         ):
-            raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table}", value=len(rows),
+            raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table.name}", value=len(rows),
                                  next_step="restore an earlier checkpoint")  # fmt: skip

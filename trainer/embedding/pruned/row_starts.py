@@ -11,6 +11,7 @@ from trainer.embedding.cpu.initial_rows import assign_rows
 from trainer.embedding.cpu.layout import FeatureLayout, TableValues, table_layout
 from trainer.embedding.engine import TableState
 from trainer.embedding.spec import TableSpec
+from trainer.embedding.state_checks import empty_state
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,6 +53,13 @@ class RowStarts:
             known, kept = self._is_known[t][rows], self._kept[t]
             found.weights[known], found.slots[known] = kept.weights[rows[known]], kept.slots[rows[known]]
         return found
+
+    def kept(self, t: int) -> TableState:
+        """What was kept of a table."""
+        if t not in self._kept:
+            return empty_state(self._tables[t])
+        kept, rows = self._kept[t], np.flatnonzero(self._is_known[t])
+        return TableState(rows, kept.weights[rows], kept.slots[rows])
 
     def keep(self, t: int, leaving: TableState) -> None:
         """Keep the values of rows that leave, which ``restored`` returns."""

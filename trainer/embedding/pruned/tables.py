@@ -336,8 +336,9 @@ class PrunedTables(ABC):
         for t, table in enumerate(self.tables):
             own = self.importance.of_table(t)
             rows = np.flatnonzero(own)
+            left = self._starts.kept(t) if self.options.reset == "restored" else None
             found[table.name] = PrunedHistory(
-                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, int(self._known[t])
+                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, int(self._known[t]), left
             )
         return found
 
@@ -355,7 +356,7 @@ class PrunedTables(ABC):
         check_states(self.tables, state)
         for table in self.tables:
             if table.name in histories:
-                histories[table.name].check(table.name, table.vocabulary_size)
+                histories[table.name].check(table)
         known = {(one.gain, one.step, one.rounds) for one in histories.values()}
         if len(known) > 1:
             raise TornCheckpoint("the importance of all pruned tables must be of one moment", value=sorted(known)[:4])
@@ -367,6 +368,8 @@ class PrunedTables(ABC):
             if (history := histories.get(table.name)) is not None:
                 self.importance.of_table(t)[history.rows] = history.importance
                 self._known[t] = history.known
+                if history.left is not None and self.options.reset == "restored":
+                    self._starts.keep(t, history.left)
         found: dict[int, tuple[Array, TableState]] = {}
         for group in self.groups:
             kept = self._kept_states(group, [state[self.tables[t].name] for t in group.tables])

@@ -15,7 +15,7 @@ from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
-from trainer.pruning_options import GroupOptions, PruningOptions
+from trainer.pruning_options import RESETS, GroupOptions, PruningOptions
 
 ROWS, SEED = 21, 3
 ADAGRAD = Adagrad(0.1, 0.01)
@@ -169,9 +169,17 @@ def test_threads_change_no_bit(trained, budget):
 
 
 @settings(max_examples=scaled(40))
-@given(st.lists(batches(FEATURES), min_size=2, max_size=8), st.floats(0.2, 0.9), st.integers(0, 7))
-def test_a_run_that_goes_on_equals_one_that_did_not_stop(trained, budget, stop):
-    options = {"round_steps": 3, "decay_steps": 2}
+@given(
+    st.lists(batches(FEATURES), min_size=2, max_size=8),
+    st.floats(0.2, 0.9),
+    st.integers(0, 7),
+    st.sampled_from(RESETS),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_a_run_that_goes_on_equals_one_that_did_not_stop(trained, budget, stop, reset, spare):
+    """By the rule ``none`` only without spare places: no state has the values that these keep of other rows."""
+    spare = 0.0 if reset == "none" else spare
+    options = {"round_steps": 3, "decay_steps": 2, "reset": reset, "spare_share": spare}
     engine = pruned(budget, **options)
     resumed = None
     for seed, batch in enumerate(trained):
