@@ -26,7 +26,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ServedPrunedEngine(PrunedTables):
     """As :class:`~trainer.embedding.pruned.engine.PrunedEngine`, with the same bits, and the values of places on servers.
 
-    Addresses and importance, 8 bytes a row, are in this process, which must be the only client of its servers. A batch takes one fetch and one
+    Addresses and importance, 8 bytes per row, are in this process, which must be the only client of its servers. A batch takes one fetch and one
     update message for each of them, and one that writes values where rows get places.
 
     Args:
