@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
+from trainer.embedding.cpu.snapshot import rows_of_range
 from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.ps.engine import PsEngine
@@ -16,6 +17,8 @@ from trainer.embedding.ps.row_values import ServedRowValues
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _NO_ROWS = np.zeros(0, np.int64)
+#: The bytes of values in one message.
+MESSAGE_BYTES = 16 << 20
 
 
 class ServedRows:
@@ -42,29 +45,40 @@ class ServedRows:
             self._written.append((int(self._addresses.group_of[t]), places, values))
 
     def flush(self) -> None:
-        """Send what was written, without waiting for the servers: one message for each of them."""
+        """Send what was written, without waiting for the servers: one message for each of them, unless it would be a long one."""
         if not self._written:
             return
         written, self._written = self._written, []
         by_group: list[list[tuple[Array, TableState]]] = [[] for _ in self._engine.tables]
         for group, places, values in written:
             by_group[group].append((places, values))
-        asked = [np.concatenate([_NO_ROWS, *(one for one, _ in own)]) for own in by_group]
         in_order = [values for own in by_group for _, values in own]
-        self._values.write(
-            asked,
-            RowValues(
-                np.concatenate([one.weights.reshape(-1) for one in in_order]),
-                np.concatenate([one.slots.reshape(-1) for one in in_order]),
-            ),
-        )
+        if sum(one.weights.nbytes + one.slots.nbytes for one in in_order) <= MESSAGE_BYTES:
+            asked = [np.concatenate([_NO_ROWS, *(one for one, _ in own)]) for own in by_group]
+            self._values.write(asked, _joined(in_order))
+            return
+        for group, own in enumerate(by_group):
+            for places, values in own:
+                for piece in self._pieces(group, len(places)):
+                    part = TableState(_NO_ROWS, values.weights[piece], values.slots[piece])
+                    self._values.write(_only(len(by_group), group, places[piece]), _joined([part]))
+
+    def _pieces(self, group: int, count: int) -> Iterator[slice]:
+        """Rows of a group in pieces that messages take."""
+        step = rows_of_range(int(self._values.weight_dims[group] + self._values.slot_dims[group]), MESSAGE_BYTES)
+        return (slice(first, first + step) for first in range(0, count, step))
 
     def read(self, t: int, rows: Array, places: Array) -> TableState:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
         self.flush()
         group = int(self._addresses.group_of[t])
-        found = self._values.read(_only(len(self._engine.tables), group, places))
-        return TableState(rows, *_of_group(found, self._values, group, len(places)))
+        dims = int(self._values.weight_dims[group]), int(self._values.slot_dims[group])
+        weights, slots = (np.empty((len(places), dim), np.float32) for dim in dims)
+        for piece in self._pieces(group, len(places)):
+            own = places[piece]
+            found = self._values.read(_only(len(self._engine.tables), group, own))
+            weights[piece], slots[piece] = _of_group(found, self._values, group, len(own))
+        return TableState(rows, weights, slots)
 
     def load(self, states: Sequence[tuple[Array, TableState]]) -> None:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
@@ -109,6 +123,13 @@ class _ServedSnapshot:
     def close(self) -> None:
         """End the snapshot."""
         self._engine.end_snapshot()
+
+
+def _joined(values: Sequence[TableState]) -> RowValues:
+    weights, slots = (
+        np.concatenate([getattr(one, name).reshape(-1) for one in values]) for name in ("weights", "slots")
+    )
+    return RowValues(weights, slots)
 
 
 def _only(groups: int, group: int, places: Array) -> list[Array]:

@@ -31,6 +31,7 @@ from tests.trainer.embedding.ps.test_ps_engine import counted
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding.pruned import served_rows
 from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.frames import Kind
 from trainer.embedding.spec import tables_of
@@ -178,6 +179,19 @@ def test_a_batch_takes_one_fetch_and_one_update_and_new_rows_one_message_more():
             found = Counter(one.kind for one in own[0].requests)
             assert found == {Kind.FETCH: 12, Kind.UPDATE: 12, Kind.WRITE_VALUES: writes}
         engine.close()
+
+
+@pytest.mark.parametrize("reset", ["zero", "restored"])
+def test_values_of_many_rows_take_several_messages(servers, monkeypatch, reset):
+    monkeypatch.setattr(served_rows, "MESSAGE_BYTES", 64)
+    options = {"reset": reset, "round_steps": 2}
+    here, there = pruned(0.4, **options), served(servers, 0.4, **options)
+    for k in range(8):
+        batch = popular_batch(k, shift=k)
+        assert step(there, batch, k) == step(here, batch, k)
+    same(there, here)
+    assert there.counts.moved_rows > 0
+    there.close()
 
 
 def test_a_row_without_a_place_is_read_as_zeros_and_never_trained(servers):
