@@ -98,7 +98,9 @@ def measure_steps(case: Case, rounds: int, dense_ms: float) -> None:
 def measure_round(rows: int, rounds: int) -> None:
     """Print the seconds and the memory of a round in which a tenth of the places change hands."""
     table = TableSpec("t", rows, 16, Adagrad(0.05, 0.1), "sum")
-    engine = PrunedEngine([FeatureSpec("f", table)], PruningOptions.read({"budget": 0.5, **_NEVER}), seed=0)
+    engine = PrunedEngine(
+        [FeatureSpec("f", table)], PruningOptions.read({"budget": 0.5, "spare_share": 0.0, **_NEVER}), seed=0
+    )
     draw = np.random.default_rng(0)
     engine.place_rows(0, np.sort(draw.permutation(rows)[: rows // 2]))
     engine.set_importance(0, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.vectors import item, prefetch
 from trainer.planning.row_groups import RowGroup
 from transforms.kernels.compiled import compiled
@@ -118,6 +120,16 @@ def find_places(
             count += is_missing
             places[i] = zero_row if is_missing else place
         missing[f] += count
+
+
+@compiled
+def find_and_combine(
+    features: Array, first_event: int, stop_event: int, ids: Array, lookups: Lookups, missing: Array, tile_events: int, bags: Bags,
+    of_features: FeatureLayout, tables: TableLayout, values: TableValues, out: Array, width: int, streams: bool,
+) -> None:  # fmt: skip
+    """:func:`find_places`, whose places are ``bags.ids``, and then the activations of these events in ``out``: one call of a thread."""
+    find_places(features, first_event, stop_event, ids, bags.offsets, lookups, bags.ids, missing)
+    combine_bags(first_event, stop_event, tile_events, bags, of_features, tables, values, out, width, streams)
 
 
 @compiled

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu import lookup as lookup_kernels
 from trainer.embedding.cpu.engine import STREAMED_BYTES
 from trainer.embedding.cpu.layout import Bags, learning_rates
+from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
+from trainer.embedding.pruned.addresses import find_and_combine
 from trainer.embedding.pruned.group_rows import GroupRows
 from trainer.embedding.pruned.row_importance import PlacedImportance
 from trainer.embedding.pruned.tables import PrunedTables
@@ -70,13 +71,7 @@ class PrunedEngine(PrunedTables):
         """
         out = self._outputs.take(batch.rows * self._width)
         streams = self._may_stream and out.nbytes >= STREAMED_BYTES
-
-        def combine(events: tuple[int, int], bags: Bags) -> None:
-            lookup_kernels.combine_bags(
-                *events, _TILE_EVENTS, bags, self.of_features, self._layout, self.rows.values, out, self._width, streams
-            )
-
-        self.count_lookup(self.places_of(batch, combine))
+        self.count_lookup(self.places_of(batch, _Activations(self, out, streams)))
         return out.reshape(batch.rows, self._width)
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
@@ -94,3 +89,25 @@ class PrunedEngine(PrunedTables):
         if placed.missing.any():
             distinct = distinct + self.note(self.missing_ids(placed), placed, flat)
         self.end_step(batch, distinct)
+
+
+class _Activations:
+    """Combines events to activations in ``out``."""
+
+    def __init__(self, engine: PrunedEngine, out: Array, streams: bool) -> None:
+        self._engine, self._out, self._streams = engine, out, streams
+
+    def find(self, batch: IdBatch, features: Array, events: tuple[int, int], bags: Bags, missing: Array) -> None:
+        """See :class:`~trainer.embedding.pruned.tables.Combine`."""
+        of, rows = self._engine, self._engine.rows
+        find_and_combine(
+            features, *events, batch.ids, of.lookups, missing, _TILE_EVENTS, bags, of.of_features, rows.layout, rows.values, self._out,
+            of.width, self._streams,
+        )  # fmt: skip
+
+    def combine(self, events: tuple[int, int], bags: Bags) -> None:
+        """See :class:`~trainer.embedding.pruned.tables.Combine`."""
+        of, rows = self._engine, self._engine.rows
+        combine_bags(
+            *events, _TILE_EVENTS, bags, of.of_features, rows.layout, rows.values, self._out, of.width, self._streams
+        )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -64,6 +64,16 @@ class PlacedBatch:
     version: int
 
 
+class Combine(Protocol):
+    """What a lookup does with the places of some events' ids, which several threads find at once."""
+
+    def find(self, batch: IdBatch, features: Array, events: tuple[int, int], bags: Bags, missing: Array) -> None:
+        """Write the places of ids of ``features`` to ``bags``, count those without one in ``missing``, and combine the events."""
+
+    def combine(self, events: tuple[int, int], bags: Bags) -> None:
+        """Combine events whose places are found."""
+
+
 class PrunedTables(ABC):
     """The tables of ``features``, of whose rows the most important ones have values. Arguments are those of its engines.
 
@@ -99,7 +109,7 @@ class PrunedTables(ABC):
         self._starts = RowStarts(self.tables, self.of_features, seed)
         by_row = whole._replace(row_base=self.addresses.first_row[:-1])
         self._notes = RowUpdates(self.of_features, by_row, self.team)
-        self._lookups = kernels.Lookups(
+        self.lookups = kernels.Lookups(
             self.addresses.first_row[of_tables],
             self.addresses.zero_row[of_tables].astype(np.int64),
             self.addresses.address,
@@ -170,11 +180,10 @@ class PrunedTables(ABC):
         bags = Bags(ids, placed.batch.offsets, placed.bags.shares)
         return self._notes.note(bags, flat, self._width, self.importance.noted())
 
-    def places_of(self, batch: IdBatch, combine: Callable[[tuple[int, int], Bags], None] | None = None) -> PlacedBatch:
+    def places_of(self, batch: IdBatch, combine: Combine | None = None) -> PlacedBatch:
         """The places of a batch's ids: worked out once for a lookup and its update, between which rows may move.
 
-        A row that has none takes a free place, if there is one, with its initial values. ``combine``: is called for all events, some at a time
-        in several threads, as soon as the places of their ids are found.
+        A row that has none takes a free place, if there is one, with its initial values. ``combine``: what is done with all events.
         """
         for one in self._placed:
             if one.batch is batch and one.version == self._version:
@@ -196,24 +205,25 @@ class PrunedTables(ABC):
         return found
 
     def _find(
-        self, batch: IdBatch, features: Array, bags: Bags, missing: Array, combine: Callable[[tuple[int, int], Bags], None] | None = None
-    ) -> None:  # fmt: skip
+        self, batch: IdBatch, features: Array, bags: Bags, missing: Array, combine: Combine | None = None
+    ) -> None:
         """Find the places of some features' ids."""
         parts = split_events(batch.offsets, self._costs, self.team.threads)
         counts = np.zeros((len(parts), len(missing)), np.int64)
 
         def find(k: int) -> None:
-            kernels.find_places(features, *parts[k], batch.ids, batch.offsets, self._lookups, bags.ids, counts[k])
             if combine is not None:
-                combine(parts[k], bags)
+                combine.find(batch, features, parts[k], bags, counts[k])
+            else:
+                kernels.find_places(features, *parts[k], batch.ids, batch.offsets, self.lookups, bags.ids, counts[k])
 
         self.team.run([partial(find, k) for k in range(len(parts))])
         missing[features] = counts.sum(axis=0)[features]
 
-    def _combine(self, bags: Bags, combine: Callable[[tuple[int, int], Bags], None] | None) -> None:
+    def _combine(self, bags: Bags, combine: Combine | None) -> None:
         if combine is not None:
             parts = split_events(bags.offsets, self._costs, self.team.threads)
-            self.team.run([partial(combine, part, bags) for part in parts])
+            self.team.run([partial(combine.combine, part, bags) for part in parts])
 
     def _place_new_rows(self, batch: IdBatch, f: int) -> None:
         """Give free places to the rows of a feature's ids that have none."""
