@@ -56,8 +56,7 @@ class PruningOptions:
         check_steps: steps between samples of the importance of rows.
         crossing_share: a round of pruning begins when this share of the rows that are kept has crossed the cut-off.
         deviation: how far shares of a sample may be from those of all rows, with a chance of 99 %.
-        spare_share: a round leaves at most this share of a group's places free, for rows that are looked up first afterwards: as many as
-            came so since the round before.
+        spare_share: the share of a group's places that a round leaves free, for rows that are looked up afterwards.
         round_steps: a round begins every so many steps instead; 0: when rows have crossed.
         normalised: importance is divided by the 95th percentile of its table before tables are compared.
         groups: the groups of tables; none: tables of one width and optimizer are a group.

@@ -27,12 +27,9 @@ def sample_rows(deviation: float) -> int:
     return math.ceil(math.log(2 / _DOUBT) / (2 * deviation * deviation))
 
 
-def kept_rows(group: RowGroup, new_rows: int, spare_share: float) -> int:
-    """The rows of a group that have places after a round, at least one.
-
-    As many places are left free as there were new rows since the round before, which as many new ones will want, but at most a share.
-    """
-    return max(group.rows - min(int(group.rows * spare_share), new_rows), 1)
+def kept_rows(group: RowGroup, spare_share: float) -> int:
+    """The rows of a group that have places after a round, at least one: all but a share, which rows get that are looked up afterwards."""
+    return max(group.rows - int(group.rows * spare_share), 1)
 
 
 def cut_off(importance: Array, kept_share: float) -> float:

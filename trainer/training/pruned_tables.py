@@ -20,7 +20,7 @@ from trainer.training.saved_tables import history_name, parted_tables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Rows with importance, their importance, and numbers: gain, step and rounds of the engine, and the rows known at the last round.
+#: Rows with importance, their importance, and numbers: gain, step and rounds of the engine.
 _COLUMNS = ("importance_rows", "importance", "pruning")
 #: With the reset rule ``restored``, the values that rows had when they left.
 _LEFT = ("left_rows", "left_weights", "left_slots")
@@ -28,7 +28,7 @@ _LEFT = ("left_rows", "left_weights", "left_slots")
 
 def _arrays_of(history: PrunedHistory) -> dict[str, Array]:
     """The arrays of a history by their columns."""
-    numbers = np.array([history.gain, history.step, history.rounds, history.known], np.float64)
+    numbers = np.array([history.gain, history.step, history.rounds], np.float64)
     found = dict(zip(_COLUMNS, (history.rows, history.importance, numbers), strict=True))
     if (left := history.left) is not None:
         found.update(zip(_LEFT, (left.rows, left.weights, left.slots), strict=True))
@@ -68,13 +68,13 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
         raise TornCheckpoint("a checkpoint must have the importance of the rows of each pruned table", where=f"{kind} table {table}",
                              allowed=", ".join(names))  # fmt: skip
     rows, importance, numbers = (arrays[name] for name in names)
-    if numbers.shape != (4,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
+    if numbers.shape != (3,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
         raise TornCheckpoint(
-            "the numbers of a pruned table must be four finite ones",
+            "the numbers of a pruned table must be three finite ones",
             where=f"{kind} table {table}",
             value=numbers.shape,
         )
-    gain, step, rounds, known = numbers.tolist()
+    gain, step, rounds = numbers.tolist()
     left = [arrays[name] for column in _LEFT if (name := history_name(kind, column, table)) in arrays]
     if len(left) not in (0, len(_LEFT)):
         raise TornCheckpoint(
@@ -83,7 +83,7 @@ def _history(arrays: Mapping[str, Array], kind: str, table: str) -> PrunedHistor
             value=len(left),
         )
     state = TableState(*left) if left else None
-    return PrunedHistory(rows, importance, gain, int(step), int(rounds), int(known), state)
+    return PrunedHistory(rows, importance, gain, int(step), int(rounds), state)
 
 
 def parted_with_importance(

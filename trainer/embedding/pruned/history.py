@@ -27,7 +27,6 @@ class PrunedHistory:
         gain: what an update counts for now; it grows as importance decays.
         step: the updates of the engine.
         rounds: its rounds of pruning.
-        known: the rows that had any importance at the last round.
         left: the values that rows had when they left their places, which the reset rule ``restored`` returns; None by other rules.
     """
 
@@ -36,7 +35,6 @@ class PrunedHistory:
     gain: float
     step: int
     rounds: int
-    known: int
     left: TableState | None = None
 
     def check(self, table: TableSpec) -> None:
@@ -53,7 +51,6 @@ class PrunedHistory:
             not fits
             or not (1.0 <= self.gain < float("inf"))
             or not (0 <= self.step <= _MOST_STEPS and 0 <= self.rounds <= _MOST_STEPS)
-            or not 0 <= self.known <= vocabulary
         ):
             raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table.name}", value=len(rows),
                                  next_step="restore an earlier checkpoint")  # fmt: skip

@@ -126,7 +126,6 @@ class PrunedTables(ABC):
         self._starts.clear()
         self.importance = importance
         self.step, self._version = 0, 0
-        self._known = np.zeros(len(self.tables), np.int64)  # rows of importance at the last round
         self.counts = PruningCounts()
         self._placed: deque[PlacedBatch] = deque(maxlen=self._held)
         self._counter = BatchCounter(self.features, self.of_features.table)
@@ -296,18 +295,10 @@ class PrunedTables(ABC):
         for group in self._full_groups():
             tables = [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in group.tables]
             scales = [self.importance.scale(one.importance) for one in tables]
-            kept = kept_rows(group, self._count_new_rows(group), self.options.spare_share)
-            self._move(group, select_rows(tables, scales, kept, self.team))
+            self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
         self._version += 1
         self.counts.rounds += 1
         self.counts.round_secs += time.perf_counter() - began
-
-    def _count_new_rows(self, group: RowGroup) -> int:
-        """The rows of a group that were looked up first since its last round."""
-        tables = list(group.tables)
-        before = int(self._known[tables].sum())
-        self._known[tables] = [np.count_nonzero(self.importance.of_table(t)) for t in tables]
-        return max(int(self._known[tables].sum()) - before, 0)  # importance that decays may vanish
 
     def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
         """Take the places of leaving rows, and give those of coming ones their values."""
@@ -348,7 +339,7 @@ class PrunedTables(ABC):
             rows = np.flatnonzero(own)
             left = self._starts.kept(t) if self.options.reset == "restored" else None
             found[table.name] = PrunedHistory(
-                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, int(self._known[t]), left
+                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, left
             )
         return found
 
@@ -377,7 +368,6 @@ class PrunedTables(ABC):
         for t, table in enumerate(self.tables):
             if (history := histories.get(table.name)) is not None:
                 self.importance.of_table(t)[history.rows] = history.importance
-                self._known[t] = history.known
                 if history.left is not None and self.options.reset == "restored":
                     self._starts.keep(t, history.left)
         found: dict[int, tuple[Array, TableState]] = {}
