@@ -23,6 +23,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.runs.data_changes import REFUSE_CHANGES
 from trainer.scheduling.job import JobSettings, PhaseSettings
+from trainer.scheduling.transitions import JobState
 from trainer.tower_options import Towers
 from trainer.training.loop import train
 from trainer.training.preparation import PreparedRun, prepare_run
@@ -87,6 +88,21 @@ def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:
     return Supervisor(
         files, job.spec.job, partial(role_command, str(folder)), settings=SupervisorSettings(look_secs=0.1), **options
     )
+
+
+def run_killed(folder: Path, job: LaunchedJob) -> None:
+    """Run a job to its end, and kill one of its hosts after the first commit."""
+    killed = []
+
+    def kill(status: JobStatus) -> None:
+        if status.commit_epochs >= 1 and not killed:
+            host = next(one for one in supervisor.running().values() if one.kind == "host")
+            host.process.kill()
+            killed.append(host)
+
+    supervisor = supervise(folder, job, on_status=kill)
+    assert supervisor.run(job.newest).state is JobState.DONE
+    assert killed
 
 
 def run_job(

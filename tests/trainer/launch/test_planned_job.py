@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise, train_alone
+from tests.trainer.launch.jobs import (
+    launch,
+    make_warehouse,
+    newest,
+    prepare,
+    run_job,
+    run_killed,
+    settings,
+    train_alone,
+)
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import verify_commit
 from trainer.embedding.spec import tables_of
@@ -53,17 +62,7 @@ def test_a_job_by_a_plan_trains_what_one_without_trains(warehouse, tmp_path):
     plan = mixed(warehouse, tmp_path / "by-plan")
     assert [one.partition for one in plan.tables] == ["column and row", "row", "replicated"]
     job = launch(warehouse, tmp_path / "by-plan", settings(2, most_restarts=9), unit_rows=300, plan=plan, **OPTIONS)
-    killed = []
-
-    def kill(status):
-        if status.commit_epochs >= 1 and not killed:
-            host = next(one for one in supervisor.running().values() if one.kind == "host")
-            host.process.kill()
-            killed.append(host)
-
-    supervisor = supervise(tmp_path / "by-plan", job, on_status=kill)
-    assert supervisor.run(job.newest).state is JobState.DONE
-    assert killed
+    run_killed(tmp_path / "by-plan", job)
     run_job(warehouse, tmp_path / "by-rows", settings(2), unit_rows=300, **OPTIONS)
     assert run_differences(tmp_path / "by-plan", tmp_path / "by-rows") == ()
     last = newest(tmp_path / "by-plan")

@@ -6,11 +6,10 @@ import shutil
 
 import pytest
 
-from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, settings, supervise
+from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, run_killed, settings
 from trainer.embedding.towers.placement import TowerPlacement, tower_partition
 from trainer.errors import ConfigError
 from trainer.launch.run_comparison import run_differences
-from trainer.scheduling.transitions import JobState
 from trainer.training.run_partition import check_fixed_hosts
 
 pytest.importorskip("tensorflow")
@@ -35,17 +34,7 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
             towers=towers,
             **OPTIONS,
         )
-        killed = []
-
-        def kill(status):
-            if status.commit_epochs >= 1 and not killed:
-                host = next(one for one in supervisor.running().values() if one.kind == "host")
-                host.process.kill()
-                killed.append(host)
-
-        supervisor = supervise(tmp_path / "towers", job, on_status=kill)
-        assert supervisor.run(job.newest).state is JobState.DONE
-        assert killed
+        run_killed(tmp_path / "towers", job)
         run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **OPTIONS)
         assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
         assert newest(tmp_path / "towers").partition == plan

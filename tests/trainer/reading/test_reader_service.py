@@ -28,7 +28,6 @@ from trainer.flight.client import Client
 from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable
 from trainer.reading.packed_units import PackedUnit, UnitLayout, unpack_unit
 from trainer.reading.reader_service import CHUNK_BYTES, STATUS, UNIT, ReaderService, fetch_unit
-from trainer.reading.unit_fetching import RemoteFetcher
 from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import MOST_REQUEST_BYTES
 from transforms.errors import HeadraceError
@@ -217,19 +216,20 @@ def test_a_reader_that_sends_without_end_is_refused_at_the_announced_length():
         assert len(sent) < 50
 
 
-def test_a_message_that_is_too_long_is_refused():
-    """gRPC holds such a message until it has refused it: a test of the memory would be one of gRPC's windows."""
+def test_a_message_that_is_too_long_is_refused_and_in_memory_once_at_most():
+    """The fetcher has a process of its own, in which nothing else takes memory. gRPC holds a message until it has refused it."""
 
     def one_message(name, content):
         yield EIGHT
         yield bytes(64 << 20)
 
     with ActionService(LOOPBACK, one_message, most_bytes=MOST_REQUEST_BYTES) as service:
-        fetcher = RemoteFetcher(str(service.address))
-        with pytest.raises(Unreachable) as caught:
-            fetcher.fetch(unit(0, 5), lambda size: True)
-        assert caught.value.allowed == f"messages of at most {CHUNK_BYTES + FRAME_BYTES:,} bytes"
-        fetcher.close()
+        command = [sys.executable, "-m", "tests.trainer.reading.fetcher_process", str(service.address)]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECS)
+    assert ended.returncode == 0, ended.stderr
+    allowed, taken_bytes = ended.stdout.splitlines()
+    assert allowed == f"messages of at most {CHUNK_BYTES + FRAME_BYTES:,} bytes"
+    assert int(taken_bytes) < 120 << 20
 
 
 def test_a_unit_of_random_bytes_is_refused(service):

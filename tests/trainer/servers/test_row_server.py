@@ -431,21 +431,27 @@ def test_a_session_that_is_over_does_not_end_the_snapshot_of_the_next_attempt():
     read_all(server, new)
 
 
+def beside_updates(most_bytes):
+    """A server with a snapshot, an engine with the same rows, the session that reads it, and a function that makes further updates."""
+    server, alone = server_of(), engine_alone()
+    (session,) = sessions_of(server, 1)
+    saving = server.begin(Greeting(saves=True))
+    for number in (1, 2, 3):
+        update(server, session, number, number)
+        apply_to(alone, [random_update(number)])
+    begin_snapshot(server, saving, most_bytes=most_bytes)
+
+    def train():
+        for number in range(4, 20):
+            update(server, session, number, number)
+
+    return server, alone, saving, train
+
+
 def test_reading_beside_updates_gives_one_moment(pool):
     """Ranges are read in one thread while another updates: repeated at many speeds."""
     for seed in range(scaled(20)):
-        server, alone = server_of(), engine_alone()
-        (session,) = sessions_of(server, 1)
-        saving = server.begin(Greeting(saves=True))
-        for number in (1, 2, 3):
-            update(server, session, number, number)
-            apply_to(alone, [random_update(number)])
-        begin_snapshot(server, saving, most_bytes=seed * 40)
-
-        def train(server=server, session=session):
-            for number in range(4, 20):
-                update(server, session, number, number)
-
+        server, alone, saving, train = beside_updates(seed * 40)
         training = pool.submit(train)
         found = []
         for p, one in enumerate(TABLES):
@@ -464,18 +470,7 @@ def test_reading_beside_updates_gives_one_moment(pool):
 def test_rows_of_a_snapshot_are_read_in_any_order_and_again(pool):
     """Beside updates; only rows that were changed at its moment."""
     for seed in range(scaled(20)):
-        server, alone = server_of(), engine_alone()
-        (session,) = sessions_of(server, 1)
-        saving = server.begin(Greeting(saves=True))
-        for number in (1, 2, 3):
-            update(server, session, number, number)
-            apply_to(alone, [random_update(number)])
-        begin_snapshot(server, saving)
-
-        def train(server=server, session=session):
-            for number in range(4, 20):
-                update(server, session, number, number)
-
+        server, alone, saving, train = beside_updates(1 << 20)
         training, draw = pool.submit(train), np.random.default_rng(seed)
         for p in draw.permutation(np.repeat(np.arange(len(TABLES)), 3)).tolist():
             whole = alone.changed_rows(p, 0, TABLES[p].vocabulary_size)

@@ -331,7 +331,11 @@ def test_rows_may_move_between_a_lookup_and_its_update():
 @settings(max_examples=scaled(30))
 @given(st.floats(0.2, 0.9), st.integers(0, 100))
 def test_a_snapshot_is_of_its_moment_while_rows_lose_their_places(budget, seed):
-    engine = pruned(budget, round_steps=2)
+    assert_snapshot_of_its_moment(pruned(budget, round_steps=2), budget, seed)
+
+
+def assert_snapshot_of_its_moment(engine, budget, seed):
+    """Read table by table, between steps that prune."""
     for k in range(4):
         step(engine, popular_batch(seed + k), k)
     expected = engine.state()

@@ -22,6 +22,7 @@ from tests.trainer.embedding.pruned.test_pruned_engine import (
     PAPER,
     SEED,
     TABLES,
+    assert_snapshot_of_its_moment,
     gradients_of,
     popular_batch,
     pruned,
@@ -124,21 +125,7 @@ def test_a_run_goes_on_there_and_here(servers, trained, budget, stop):
 @given(st.floats(0.2, 0.9), st.integers(0, 100))
 def test_a_snapshot_is_of_its_moment_while_rows_lose_their_places(servers, budget, seed):
     engine = served(servers, budget, round_steps=2)
-    for k in range(4):
-        step(engine, popular_batch(seed + k), k)
-    expected = engine.state()
-    snapshot = engine.begin_snapshot(most_bytes=1 << 24)
-    assert snapshot.counts == tuple(len(one.rows) for one in expected.values())
-    for t, table in enumerate(TABLES):
-        for k in range(2):
-            step(engine, popular_batch(1000 + seed + 2 * t + k, shift=3 * t), k)
-        found = list(snapshot.table(t))
-        for name in ("rows", "weights", "slots"):
-            assert (
-                b"".join(getattr(part, name).tobytes() for part in found)
-                == getattr(expected[table.name], name).tobytes()
-            ), name
-    assert engine.counts.moved_rows > 0 or budget > 0.5
+    assert_snapshot_of_its_moment(engine, budget, seed)
     engine.close()
 
 
