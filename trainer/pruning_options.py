@@ -102,14 +102,9 @@ class PruningOptions:
 
 _NAMES = [one.name for one in fields(PruningOptions)]
 _WHOLE = {"decay_steps": (1, _MOST_STEPS), "check_steps": (1, _MOST_STEPS), "round_steps": (0, _MOST_STEPS)}
-#: Numbers above the first and at most the second value.
-_REAL = {
-    "budget": (0.0, 1.0),
-    "decay": (0.0, 1.0),
-    "crossing_share": (0.0, 1.0),
-    "deviation": (0.0, 0.5),
-}
-_MOST_SPARE = 0.9
+#: The largest of numbers from 0 on, and whether 0 is one of them.
+_REAL = {"budget": (1.0, False), "decay": (1.0, False), "crossing_share": (1.0, False), "deviation": (0.5, False),
+         "spare_share": (0.9, True)}  # fmt: skip
 
 
 def _read_member(name: str, value: Any) -> Any:
@@ -119,13 +114,10 @@ def _read_member(name: str, value: Any) -> Any:
             _refuse(name, value, f"an integer in [{least}, {most:,}]")
         return value
     if name in _REAL:
-        above, most_real = _REAL[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value <= most_real:
-            _refuse(name, value, f"a number in ({above:g}, {most_real:g}]")
-        return float(value)
-    if name == "spare_share":
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SPARE:
-            _refuse(name, value, f"a number in [0, {_MOST_SPARE:g}]")
+        most_real, has_zero = _REAL[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= most_real or not (value or has_zero):
+            _refuse(name, value, f"a number in {'[' if has_zero else '('}0, {most_real:g}]")
         return float(value)
     if name == "normalised":
         if not isinstance(value, bool):

@@ -129,7 +129,7 @@ class RunServers:
         overlaps = self.mode is Mode.EACH
         if worker is not None and (options.hashed or options.pruning is not None):
             kind = "hashed" if options.hashed else "pruned"
-            raise ConfigError(f"{kind} tables must be trained without embedding workers", value=", ".join(options.hashed),
+            raise ConfigError(f"{kind} tables must be trained without embedding workers", value=", ".join(options.hashed) or "pruning",
                               next_step="leave --embedding-workers out")  # fmt: skip
         if options.pruning is not None:
             if self.plan is not None:

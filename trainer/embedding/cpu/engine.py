@@ -43,8 +43,9 @@ from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
+from trainer.embedding.table_checks import supported_tables
 from trainer.errors import BadBatch, ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -98,11 +99,7 @@ class CpuEngine:
         memory: TableMemory | None = None,
         undo_log: UndoLog | None = None,
     ) -> None:
-        self._features, self._tables = tuple(features), tables_of(features)
-        if not self._features:
-            raise ConfigError("an embedding engine must have at least one feature")
-        for table in self._tables:
-            refuse_unsupported(table)
+        self._features, self._tables = tuple(features), supported_tables(features)
         self._of_features = feature_layout(self._features, self._tables)
         self._layout = table_layout(self._of_features, self._tables, seed, origins)
         slots = self._layout._replace(dims=self._layout.slot_dims, weight_base=self._layout.slot_base)
@@ -457,17 +454,6 @@ class CpuEngine:
             weights[saved.rows] = saved.weights
             slots[saved.rows] = saved.slots
             self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
-
-
-def refuse_unsupported(table: TableSpec) -> None:
-    """Raise :class:`ConfigError` for a setting that this engine does not have."""
-    optimizer = table.optimizer
-    if not optimizer.use_gradient_accumulation:
-        raise ConfigError("use_gradient_accumulation must be True", where=f"table {table.name}", value=False, allowed="True",
-                          next_step="this engine sums the gradients of a row before its update")  # fmt: skip
-    if not getattr(optimizer, "lazy_adam", True):
-        raise ConfigError("lazy_adam must be True", where=f"table {table.name}", value=False, allowed="True",
-                          next_step="this engine updates the rows of a batch only")  # fmt: skip
 
 
 def one_event(rows: Array, counts: Array) -> IdBatch:

@@ -14,7 +14,6 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
@@ -30,9 +29,9 @@ from trainer.embedding.partitioned.gathered_rows import GatheredRows
 from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.spec import FeatureSpec, tables_of
+from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states
-from trainer.errors import ConfigError
+from trainer.embedding.table_checks import supported_tables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,11 +54,7 @@ class LocalHashedEngine:
     def __init__(
         self, features: Sequence[FeatureSpec], hashed: Mapping[str, TableLimits], *, seed: int, threads: int = 0, held: int = 2
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), tables_of(features)
-        if not self.features:
-            raise ConfigError("an embedding engine must have at least one feature")
-        for table in self.tables:
-            refuse_unsupported(table)
+        self.features, self.tables = tuple(features), supported_tables(features)
         self._limits, self._seed, self._threads = dict(hashed), seed, threads
         self._of_features, self._team = feature_layout(self.features, self.tables), Team(threads or available_threads())
         self.width = sum(feature.width for feature in self.features)

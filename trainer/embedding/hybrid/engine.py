@@ -30,7 +30,8 @@ from trainer.embedding.hybrid.placement import Placement, PlacementCounts, Table
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.embedding.table_checks import engine_tables
 from trainer.errors import ConfigError
 from trainer.planning.hot_rows import MOVE_LOOKUPS
 
@@ -80,9 +81,7 @@ class HybridEngine:
         self, features: Sequence[FeatureSpec], *, seed: int, hot_rows: Mapping[str, int], threads: int = 0, cold: ColdTier | None = None,
         move_lookups: float = MOVE_LOOKUPS, held: int = 2,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), tables_of(features)
-        if not self.features:
-            raise ConfigError("an embedding engine must have at least one feature")
+        self.features, self.tables = tuple(features), engine_tables(features)
         self._placement = Placement(self.tables, hot_rows, move_lookups=move_lookups)
         if cold is None:
             cold = CpuEngine([FeatureSpec(one.name, one) for one in self.tables], seed=seed, threads=threads)

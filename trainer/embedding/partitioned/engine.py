@@ -24,8 +24,9 @@ from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSna
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.spec import FeatureSpec, tables_of
+from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states
+from trainer.embedding.table_checks import engine_tables
 from trainer.errors import BadBatch, ConfigError
 from trainer.planning.plan import PartitionPlan
 
@@ -70,9 +71,7 @@ class PartitionedEngine:
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
-        if not features:
-            raise ConfigError("an embedding engine must have at least one feature")
-        self.features, self.tables = tuple(features), tables_of(features)
+        self.features, self.tables = tuple(features), engine_tables(features)
         self._parts = TableParts(self.tables, cores, plan)
         self._buffers = StaticBuffers(self._parts, settings)
         self._threads = CoreThreads(cores)

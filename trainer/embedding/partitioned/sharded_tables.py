@@ -17,7 +17,7 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine, refuse_unsupported
+from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
@@ -31,9 +31,10 @@ from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
-from trainer.embedding.spec import FeatureSpec, tables_of
+from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states, empty_state
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.embedding.table_checks import supported_tables
+from trainer.errors import TornCheckpoint
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,11 +72,7 @@ class ShardedTables:
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), tables_of(features)
-        if not self.features:
-            raise ConfigError("an embedding engine must have at least one feature")
-        for table in self.tables:
-            refuse_unsupported(table)
+        self.features, self.tables = tuple(features), supported_tables(features)
         self._exchange, self._buffers = exchange, buffers
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)

@@ -57,11 +57,10 @@ class PrunedEngine(PrunedTables):
         self._may_stream = not (self._layout.dims[self.of_features.table] % LANES).any()
         self.forget()
 
-    def forget(self) -> None:
+    def no_importance(self) -> PlacedImportance:
         """See :class:`PrunedTables`."""
-        self.rows.clear()
         places = len(self.rows.values.row_state)
-        self.begin(PlacedImportance(self.addresses, self._layout.row_base, places, self.options, self.seed, self.team))
+        return PlacedImportance(self.addresses, self._layout.row_base, places, self.options, self.seed, self.team)
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros, and an id without a place counts as a row of zeros.

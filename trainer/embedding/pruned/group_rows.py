@@ -46,7 +46,6 @@ class GroupRows:
         self.layout = whole._replace(vocabulary=rows, trained=rows - 1, row_base=group.row_base[of_tables],
                                      weight_base=group.weight_base[of_tables], slot_base=group.slot_base[of_tables])  # fmt: skip
         self.group_of = of_tables[of_features.table]
-        self.clear()
 
     def clear(self) -> None:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""

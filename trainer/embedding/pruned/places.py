@@ -24,7 +24,7 @@ class PlaceValues(Protocol):
         """The bytes that they take in this process."""
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Forget all values, at the latest with the next :meth:`load`."""
 
     def write(self, t: int, places: Array, values: TableState) -> None:
         """Give places of a table values. A snapshot keeps those before."""
@@ -33,7 +33,7 @@ class PlaceValues(Protocol):
         """The values of places, as those of rows of a table."""
 
     def load(self, states: Sequence[tuple[Array, TableState]]) -> None:
-        """Give places values, of each table some, and forget all others; while no snapshot is read."""
+        """Give places values, of each table some, after :meth:`clear` and while no snapshot is read."""
 
     def begin_snapshot(self, most_bytes: int) -> PlacedSnapshot:
         """The rows of all tables that have a place now, to be read while they change."""

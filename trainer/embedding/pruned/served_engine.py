@@ -68,11 +68,14 @@ class ServedPrunedEngine(PrunedTables):
         self._asked: deque[tuple[PlacedBatch, IdBatch]] = deque(maxlen=held)
         self.forget()
 
+    def no_importance(self) -> RowImportance:
+        """See :class:`PrunedTables`."""
+        return RowImportance(self.addresses, self.options, self.seed, self.team)
+
     def forget(self) -> None:
         """See :class:`PrunedTables`; values on servers stay until others are loaded."""
-        self.begin(RowImportance(self.addresses, self.options, self.seed, self.team))
+        super().forget()
         self._asked.clear()
-        self.rows.clear()
 
     def lookup(self, batch: IdBatch) -> Array:
         """See :meth:`PrunedEngine.lookup <trainer.embedding.pruned.engine.PrunedEngine.lookup>`."""

@@ -36,7 +36,7 @@ class ServedRows:
         self._written: list[tuple[int, Array, TableState]] = []
 
     def clear(self) -> None:
-        """See :class:`~trainer.embedding.pruned.places.PlaceValues`; the servers' values stay until :meth:`load`."""
+        """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
         self._written.clear()
 
     def write(self, t: int, places: Array, values: TableState) -> None:

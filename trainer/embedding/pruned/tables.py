@@ -18,7 +18,6 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import Bags, feature_columns, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import shares_of
@@ -36,8 +35,9 @@ from trainer.embedding.pruned.places import PlaceValues
 from trainer.embedding.pruned.round import TableRound, TableRows, select_rows
 from trainer.embedding.pruned.row_importance import RowImportance
 from trainer.embedding.pruned.row_starts import RowStarts
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
+from trainer.embedding.table_checks import supported_tables
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.pruning_rounds import kept_rows
 from trainer.planning.row_groups import RowGroup, SharingTable, row_groups
@@ -90,11 +90,8 @@ class PrunedTables(ABC):
     def __init__(
         self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int, held: int
     ) -> None:
-        self.features, self.tables = tuple(features), tables_of(features)
-        if not self.features:
-            raise ConfigError("an embedding engine must have at least one feature")
+        self.features, self.tables = tuple(features), supported_tables(features)
         for table in self.tables:
-            refuse_unsupported(table)
             if table.quantization is not None:
                 raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
                                   allowed="none")  # fmt: skip
@@ -117,14 +114,15 @@ class PrunedTables(ABC):
         self._costs = whole.dims[of_tables] + 16
 
     @abstractmethod
-    def forget(self) -> None:
-        """Give no row a place, and all of them no importance: :meth:`begin`."""
+    def no_importance(self) -> RowImportance:
+        """The importance of rows of which none has any."""
 
-    def begin(self, importance: RowImportance) -> None:
-        """Give no row a place, and all of them no importance: that of ``importance``."""
+    def forget(self) -> None:
+        """Give no row a place, and all of them no importance."""
+        self.rows.clear()
         self.addresses.clear()
         self._starts.clear()
-        self.importance = importance
+        self.importance = self.no_importance()
         self.step, self._version = 0, 0
         self.counts = PruningCounts()
         self._placed: deque[PlacedBatch] = deque(maxlen=self._held)

@@ -17,7 +17,6 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import refuse_unsupported
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
@@ -41,8 +40,9 @@ from trainer.embedding.ps.saved_history import SavedHistory, joined_histories, n
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states, empty_state
+from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError
 from trainer.planning.plan import PartitionPlan
@@ -84,11 +84,7 @@ class PsEngine:
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
         hashed: Mapping[str, TableLimits] | None = None, combiners: Array | None = None, fixed_rows: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), tables_of(features)
-        if not self.features:
-            raise ConfigError("an embedding engine must have at least one feature")
-        for table in self.tables:
-            refuse_unsupported(table)
+        self.features, self.tables = tuple(features), supported_tables(features)
         self._limits = _divided(hashed or {}, self.tables, len(servers), plan)
         self._order = width_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainer.embedding.optimizers import FTRL, Adam, Optimizer, RowWiseAdagrad
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
-from trainer.errors import ConfigError, UnsupportedSetting
+from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.embedding.table_checks import engine_tables
+from trainer.errors import UnsupportedSetting
 
 #: Settings that SparseCore's program leaves out, each with the only value that it has the effect of.
 _ABSENT_FROM_SPARSE_CORE: dict[str, object] = {
@@ -26,7 +27,7 @@ _ABSENT_FROM_SPARSE_CORE: dict[str, object] = {
 
 def refuse_for_sparse_core(features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`UnsupportedSetting` for what ``TPUEmbeddingV2`` would ignore, and :class:`ConfigError` for equal names."""
-    for table in _tables(features):
+    for table in engine_tables(features):
         _refuse_row_wise(table)
         for setting, value in _ABSENT_FROM_SPARSE_CORE.items():
             _refuse_unless(getattr(table.optimizer, setting) == value, table, setting, value, "SparseCore")
@@ -42,14 +43,8 @@ def _refuse_in_formulas(table: TableSpec, optimizer: Optimizer) -> None:
 
 def refuse_for_tpu_embedding(features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`UnsupportedSetting` for what ``TPUEmbedding`` (v2 to v4) does not have, :class:`ConfigError` for equal names."""
-    for table in _tables(features):
+    for table in engine_tables(features):
         _refuse_row_wise(table)
-
-
-def _tables(features: Sequence[FeatureSpec]) -> tuple[TableSpec, ...]:
-    if not features:
-        raise ConfigError("an embedding engine must have at least one feature")
-    return tables_of(features)
 
 
 def _refuse_row_wise(table: TableSpec) -> None:
