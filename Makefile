@@ -53,11 +53,12 @@ tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrac
 test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
 
-check: $(READY) ## format, lint, types, import rules
+check: $(READY) ## format, lint, types, import rules, and that each test module can be imported
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@tests=$$($(BIN)/python -m pytest -p no:cacheprovider --collect-only -q -m "" 2>&1) && tail -n 1 <<<"$$tests" || { echo "$$tests"; exit 1; }
 
 bench: $(READY) ## the benchmarks that README and docs quote
 	@for script in transform_throughput movielens_throughput kernels_and_reading reading_floor shared_components peak_memory text_validity hostile_arrays \

@@ -8,7 +8,7 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
-from trainer.training.one_engine import joined_limits
+from trainer.training.one_engine import joined_options
 from transforms.types import Dense, DType, Ragged
 
 INPUTS = [
@@ -21,7 +21,7 @@ SHARED = {"tables": {"user": "people", "friends": "people"}, "dim": 8}
 
 def limits_of(**options):
     config = TrainConfig("run", **{**SHARED, **options})
-    return joined_limits(lay_out(INPUTS, config), config, BINARY)
+    return joined_options(lay_out(INPUTS, config), config, BINARY).hashed
 
 
 def test_an_input_stands_for_its_table():
