@@ -324,7 +324,8 @@ def train(
         _check_placement(
             settings,
             is_served=on_servers is not None,
-            is_divided=partition is not None or (job is not None and max(job.hosts, job.caught_up_hosts) > 1),
+            hosts=1 if job is None else max(job.hosts, job.caught_up_hosts),
+            is_planned=partition is not None,
         )
         sparse_core = (
             None
@@ -363,11 +364,11 @@ def train(
     check_exported(exported)
 
 
-def _check_placement(settings: TrainConfig, *, is_served: bool, is_divided: bool) -> None:
-    """Raise for hashed tables without servers, and pruned ones outside of this process, also for a run that goes on."""
+def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
+    """Raise for hashed tables without servers, and pruned ones where they cannot be, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
-    check_placement(settings, is_served=is_served, is_divided=is_divided)
+    check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:

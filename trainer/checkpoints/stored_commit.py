@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, JobPosition, array_name, tables_of
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, TABLE_KINDS, JobPosition, array_name, tables_of
 from trainer.checkpoints.host_part import PartName
 from trainer.checkpoints.manifest import CheckpointFile
 from trainer.checkpoints.npy_bytes import array_from_npy
@@ -138,8 +138,13 @@ class StoredCommit:
 
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
-        """The kinds and names of the tables."""
+        """The kinds and names of the tables, and of what pruned ones have beside them."""
         return tables_of(name for part in self.parts for name in part.arrays)
+
+    @property
+    def model_tables(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of the model's tables."""
+        return tuple((kind, table) for kind, table in self.tables if kind in TABLE_KINDS)
 
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
         """The files of a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.embedding.engine import TableState
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from trainer.embedding.pruned.history import PrunedHistory
 from trainer.errors import TornCheckpoint
-from trainer.training.saved_tables import finite_parts, table_arrays
+from trainer.training.pruned_tables import importance_arrays, parted_importance, saved_importance
+from trainer.training.saved_tables import finite_parts, own_place, table_arrays
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,11 +26,14 @@ def shard_arrays(kind: str, tables: ShardedTables) -> dict[str, Array]:
     for p in tables.held_parts:
         state = tables.part_state(p)
         arrays.update(zip(_names(kind, tables, p), (state.rows, state.weights, state.slots), strict=True))
-    return arrays
+    return {**arrays, **importance_arrays(partial(own_place, kind), tables.histories())}
 
 
 def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[PartedArrays]:
-    """The arrays of the parts that this core saves, as they are now, to be read while training goes on."""
+    """The arrays of the parts that this core saves, as they are now, to be read while training goes on.
+
+    Numbers that all cores have alike are saved by the first one.
+    """
     snapshot = tables.begin_part_snapshot(most_bytes=most_bytes)
     found = []
     for p in tables.saved_parts:
@@ -35,7 +41,8 @@ def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[Par
         columns, number = part.slice_.columns, tables.parts.slice_number(p)
         kinds = table_arrays(kind, part.table.name, count, columns, len(part.slots), number)
         found.append(PartedArrays(kinds, finite_parts(snapshot, p, f"{kind} table {part.table.name}")))
-    return found
+    place, is_first = partial(own_place, kind), tables.rank == 0
+    return found + parted_importance(place, tables.histories(), with_numbers=is_first)
 
 
 def shard_states(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) -> dict[int, TableState]:
@@ -47,6 +54,12 @@ def shard_states(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) 
         raise TornCheckpoint("the saved shards of a host must be those of its tables", where=kind,
                              value=sorted(found - expected)[:4] or "not all", allowed=str(sorted(expected - found)[:4] or "these"))  # fmt: skip
     return {p: TableState(*(arrays[name] for name in own)) for p, own in names.items()}
+
+
+def shard_histories(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) -> dict[str, PrunedHistory]:
+    """The importance of the rows of pruned tables on this core, by table name; none of others. Raises :class:`TornCheckpoint`."""
+    names = [part.table.name for part in tables.parts.parts] if tables.is_pruned else []
+    return saved_importance(arrays, partial(own_place, kind), names)
 
 
 def _names(kind: str, tables: ShardedTables, p: int) -> list[str]:

@@ -20,7 +20,7 @@ from trainer.embedding.towers.tower_tables import TowerTables
 from trainer.host.channels import Channels
 from trainer.host.gradient_buckets import BUCKET_BYTES
 from trainer.host.host_weights import HostWeights
-from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
+from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -51,17 +51,19 @@ class ShardedWeights(HostWeights):
         *,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
-        exchange, held = channels.tables, config.batches_held
+        exchange, held, pruning = channels.tables, config.batches_held, config.pruning
         engine: ShardedTables | TowerTables | None = None
         linear = None
         if towers and config.deep:
             engine = _tower_tables(layout, config, exchange, towers)
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
-            engine = ShardedTables(layout.features, seed=config.seed, exchange=exchange, parts=parts, held=held)
+            engine = ShardedTables(
+                layout.features, seed=config.seed, exchange=exchange, parts=parts, held=held, pruning=pruning
+            )
         if layout.features and config.linear:
             features = linear_features(layout, config, head)
-            linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held)
+            linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held, pruning=pruning)
         super().__init__(layout, config, head, channels, engine, linear, bucket_bytes=bucket_bytes)
         deep = engine.rows if isinstance(engine, TowerTables) else engine
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
@@ -79,7 +81,7 @@ class ShardedWeights(HostWeights):
         """See :meth:`Weights.load`."""
         self.dense.load_state(under(arrays, "dense/"))
         for kind, tables in self._tables:
-            tables.load_parts(shard_states(arrays, kind, tables))
+            tables.load_parts(shard_states(arrays, kind, tables), shard_histories(arrays, kind, tables))
 
 
 def _tower_tables(layout: InputLayout, config: TrainConfig, exchange: Exchange, towers: Towers) -> TowerTables:

@@ -65,6 +65,24 @@ def row_groups(
     )
 
 
+def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]], host: int) -> tuple[RowGroup, ...]:
+    """The groups of one host's rows: each has as large a share of the places of its group as of its rows.
+
+    The places of all hosts are those of the groups. ``rows_on``: by host, the rows of each table that it has. Raises :class:`ConfigError` for a
+    group of which a host with rows would have no place.
+    """
+    found = []
+    for group in groups:
+        sizes = [sum(own[t] for t in group.tables) for own in rows_on]
+        ends = [group.rows * sum(sizes[: k + 1]) // max(sum(sizes), 1) for k in range(len(sizes))]
+        places = [end - first for first, end in zip([0, *ends], ends, strict=False)]
+        if any(size and not own for size, own in zip(sizes, places, strict=True)):
+            raise ConfigError("the rows of a group must be at least one for each host", where="pruning", value=group.rows,
+                              allowed=f">= {len(sizes)}", next_step="raise pruning.budget, or the rows of this group, or take fewer hosts")  # fmt: skip
+        found.append(RowGroup(group.tables, max(places[host], 1)))
+    return tuple(found)
+
+
 def _by_kind(tables: Sequence[SharingTable]) -> list[list[int]]:
     found: dict[tuple[int, Hashable], list[int]] = {}
     for t, table in enumerate(tables):

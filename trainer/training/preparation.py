@@ -158,15 +158,18 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
                           next_step="leave --train-changed-labels out, or begin a run with count_events")  # fmt: skip
 
 
-def check_placement(config: TrainConfig, *, is_served: bool, is_divided: bool = False) -> None:
-    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that several processes train.
+def check_placement(config: TrainConfig, *, is_served: bool, hosts: int = 1, is_planned: bool = False) -> None:
+    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that stand where they cannot be.
 
-    ``is_divided``: several hosts of a job train the tables, or they are divided by a plan.
+    ``is_planned``: the tables stand by a plan, or by towers.
     """
-    if config.pruning is not None and is_divided:
-        raise ConfigError("pruned tables must be trained by one process", where="pruning", value="several hosts, or a plan",
-                          allowed="one process, or a job of one host, also with --servers",
-                          next_step="give --hosts 1 or none, and leave --plan out: docs/pruning.md")  # fmt: skip
+    if config.pruning is not None and is_planned:
+        raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan, or towers", allowed="neither",
+                          next_step="leave --plan and --towers out: docs/pruning.md")  # fmt: skip
+    if config.pruning is not None and is_served and hosts > 1:
+        raise ConfigError("pruned tables on parameter servers must be trained by one process or host", where="pruning", value=f"{hosts} hosts",
+                          allowed="1 host, or several without --servers",
+                          next_step="give --hosts 1 or none, or leave --servers out: docs/pruning.md")  # fmt: skip
     if config.hashed and not is_served:
         raise ConfigError("hashed tables must be on parameter servers", where="hashed", value=", ".join(config.hashed),
                           allowed="a run with --servers, from its beginning to its end",

@@ -176,15 +176,19 @@ def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
 
 
 def check_pruned(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for pruned tables that several processes train, before anything is read."""
+    """Raise :class:`InputError` for pruned tables that stand where they cannot be, before anything is read."""
     if options.get("pruning") is None:
         return
-    several = [option for option in ("hosts", "caught_up_hosts") if given[option] > 1]
-    others = [option for option in ("plan", "tpu", "embedding_workers") if given[option]]
-    for option in (*several, *others):
-        name = f"--{option.replace('_', '-')}"
-        raise InputError("pruned tables must be trained by one process or host, without a plan", where=name, value=given[option],
-                         next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
+    for option in ("plan", "towers", "tpu", "embedding_workers"):
+        if given[option]:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError("pruned tables must be trained on processors, without a plan, towers or embedding workers", where=name,
+                             value=given[option], next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
+    for option in ("hosts", "caught_up_hosts"):
+        if given["servers"] and given[option] > 1:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError("pruned tables on parameter servers must be trained by one process or host", where=name, value=given[option],
+                             next_step=f"leave {name} or --servers out")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

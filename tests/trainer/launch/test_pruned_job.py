@@ -1,13 +1,28 @@
-"""A job of one host trains pruned tables as one process does, also on parameter servers, and after its host was killed."""
+"""Jobs of pruned tables: one host trains what one process trains, also on parameter servers; several hosts share rows, places and importance."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 
 from tests.support.parameter_servers import thread_servers
-from tests.trainer.launch.jobs import launch, make_warehouse, newest, run_job, run_killed, settings
+from tests.trainer.launch.jobs import (
+    launch,
+    make_warehouse,
+    newest,
+    prepare,
+    run_job,
+    run_killed,
+    settings,
+    train_alone,
+)
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.read import verify_commit
 from trainer.launch.job_spec import ServersSpec
 from trainer.launch.run_comparison import run_differences
+from trainer.scheduling.transitions import JobState
+from trainer.serving.trained import load_trained
 
 pytest.importorskip("tensorflow")
 OPTIONS = {
@@ -15,7 +30,7 @@ OPTIONS = {
     "passes": 2,
     "linear": True,
     "keep_checkpoints": 9,
-    "pruning": {"budget": 0.1, "round_steps": 3},
+    "pruning": {"budget": 0.06, "round_steps": 3},
 }
 
 
@@ -32,3 +47,46 @@ def test_a_host_that_is_killed_prunes_as_one_that_is_not(tmp_path):
             )
             run_killed(tmp_path / name, job)
             assert run_differences(tmp_path / name, tmp_path / "alone") == (), name
+
+
+@pytest.mark.slow
+def test_hosts_share_rows_and_places(tmp_path):
+    """Bit for bit although a host is killed; other numbers of hosts and one process go on from a commit."""
+    run, begun = tmp_path / "killed", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, **OPTIONS)
+        run_killed(run, launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, **OPTIONS))
+        assert run_differences(run, tmp_path / "calm") == ()
+        last = newest(run)
+        verify_commit(open_run(run), last.name)
+        assert_pruned(last.arrays)
+        engine = load_trained(str(run)).weights.engine
+        assert {name: one.rows.tolist() for name, one in engine.state().items()} == {
+            name: last.arrays[f"embedding/rows/{name}"].tolist() for name in engine.state()
+        }
+        shutil.copytree(run, begun)
+        for epochs in range(3, last.epochs_done + 1):
+            shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
+        (begun / "job" / "events.log").unlink()
+        for hosts in (3, 1):
+            shutil.copytree(begun, tmp_path / f"on-{hosts}")
+            status = run_job(warehouse, tmp_path / f"on-{hosts}", settings(hosts), unit_rows=300, **OPTIONS)
+            assert status.state is JobState.DONE
+        shutil.copytree(begun, tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("on-3", "on-1", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+def assert_pruned(arrays):
+    """More rows were looked up than have places."""
+    for kind in ("embedding", "linear"):
+        names = [name.removeprefix(f"{kind}/rows/") for name in arrays if name.startswith(f"{kind}/rows/")]
+        kept, seen = ([set(arrays[f"{of}/rows/{name}"].tolist()) for name in names] for of in (kind, f"{kind}-importance"))  # fmt: skip
+        assert names
+        assert 0 < sum(map(len, kept)) < sum(map(len, seen))
+        assert all(arrays[f"history/{kind}/pruning/{name}"][2] > 5 for name in names)
+        importance = arrays[f"{kind}-importance/weights/{names[0]}"]
+        assert importance.shape[1] == 1
+        assert (importance > 0).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count, cycle
+from itertools import count, cycle, product
 
 import numpy as np
 import pytest
@@ -32,11 +32,12 @@ def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path, reset):
     assert straight.ledger.exact
     one, other = saved(tmp_path / "run"), saved(tmp_path / "straight")
     assert equal_arrays(one, other)
-    names = [name for name in one.arrays if name.startswith("history/")]
-    assert len(names) == (6 if reset == "restored" else 3) * len(
-        [name for name in one.arrays if "/weights/" in name and not name.startswith("dense/")]
-    )
-    assert any(one.arrays[name][2] >= 5 for name in names if "/pruning/" in name), "rounds were made"
+    names = [name.removeprefix("embedding/weights/") for name in one.arrays if name.startswith("embedding/weights/")]
+    assert len(names) > 1
+    for kind, name in product(("embedding", "linear"), names):
+        assert one.arrays[f"history/{kind}/pruning/{name}"][2] >= 5, "rounds were made"
+        assert len(one.arrays[f"{kind}-importance/rows/{name}"]) > len(one.arrays[f"{kind}/rows/{name}"])
+        assert (f"{kind}-left/rows/{name}" in one.arrays) == (reset == "restored")
 
 
 def test_a_run_moves_to_servers_and_back(tmp_path):
@@ -86,7 +87,7 @@ def test_a_checkpoint_without_importance_is_torn(tmp_path):
     train(data.solution, data.read, config(tmp_path, pruning=PRUNING))
     checkpoint = saved(tmp_path)
     trained = load_trained(str(tmp_path))
-    arrays = {name: array for name, array in checkpoint.arrays.items() if not name.startswith("history/")}
+    arrays = {name: array for name, array in checkpoint.arrays.items() if "-importance/" not in name}
     with pytest.raises(TornCheckpoint, match="importance"):
         trained.weights.load(arrays)
 
@@ -114,11 +115,14 @@ def test_options_go_through_the_document_of_a_run():
     assert "pruning" not in TrainConfig("run").to_document()
 
 
-def test_one_process_trains_pruned_tables(tmp_path):
+def test_pruned_tables_are_spread_by_rows(tmp_path):
     from trainer.training.preparation import check_placement
 
     options = TrainConfig(str(tmp_path), pruning={})
+    check_placement(options, is_served=True)
+    check_placement(options, is_served=False, hosts=3)
     for is_served in (False, True):
-        check_placement(options, is_served=is_served)
-        with pytest.raises(ConfigError, match="must be trained by one process"):
-            check_placement(options, is_served=is_served, is_divided=True)
+        with pytest.raises(ConfigError, match="must be spread by rows"):
+            check_placement(options, is_served=is_served, is_planned=True)
+    with pytest.raises(ConfigError, match="on parameter servers must be trained by one process or host"):
+        check_placement(options, is_served=True, hosts=2)

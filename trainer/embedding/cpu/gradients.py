@@ -50,12 +50,14 @@ class Entries(NamedTuple):
         rows: int64, the row of each entry in its table.
         sources: int64, where its gradient begins.
         shares: float32, its share of this gradient.
+        lookups: int32, how many lookups of the row it stands for; empty: one each.
         starts: int64 [tables, most buckets + 1], where the buckets of each table begin, and where the last one ends.
     """
 
     rows: Array
     sources: Array
     shares: Array
+    lookups: Array
     starts: Array
 
 
@@ -66,7 +68,7 @@ class Scratch(NamedTuple):
         places: int32, a hash table of 1 + positions in ``rows``.
         rows: int64, the distinct rows of a bucket.
         sums: float32, their summed gradients.
-        lookups: int32, the entries of each; empty: they are not counted.
+        lookups: int32, the lookups of each; empty: they are not counted.
     """
 
     places: Array
@@ -83,11 +85,12 @@ def _bucket_of(row: int, mask: int) -> Any:
 
 @inlined
 def _list_bag(
-    ids: Array, first: int, last: int, source: int, step: int, share: np.float32, shares: Array, entries: Entries, ends: Array, mask: int,
-    trained: int,
+    ids: Array, first: int, last: int, source: int, step: int, share: np.float32, shares: Array, lookups: Array, entries: Entries,
+    ends: Array, mask: int, trained: int,
 ) -> None:  # fmt: skip
     """Add the entries of a bag to their buckets, which end at ``ends``."""
     rows, sources, own = entries.rows, entries.sources, entries.shares
+    counts = len(lookups) > 0
     for i in range(first, last):
         row = item(ids, i)
         if row < trained:
@@ -97,16 +100,18 @@ def _list_bag(
             rows[at] = row
             sources[at] = source
             own[at] = shares[i] if len(shares) else share
+            if counts:
+                entries.lookups[at] = lookups[i]
         source += step
 
 
 @compiled
 def list_entries(
-    chosen: Array, bags: Bags, features: FeatureLayout, tables: TableLayout, width: int, masks: Array, entries: Entries
+    chosen: Array, bags: Bags, lookups: Array, features: FeatureLayout, tables: TableLayout, width: int, masks: Array, entries: Entries
 ) -> None:  # fmt: skip
     """List the entries of the ``chosen`` tables, from ``starts[t, 0]`` on. ``masks``: of each table, its number of buckets - 1.
 
-    A gradient is ``width`` columns an event. Ids after the end of a sequence feature have none, and no row that updates leave out.
+    ``lookups``: int32, how many lookups each id stands for; empty: one each. A gradient is ``width`` columns an event. Ids after the end of a sequence feature have none, and no row that updates leave out.
     """
     ids, offsets, shares = bags
     starts = entries.starts
@@ -133,10 +138,10 @@ def list_entries(
                 source = b * width + features.column[f]
                 if sequence:
                     last = min(last, first + sequence)
-                    _list_bag(ids, first, last, source, dim, _ONE, shares, entries, ends, mask, trained)
+                    _list_bag(ids, first, last, source, dim, _ONE, shares, lookups, entries, ends, mask, trained)
                 else:
                     share = share_of_bag(features.combiner[f], last - first)
-                    _list_bag(ids, first, last, source, 0, share, shares, entries, ends, mask, trained)
+                    _list_bag(ids, first, last, source, 0, share, shares, lookups, entries, ends, mask, trained)
         if not mask:
             starts[t, 1] = ends[0]
 
@@ -169,7 +174,7 @@ def _add_row(gradients: Array, source: int, share: np.float32, sums: Array, at: 
 def sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: int, scratch: Scratch) -> int:
     """Sum the gradients of the distinct rows of ``entries[first:stop]``; returns the number of rows."""
     places, found, sums, lookups = scratch
-    counts = len(lookups) > 0
+    counts, is_counted = len(lookups) > 0, len(entries.lookups) > 0
     bits = 4
     while (1 << bits) < 2 * (stop - first):
         bits += 1
@@ -199,7 +204,8 @@ def sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: i
                 break
             place = (place + 1) & last_place
         if counts:
-            lookups[position] = 1 if is_new else item(lookups, position) + 1
+            own = item(entries.lookups, e) if is_counted else 1
+            lookups[position] = own if is_new else item(lookups, position) + own
         _add_row(gradients, item(sources, e), item(shares, e), sums, position * dim, dim, is_new)
     return distinct
 

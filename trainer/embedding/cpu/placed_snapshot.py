@@ -42,6 +42,8 @@ class PlacedSnapshot:
     ) -> None:  # fmt: skip
         self._places, self._found, self._range_bytes = places, list(found), range_bytes
         self._table_of = range(len(found)) if table_of is None else table_of
+        self._unread = [len(ids) for ids, _ in found]
+        self._orders: dict[int, Array] = {}
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -49,15 +51,36 @@ class PlacedSnapshot:
         return tuple(len(ids) for ids, _ in self._found)
 
     def table(self, t: int) -> Iterator[ChangedRows]:
-        """The changed rows of a table, ids ascending, some at a time; tables must be taken in order, each to its end."""
-        (ids, places), of = self._found[t], self._table_of[t]
-        order = np.argsort(ids)
-        step = rows_of_range(self._places.row_floats(of), self._range_bytes)
-        for first in range(0, len(ids), step):
-            own = order[first : first + step]
-            weights, slots = self._places.capture_rows(of, places[own])
-            yield ChangedRows(ids[own], weights, slots)
-        if t == len(self._found) - 1:
+        """The changed rows of a table, ids ascending, some at a time; to its end."""
+        count, step = len(self._found[t][0]), rows_of_range(self._places.row_floats(self._table_of[t]), self._range_bytes)  # fmt: skip
+        for first in range(0, count, step):
+            yield self._capture(t, first, min(first + step, count))
+        self._have_read(t, 0)
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a table with ids from ``first`` to ``stop``; each once."""
+        ids = self._found[t][0][self._order(t)]
+        return self._capture(t, *np.searchsorted(ids, [first, stop]).tolist())
+
+    def _order(self, t: int) -> Array:
+        if t not in self._orders:
+            self._orders[t] = np.argsort(self._found[t][0])
+        return self._orders[t]
+
+    def _capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        (ids, places), own = self._found[t], self._order(t)[first:stop]
+        weights, slots = self._places.capture_rows(self._table_of[t], places[own])
+        self._have_read(t, stop - first)
+        return ChangedRows(ids[own], weights, slots)
+
+    def skip(self, t: int) -> None:
+        """Leave out a table that is not read."""
+        self._have_read(t, self._unread[t])
+
+    def _have_read(self, t: int, count: int) -> None:
+        """After the last row of all tables the snapshot ends."""
+        self._unread[t] -= count
+        if not any(self._unread):
             self.close()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ _BUCKET_BYTES = 1 << 20
 _MOST_BUCKETS = 1 << 16
 #: The length of a sequence that is never cut.
 _NO_END = 1 << 62
+_NO_LOOKUPS = np.zeros(0, np.int32)
 
 
 class RowUpdates:
@@ -28,7 +29,7 @@ class RowUpdates:
 
     def __init__(self, features: FeatureLayout, tables: TableLayout, team: Team) -> None:
         self._features, self._tables, self._team = features, tables, team
-        self._entries = kernels.Entries(*_empty_entries(0), np.zeros((0, 2), np.int64))
+        self._entries = kernels.Entries(*_empty_entries(0), _NO_LOOKUPS, np.zeros((0, 2), np.int64))
         self._scratches = [
             kernels.Scratch(
                 np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.int32)
@@ -45,41 +46,63 @@ class RowUpdates:
         """
         return self._apply(self._features, bags, gradients, width, rates, values, importance)
 
-    def apply_rows(self, bags: Bags, gradients: Array, rates: Array, values: TableValues) -> Array:
-        """As :meth:`apply` for one event with one feature a table, and the gradient of each id, one after the other."""
-        floats = (bags.offsets[:, 1] - bags.offsets[:, 0]) * self._tables.dims
-        in_order = self._features._replace(column=np.cumsum(floats) - floats, sequence=np.full(len(floats), _NO_END))
-        return self._apply(in_order, bags, gradients, 0, rates, values, NO_IMPORTANCE)
+    def apply_rows(
+        self, bags: Bags, gradients: Array, rates: Array, values: TableValues, importance: Importance = NO_IMPORTANCE,
+        lookups: Array = _NO_LOOKUPS,
+    ) -> Array:  # fmt: skip
+        """As :meth:`apply` for one event with one feature a table, and the gradient of each id, one after the other.
+
+        ``lookups``: int32, how many lookups each id stands for; empty: one each.
+        """
+        return self._apply(self._in_order(bags), bags, gradients, 0, rates, values, importance, lookups)
 
     def note(self, bags: Bags, gradients: Array, width: int, importance: Importance) -> Array:
         """Add to the importance of the rows of a batch, as :meth:`apply` does, and change no row."""
+        return self._note(self._features, bags, gradients, width, importance, _NO_LOOKUPS)
 
+    def note_rows(self, bags: Bags, gradients: Array, importance: Importance, lookups: Array) -> Array:
+        """As :meth:`note`, with the arguments of :meth:`apply_rows`."""
+        return self._note(self._in_order(bags), bags, gradients, 0, importance, lookups)
+
+    def _in_order(self, bags: Bags) -> FeatureLayout:
+        """The features of one event, with the gradient of each id one after the other."""
+        floats = (bags.offsets[:, 1] - bags.offsets[:, 0]) * self._tables.dims
+        return self._features._replace(column=np.cumsum(floats) - floats, sequence=np.full(len(floats), _NO_END))
+
+    def _note(
+        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, importance: Importance, lookups: Array
+    ) -> Array:  # fmt: skip
         def note(buckets: Array, scratch: kernels.Scratch, distinct: Array) -> None:
             kernels.note_buckets(buckets, self._entries, gradients, self._tables, scratch, distinct, importance)
 
-        return self._run(self._features, bags, width, note, counts_lookups=True)
+        return self._run(features, bags, lookups, width, note, counts_lookups=True)
 
     def _apply(
-        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues, importance: Importance
+        self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues, importance: Importance,
+        lookups: Array = _NO_LOOKUPS,
     ) -> Array:  # fmt: skip
         def update(buckets: Array, scratch: kernels.Scratch, distinct: Array) -> None:
             kernels.update_buckets(
                 buckets, self._entries, gradients, self._tables, rates, values, scratch, distinct, importance
             )
 
-        return self._run(features, bags, width, update, counts_lookups=len(importance.values) > 0)
+        return self._run(features, bags, lookups, width, update, counts_lookups=len(importance.values) > 0)
 
     def _run(
-        self, features: FeatureLayout, bags: Bags, width: int, work: Callable[[Array, kernels.Scratch, Array], None], *, counts_lookups: bool
+        self, features: FeatureLayout, bags: Bags, lookups: Array, width: int, work: Callable[[Array, kernels.Scratch, Array], None], *,
+        counts_lookups: bool,
     ) -> Array:  # fmt: skip
         """List the entries of a batch, and do the work of each bucket of them. Returns the distinct rows of each table."""
         sizes = np.bincount(features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
         counts = sizes.astype(np.int64)
-        masks = self._begin(counts)
+        masks = self._begin(counts, is_counted=len(lookups) > 0)
         used, threads, entries, tables = np.flatnonzero(counts), self._team.threads, self._entries, self._tables
         lists = [used[part] for part in split_evenly(counts[used], threads)]
         self._team.run(
-            [partial(kernels.list_entries, one, bags, features, tables, width, masks, entries) for one in lists]
+            [
+                partial(kernels.list_entries, one, bags, lookups, features, tables, width, masks, entries)
+                for one in lists
+            ]
         )
         buckets = np.stack([np.repeat(used, masks[used] + 1), _ranges(masks[used] + 1)], axis=1)
         starts = entries.starts
@@ -93,18 +116,23 @@ class RowUpdates:
         found: Array = distinct.sum(axis=0)
         return found
 
-    def _begin(self, counts: Array) -> Array:
-        """Make space for entries of these numbers by table; returns the number of buckets of each table - 1."""
+    def _begin(self, counts: Array, *, is_counted: bool) -> Array:
+        """Make space for entries of these numbers by table; returns the number of buckets of each table - 1.
+
+        ``is_counted``: their lookups, too.
+        """
         wanted = np.maximum(counts * self._tables.dims * 4 // _BUCKET_BYTES, 1)
         masks: Array = np.minimum(2 ** np.ceil(np.log2(wanted)).astype(np.int64), _MOST_BUCKETS) - 1
         total = int(counts.sum())
-        rows, sources, shares, _ = self._entries
+        rows, sources, shares, lookups, _ = self._entries
         if len(rows) < total:
             size = total + total // 4
             rows, sources, shares = _empty_entries(size)
+        if is_counted != (len(lookups) > 0) or (is_counted and len(lookups) < total):
+            lookups = np.empty(len(rows) if is_counted else 0, np.int32)
         starts = np.zeros((len(counts), int(masks.max()) + 2), np.int64)
         starts[:, 0] = np.cumsum(counts) - counts
-        self._entries = kernels.Entries(rows, sources, shares, starts)
+        self._entries = kernels.Entries(rows, sources, shares, lookups, starts)
         return masks
 
     def _reserve(self, thread: int, rows: int, floats: int, *, counts_lookups: bool) -> None:

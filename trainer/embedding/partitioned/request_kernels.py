@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.embedding.cpu.layout import FeatureLayout, TableLayout
+from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
 from trainer.embedding.cpu.row_parts import copy_row
 from trainer.embedding.partitioned.table_parts import BLOCKS, REPLICATED, PartLayout
 from transforms.kernels.compiled import compiled, inlined
@@ -197,6 +197,20 @@ def group_by_owner(
             else:
                 _put_slot(row, slot, ends[readers[p], p], rows, places)
                 ends[readers[p], p] += 1
+
+
+@compiled
+def count_lookups(bags: Bags, features: FeatureLayout, tables: TableLayout, lookups: Array) -> None:
+    """Count the ids of each slot in ``lookups``, int32 zeros in the layout of the rows of compact ``tables``."""
+    ids, offsets, _ = bags
+    for f in range(offsets.shape[0]):
+        base, sequence = tables.row_base[features.table[f]], features.sequence[f]
+        for b in range(offsets.shape[1] - 1):
+            first, last = offsets[f, b], offsets[f, b + 1]
+            if sequence:
+                last = min(last, first + sequence)
+            for i in range(first, last):
+                lookups[base + ids[i]] += 1
 
 
 @compiled

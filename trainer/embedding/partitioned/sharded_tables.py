@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,14 +28,19 @@ from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
-from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
+from trainer.embedding.partitioned.request_kernels import count_lookups, put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
+from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.shard import PrunedShard
+from trainer.embedding.pruned.tables import groups_of
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states, empty_state
 from trainer.embedding.table_checks import supported_tables
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.row_groups import groups_of_host
+from trainer.pruning_options import PruningOptions
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,11 +72,15 @@ class ShardedTables:
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
         held: batches between a lookup and its update, for which it keeps what both need.
+        pruning: the most important rows of this core have places, by these options; None: all rows have values.
+
+    Raises :class:`ConfigError` for tables that do not fit, and for pruned ones by a plan.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
+        pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), supported_tables(features)
         self._exchange, self._buffers = exchange, buffers
@@ -90,17 +100,41 @@ class ShardedTables:
             dense_ids=dense_ids,
             team=self._team,
         )
-        shards = [part.shard(exchange.rank) for part in self._parts.parts]
-        self._own = CpuEngine([FeatureSpec(table.name, table) for table, _ in shards], seed=seed, threads=threads,
-                              origins=[origin for _, origin in shards], answers=2 * exchange.hosts)  # fmt: skip
+        self._own = self._make_own(seed, threads, pruning)
         self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 1) + held)
         self._fetched: deque[_Fetched] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._of_features.table)
+
+    def _make_own(self, seed: int, threads: int, pruning: PruningOptions | None) -> CpuEngine | PrunedShard:
+        """The engine of this core's rows."""
+        rank, hosts, parts = self._exchange.rank, self._exchange.hosts, self._parts.parts
+        shards = [part.shard(rank) for part in parts]
+        features, origins = [FeatureSpec(table.name, table) for table, _ in shards], [origin for _, origin in shards]
+        if pruning is None:
+            return CpuEngine(features, seed=seed, threads=threads, origins=origins, answers=2 * hosts)
+        if self._parts.has_replicas or len(parts) != len(self.tables):
+            raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan with copies or slices of columns",
+                              next_step="leave the plan out")  # fmt: skip
+        rows_on = [[part.row_count(core) for part in parts] for core in range(hosts)]
+        groups = groups_of_host(groups_of(self.tables, pruning), rows_on, rank)
+        return PrunedShard(
+            features, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=2 * hosts
+        )
 
     @property
     def width(self) -> int:
         """Columns of the activations."""
         return self._width
+
+    @property
+    def rank(self) -> int:
+        """The place of this core among all."""
+        return self._exchange.rank
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether only the most important rows have values."""
+        return isinstance(self._own, PrunedShard)
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
@@ -140,21 +174,46 @@ class ShardedTables:
         sums = self._memory.take(len(fetched.weights))
         self._gathered.sum_gradients(fetched.requests, gradients, sums)
         received = self._exchange.all_to_all(self._gradient_messages(fetched.requests, sums))
-        updated = fetched.received
+        asked, floats = fetched.received, [arrays[0] for arrays in received]
         if self._parts.has_replicas:
-            updated = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
-        return self._distinct_by_table(self._own.update_rows(updated, [arrays[0] for arrays in received]))
+            asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
+        lookups = [arrays[1] for arrays in received] if self.is_pruned else []
+        return self._distinct_by_table(self._update_own(asked, floats, lookups))
+
+    def _update_own(
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], lookups: Sequence[Array] = ()
+    ) -> Array:
+        """Update the rows of this core; ``lookups``: of pruned tables, how often each row was looked up."""
+        if isinstance(self._own, PrunedShard):
+            return self._own.update_rows(asked, gradients, lookups)
+        return self._own.update_rows(asked, gradients)
 
     def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:
-        """To each owner the gradients of its rows; with replicated tables, also the rows, which are more than it was asked for."""
+        """To each owner the gradients of its rows.
+
+        With replicated tables also the rows, which are more than it was asked for; with pruned ones also how often each was looked up.
+        """
         updates, parts = requests.updates, requests.part_values
+        lookups = self._lookups(requests) if self.is_pruned else None
+        bases = requests.layout.row_base[self._parts.layout.table]
         messages = []
         for owner in range(self._exchange.hosts):
             counts, of_owner = updates.counts[owner], updates.of_owner(owner)
             floats = self._memory.take(int((counts * parts.dims).sum()))
             take_rows(updates.places[of_owner], counts, parts, sums, floats)
-            messages.append([floats, updates.rows[of_owner], counts] if self._parts.has_replicas else [floats])
+            message = [floats]
+            if self._parts.has_replicas:
+                message += [updates.rows[of_owner], counts]
+            elif lookups is not None:
+                message.append(lookups[np.repeat(bases, counts) + updates.places[of_owner]])
+            messages.append(message)
         return messages
+
+    def _lookups(self, requests: Requests) -> Array:
+        """How often each slot was looked up, int32."""
+        lookups = np.zeros(int(requests.layout.vocabulary.sum()), np.int32)
+        count_lookups(requests.bags, self._of_features, requests.layout, lookups)
+        return lookups
 
     def _distinct_by_table(self, distinct: Array) -> Array:
         found: Array = (distinct * self._gives)[self._parts.first_part[:-1]]
@@ -232,21 +291,35 @@ class ShardedTables:
         """Those of :attr:`held_parts` that this core saves."""
         return tuple(p for p in self.held_parts if self._parts.parts[p].is_saved_by(self._exchange.rank))
 
-    def load_parts(self, states: Mapping[int, TableState]) -> None:
+    def histories(self) -> dict[str, PrunedHistory]:
+        """Of pruned tables the importance of this core's rows, by table name, with the numbers of rows in the whole table; else none."""
+        if not isinstance(self._own, PrunedShard):
+            return {}
+        found, core = self._own.histories(), self._exchange.rank
+        return {
+            part.table.name: found[part.name].renumbered(partial(part.whole_rows, core)) for part in self._parts.parts
+        }
+
+    def load_parts(
+        self, states: Mapping[int, TableState], histories: Mapping[str, PrunedHistory] | None = None
+    ) -> None:
         """Restore the parts of this core, by position, from states with the numbers of rows in the whole tables.
 
-        A part without a state gets its initial values. Raises :class:`~trainer.errors.TornCheckpoint` for a state that does not fit.
+        A part without a state gets its initial values. ``histories``: those of :meth:`histories` for pruned tables. Raises :class:`~trainer.errors.TornCheckpoint` for a state that does not fit.
         """
-        own = {}
+        own, core = {}, self._exchange.rank
         for p, part in enumerate(self._parts.parts):
-            shard, _ = part.shard(self._exchange.rank)
+            shard, _ = part.shard(core)
             state = states.get(p) or empty_state(shard)
-            mine, rows = part.own_rows(self._exchange.rank, state.rows)
-            if not mine.all():
-                raise TornCheckpoint("a saved shard must hold rows of its core, got others", where=f"table {part.table.name}",
-                                     value=state.rows[~mine][:4].tolist())  # fmt: skip
-            own[part.name] = replace(state, rows=rows)
-        self._own.load_state(own)
+            own[part.name] = replace(state, rows=_own_rows(part, core, state.rows))
+        if isinstance(self._own, PrunedShard):
+            known = histories or {}
+            of_parts = [part for part in self._parts.parts if part.table.name in known]
+            self._own.load_state(
+                own, {part.name: known[part.table.name].renumbered(partial(_own_rows, part, core)) for part in of_parts}
+            )
+        else:
+            self._own.load_state(own)
         self._forget_batches()
 
     def _forget_batches(self) -> None:
@@ -333,6 +406,15 @@ class ShardSnapshot:
     def close(self) -> None:
         """End the snapshot."""
         self._own.close()
+
+
+def _own_rows(part: TablePart, core: int, rows: Array) -> Array:
+    """The numbers on ``core`` of rows of a part, all of which must be there."""
+    mine, own = part.own_rows(core, rows)
+    if not mine.all():
+        raise TornCheckpoint("a saved shard must hold rows of its core, got others", where=f"table {part.table.name}",
+                             value=rows[~mine][:4].tolist())  # fmt: skip
+    return own
 
 
 def _check_answer(owner: int, answer: Array, floats: int) -> None:

@@ -78,7 +78,7 @@ class TablePart:
         """Whether ``core`` gives rows of this part to a state: of a replicated part the first core alone."""
         if self.is_replicated:
             return core == self.slice_.cores[0]
-        return self._rows_on(core)[2] > 0
+        return self.row_count(core) > 0
 
     def is_saved_by(self, core: int) -> bool:
         """Whether ``core`` saves its rows, of which it may have none: of a replicated part the first core alone."""
@@ -107,6 +107,10 @@ class TablePart:
         if one.row_ends:
             return 1, one.row_ends[place - 1] if place else 0, one.rows_of(place, rows)
         return len(one.cores), place, one.rows_of(place, rows)
+
+    def row_count(self, core: int) -> int:
+        """The rows on ``core``."""
+        return self._rows_on(core)[2]
 
     def own_rows(self, core: int, rows: Array) -> tuple[Array, Array]:
         """Which ``rows`` of the table are on ``core``, as a mask, and their numbers there."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import STREAMED_BYTES
-from trainer.embedding.cpu.layout import Bags, learning_rates
+from trainer.embedding.cpu.layout import Bags, TableOrigin, learning_rates
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.updates import RowUpdates
@@ -19,6 +19,7 @@ from trainer.embedding.pruned.group_rows import GroupRows
 from trainer.embedding.pruned.row_importance import PlacedImportance
 from trainer.embedding.pruned.tables import PrunedTables
 from trainer.embedding.spec import FeatureSpec
+from trainer.planning.row_groups import RowGroup
 from trainer.pruning_options import PruningOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -39,6 +40,8 @@ class PrunedEngine(PrunedTables):
         seed: what initial weights and samples are drawn from.
         threads: threads of the loops; 0 for one a processor.
         held: batches between a lookup and its update, for which it keeps what both need.
+        groups: of the tables that share rows; None: those by the options.
+        origins: of each table, the part of a whole table that it is; None for whole tables.
 
     Raises :class:`ConfigError` for what the cpu engine refuses, for tables with quantized rows, and for groups and budgets that do not fit.
     """
@@ -47,9 +50,10 @@ class PrunedEngine(PrunedTables):
     importance: PlacedImportance
 
     def __init__(
-        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int = 0, held: int = 2
-    ) -> None:
-        super().__init__(features, options, seed=seed, threads=threads, held=held)
+        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int = 0, held: int = 2,
+        groups: Sequence[RowGroup] | None = None, origins: Sequence[TableOrigin] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(features, options, seed=seed, threads=threads, held=held, groups=groups, origins=origins)
         self.rows = GroupRows(self.tables, self.of_features, self.groups, self.addresses, seed)
         self._layout = self.rows.layout
         self._updates = RowUpdates(self.of_features, self._layout, self.team)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ class PrunedHistory:
     step: int
     rounds: int
     left: TableState | None = None
+
+    def renumbered(self, number: Callable[[Array], Array]) -> PrunedHistory:
+        """The same history of rows with other numbers, which ``number`` gives, ascending as they are."""
+        left = None if self.left is None else replace(self.left, rows=number(self.left.rows))
+        return replace(self, rows=number(self.rows), left=left)
 
     def check(self, table: TableSpec) -> None:
         """Raise :class:`TornCheckpoint` for a history that the table does not have."""

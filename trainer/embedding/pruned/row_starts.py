@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu.initial_rows import assign_rows
-from trainer.embedding.cpu.layout import FeatureLayout, TableValues, table_layout
+from trainer.embedding.cpu.layout import FeatureLayout, TableOrigin, TableValues, table_layout
 from trainer.embedding.engine import TableState
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.state_checks import empty_state
@@ -17,12 +17,19 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class RowStarts:
-    """The first values of rows of ``tables``; ``seed``: what initial weights are drawn from."""
+    """The first values of rows of ``tables``.
 
-    def __init__(self, tables: Sequence[TableSpec], of_features: FeatureLayout, seed: int) -> None:
+    ``seed``: what initial weights are drawn from; ``origins``: of each table, the part of a whole table that it is; None for whole tables.
+    """
+
+    def __init__(
+        self, tables: Sequence[TableSpec], of_features: FeatureLayout, seed: int, origins: Sequence[TableOrigin] | None
+    ) -> None:
         self._tables = tuple(tables)
         none = np.zeros(len(self._tables), np.int64)
-        self._layout = table_layout(of_features, tables, seed)._replace(row_base=none, weight_base=none, slot_base=none)
+        self._layout = table_layout(of_features, tables, seed, origins)._replace(
+            row_base=none, weight_base=none, slot_base=none
+        )
         self._kept: dict[int, TableState] = {}
         self._is_known: dict[int, Array] = {}
 

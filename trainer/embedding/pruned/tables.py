@@ -19,7 +19,7 @@ import numpy as np
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import Bags, feature_columns, feature_layout, table_layout
+from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_columns, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
@@ -77,6 +77,8 @@ class Combine(Protocol):
 class PrunedTables(ABC):
     """The tables of ``features``, of whose rows the most important ones have values. Arguments are those of its engines.
 
+    ``groups``: of the tables; None: those by the options. ``origins``: of each table, the part of a whole table that it is; None for whole tables.
+
     Attributes:
         rows: the values of places.
         importance: of all rows.
@@ -88,22 +90,23 @@ class PrunedTables(ABC):
     importance: RowImportance
 
     def __init__(
-        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int, held: int
-    ) -> None:
+        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int, held: int,
+        groups: Sequence[RowGroup] | None = None, origins: Sequence[TableOrigin] | None = None,
+    ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), supported_tables(features)
         for table in self.tables:
             if table.quantization is not None:
                 raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
                                   allowed="none")  # fmt: skip
         self.options, self.seed, self._held = options, seed, held
-        self.groups = groups_of(self.tables, options)
+        self.groups = tuple(groups or groups_of(self.tables, options))
         self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
         self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups)
         self.of_features, self.team = feature_layout(self.features, self.tables), Team(threads or available_threads())
         self._width = sum(feature.width for feature in self.features)
         self._is_frozen = False
         whole, of_tables = table_layout(self.of_features, self.tables, seed), self.of_features.table
-        self._starts = RowStarts(self.tables, self.of_features, seed)
+        self._starts = RowStarts(self.tables, self.of_features, seed, origins)
         by_row = whole._replace(row_base=self.addresses.first_row[:-1])
         self._notes = RowUpdates(self.of_features, by_row, self.team)
         self.lookups = kernels.Lookups(
@@ -326,20 +329,22 @@ class PrunedTables(ABC):
 
     def state(self) -> dict[str, TableState]:
         """A copy of all rows with a place, by table name."""
-        return {table.name: self.rows.read(t, *self.addresses.placed(t)) for t, table in enumerate(self.tables)}
+        return {table.name: self.table_state(t) for t, table in enumerate(self.tables)}
+
+    def table_state(self, t: int) -> TableState:
+        """A copy of the rows with a place of the table at this position."""
+        return self.rows.read(t, *self.addresses.placed(t))
 
     def histories(self) -> dict[str, PrunedHistory]:
         """The importance of all rows now, by table name."""
         self.importance.gather()
-        found = {}
-        for t, table in enumerate(self.tables):
-            own = self.importance.of_table(t)
-            rows = np.flatnonzero(own)
-            left = self._starts.kept(t) if self.options.reset == "restored" else None
-            found[table.name] = PrunedHistory(
-                rows, own[rows], self.importance.gain, self.step, self.counts.rounds, left
-            )
-        return found
+        return {table.name: self._history(t) for t, table in enumerate(self.tables)}
+
+    def _history(self, t: int) -> PrunedHistory:
+        own = self.importance.of_table(t)
+        rows = np.flatnonzero(own)
+        left = self._starts.kept(t) if self.options.reset == "restored" else None
+        return PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.counts.rounds, left)
 
     def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory] | None = None) -> None:
         """Restore a :meth:`state` of any engine, and its :meth:`histories`; without them all rows are of no importance.

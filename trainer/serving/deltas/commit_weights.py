@@ -58,7 +58,7 @@ def columns_of(files: RunFiles, commit: StoredCommit, kind: str, table: str) -> 
 
 def weights_bytes(commit: StoredCommit) -> int:
     """The bytes of the files with ids and weights of all tables."""
-    tables = [one for kind, table in commit.tables for one in commit.slices(kind, table)]
+    tables = [one for kind, table in commit.model_tables for one in commit.slices(kind, table)]
     return sum(shard.rows.file.size_bytes + shard.weights.file.size_bytes for one in tables for shard in one.shards)
 
 

@@ -310,7 +310,7 @@ class _Export:
     def _publish(self) -> Link:
         """Write all files; then the digests appear, then the link, then the digests of the link before it disappear."""
         before = self._before
-        written = [self._table(t, kind, table) for t, (kind, table) in enumerate(sorted(self._commit.tables))]
+        written = [self._table(t, kind, table) for t, (kind, table) in enumerate(sorted(self._commit.model_tables))]
         manifest = LinkManifest(
             0 if before is None else before.manifest.number + 1,
             FULL if self._base is None else DELTA,

@@ -1,0 +1,288 @@
+"""Pruned tables spread over hosts: each host has its share of the places, and rows are as important as in one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from tests.trainer.embedding.partitioned.test_partitioned_engine import batches
+from tests.trainer.embedding.pruned.test_pruned_engine import (
+    FEATURES,
+    NEVER,
+    PAPER,
+    SEED,
+    TABLES,
+    gradients_of,
+    popular_batch,
+    pruned,
+    step,
+    sums_of,
+)
+from tests.trainer.host.test_shard_arrays import joined
+from tests.trainer.thread_exchange import on_hosts
+from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
+from trainer.embedding.engine import TableState
+from trainer.embedding.exchange import OneHost
+from trainer.embedding.partitioned.core_threads import ThreadExchange
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.embedding.pruned.history import PrunedHistory
+from trainer.errors import BadBatch, ConfigError, TornCheckpoint
+from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
+from trainer.planning.plan import cyclic_plan
+from trainer.pruning_options import PruningOptions
+
+WIDTH = sum(one.width for one in FEATURES)
+
+
+def sharded(exchange, budget=0.5, *, features=FEATURES, threads=1, **options) -> ShardedTables:
+    found = PruningOptions.read({"budget": budget, **PAPER, **options})
+    return ShardedTables(features, seed=SEED, exchange=exchange, threads=threads, pruning=found)
+
+
+def train(tables: ShardedTables, trained, rank: int) -> list[bytes]:
+    """The activations of one host's batches, with gradients whose sums have no rounding."""
+    found = []
+    for seed, of_hosts in enumerate(trained):
+        batch = of_hosts[rank]
+        found.append(tables.lookup(batch).tobytes())
+        tables.apply_gradients(batch, exact_gradients(batch, (seed, rank)))
+    return found
+
+
+def exact_gradients(batch, seed):
+    return np.random.default_rng(seed).integers(-4, 5, (batch.rows, WIDTH)).astype(np.float32)
+
+
+def popular(steps: int, hosts: int, first: int = 0):
+    return [[popular_batch(first + 100 * k + rank, shift=k) for rank in range(hosts)] for k in range(steps)]
+
+
+def of_steps(hosts: int):
+    return st.lists(st.lists(batches(FEATURES), min_size=hosts, max_size=hosts), min_size=1, max_size=4)
+
+
+def arrays_of(tables: ShardedTables) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in shard_arrays("embedding", tables).items()}
+
+
+def merged(of_hosts: list[dict[str, np.ndarray]]) -> tuple[dict[str, TableState], dict[str, PrunedHistory]]:
+    """The states and histories of all hosts, as a commit merges them."""
+    states, histories = {}, {}
+    for table in TABLES:
+        found = {}
+        for kind in ("embedding", "embedding-importance"):
+            rows, weights, slots = (np.concatenate([one[f"{kind}/{column}/{table.name}"] for one in of_hosts])
+                                    for column in ("rows", "weights", "slots"))  # fmt: skip
+            order = np.argsort(rows)
+            assert len(np.unique(rows)) == len(rows)
+            found[kind] = TableState(rows[order], weights[order], slots[order])
+        states[table.name], importance = found["embedding"], found["embedding-importance"]
+        gain, step_, rounds = of_hosts[0][f"history/embedding/pruning/{table.name}"].tolist()
+        histories[table.name] = PrunedHistory(
+            importance.rows, np.ascontiguousarray(importance.weights[:, 0]), gain, int(step_), int(rounds)
+        )
+    return states, histories
+
+
+@settings(max_examples=scaled(25))
+@given(st.data(), st.integers(1, 4))
+def test_with_places_for_all_rows_they_have_the_bits_of_whole_tables(data, hosts):
+    trained = data.draw(of_steps(hosts))
+
+    def work(exchange: ThreadExchange):
+        whole, tables = ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=1), sharded(exchange, 1.0, round_steps=2)  # fmt: skip
+        assert train(tables, trained, exchange.rank) == train(whole, trained, exchange.rank)
+        for name, expected in whole.state().items():
+            found = tables.state()[name]
+            changed = np.isin(found.rows, expected.rows)
+            assert found.rows[changed].tobytes() == expected.rows.tobytes()
+            assert found.weights[changed].tobytes() == expected.weights.tobytes()
+            assert found.slots[changed].tobytes() == expected.slots.tobytes()
+        assert tables.statistics() == whole.statistics()
+
+    on_hosts(hosts, work)
+
+
+@pytest.mark.parametrize("options", [{"round_steps": 3}, {"check_steps": 2, "spare_share": 0.2}, {"round_steps": 2, "reset": "restored"}])  # fmt: skip
+def test_one_host_is_the_engine_of_one_process(options):
+    """Also which rows come and go in rounds, and how important all are. Sequences are as long as they may be: hosts do not ask for the ids after an end."""
+    features = [replace(one, max_sequence_length=3) if one.max_sequence_length else one for one in FEATURES]
+    engine, tables = pruned(0.4, features=features, **options), sharded(OneHost(), 0.4, features=features, **options)
+    for k in range(20):
+        batch = popular_batch(k, shift=k // 4, features=features)
+        assert tables.lookup(batch).tobytes() == engine.lookup(batch).tobytes()
+        gradients = gradients_of(batch, engine.width, k)
+        engine.apply_gradients(batch, gradients)
+        tables.apply_gradients(batch, gradients)
+    assert engine.counts.rounds > 3
+    assert engine.counts.misses
+    for name, expected in engine.state().items():
+        found = tables.state()[name]
+        assert (found.rows.tobytes(), found.weights.tobytes(), found.slots.tobytes()) == (
+            expected.rows.tobytes(),
+            expected.weights.tobytes(),
+            expected.slots.tobytes(),
+        )
+    for name, history in engine.histories().items():
+        own = tables.histories()[name]
+        assert (own.rows.tobytes(), own.importance.tobytes()) == (history.rows.tobytes(), history.importance.tobytes())
+        assert (own.gain, own.step, own.rounds) == (history.gain, history.step, history.rounds)
+
+
+@settings(max_examples=scaled(25))
+@given(st.data(), st.integers(1, 4), st.sampled_from(["frequency_gradient", "frequency", "gradient"]))
+def test_a_row_is_as_important_as_if_one_process_had_trained_the_batches_of_all_hosts(data, hosts, metric):
+    trained, budget = data.draw(of_steps(hosts)), data.draw(st.floats(0.4, 1.0))
+
+    def work(exchange: ThreadExchange):
+        tables = sharded(exchange, budget, metric=metric, **NEVER)
+        train(tables, trained, exchange.rank)
+        return tables.histories()
+
+    expected = {table.name: np.zeros(table.vocabulary_size) for table in TABLES}
+    columns = pruned().columns
+    for seed, of_hosts in enumerate(trained):
+        of_step = [sums_of(one, exact_gradients(one, (seed, rank)), columns) for rank, one in enumerate(of_hosts)]
+        for name in expected:
+            lookups, sums = (np.sum([one[name][k] for one in of_step], axis=0) for k in range(2))
+            norms = np.sqrt((sums.astype(np.float64) ** 2).sum(axis=1))
+            expected[name] += (lookups if "frequency" in metric else lookups > 0) * (norms if "gradient" in metric else 1.0)  # fmt: skip
+    found = {name: np.zeros_like(values) for name, values in expected.items()}
+    for rank, histories in enumerate(on_hosts(hosts, work)):
+        for name, history in histories.items():
+            assert (history.rows % hosts == rank).all()
+            found[name][history.rows] = history.importance
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reset", ["zero", "restored"])
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_restored_hosts_go_on_as_if_they_had_not_stopped(hosts, reset):
+    """From what is saved in parts, while training goes on; with any number of threads."""
+    trained, options = popular(20, hosts), {"round_steps": 3, "decay_steps": 4, "reset": reset, "spare_share": 0.1}
+
+    def work(exchange: ThreadExchange):
+        tables = sharded(exchange, 0.4, **options)
+        train(tables, trained[:10], exchange.rank)
+        at_once, saved = arrays_of(tables), {}
+        parted = parted_shards("embedding", tables, 1 << 20)
+        rest = train(tables, trained[10:], exchange.rank)
+        for one in parted:
+            saved.update(joined(one))
+        tables.end_snapshot()
+        assert {name: array.tobytes() for name, array in saved.items()} == {
+            name: data for name, data in at_once.items() if name in saved
+        }
+        numbers = exchange.all_to_all([[saved[f"history/embedding/pruning/{one.name}"] for one in TABLES] if exchange.rank == 0 else []] * hosts)[0]  # fmt: skip
+        saved.update({f"history/embedding/pruning/{one.name}": own for one, own in zip(TABLES, numbers, strict=True)})
+        assert saved.keys() == at_once.keys()
+        again = sharded(exchange, 0.4, threads=2, **options)
+        again.load_parts(shard_states(saved, "embedding", again), shard_histories(saved, "embedding", again))
+        assert train(again, trained[10:], exchange.rank) == rest
+        names = [name for name in at_once if "/pruning/" not in name]  # the rounds of other hosts are not saved
+        assert [arrays_of(again)[name] for name in names] == [arrays_of(tables)[name] for name in names]
+
+    on_hosts(hosts, work)
+
+
+def test_a_state_moves_to_other_numbers_of_hosts_and_keeps_the_most_important_rows():
+    trained = popular(12, 3)
+
+    def work(exchange: ThreadExchange):
+        tables = sharded(exchange, 0.4, round_steps=3)
+        train(tables, trained, exchange.rank)
+        return shard_arrays("embedding", tables)
+
+    states, histories = merged(on_hosts(3, work))
+    engine = pruned(0.4)
+    engine.load_state(states, histories)
+    for name, one in engine.state().items():  # all places of the hosts together are those of one process
+        assert one.rows.tobytes() == states[name].rows.tobytes()
+        assert one.weights.tobytes() == states[name].weights.tobytes()
+
+    def move(exchange: ThreadExchange):
+        tables = sharded(exchange, 0.4, round_steps=3)
+        own = {}
+        for p, part in enumerate(tables.parts.parts):
+            mine, _ = part.own_rows(exchange.rank, states[part.table.name].rows)
+            one = states[part.table.name]
+            own[p] = TableState(one.rows[mine], one.weights[mine], one.slots[mine])
+        of_host = {}
+        for part in tables.parts.parts:
+            one = histories[part.table.name]
+            mine, _ = part.own_rows(exchange.rank, one.rows)
+            of_host[part.table.name] = PrunedHistory(
+                one.rows[mine], one.importance[mine], one.gain, one.step, one.rounds
+            )
+        tables.load_parts(own, of_host)
+        return tables.state(), tables.histories()
+
+    for found, known in on_hosts(2, move):
+        for name, one in found.items():
+            at = np.searchsorted(states[name].rows, one.rows)
+            assert states[name].weights[at].tobytes() == one.weights.tobytes()
+            expected = dict(zip(histories[name].rows.tolist(), histories[name].importance.tolist(), strict=True))
+            assert {row: expected[row] for row in known[name].rows.tolist()} == dict(
+                zip(known[name].rows.tolist(), known[name].importance.tolist(), strict=True)
+            )
+    assert sum(len(one.rows) for found, _ in on_hosts(2, move) for one in found.values()) >= 0.8 * sum(
+        len(one.rows) for one in states.values()
+    )
+
+
+def test_what_does_not_fit_is_refused():
+    plan = cyclic_plan([(one.name, one.vocabulary_size, one.dim) for one in TABLES], 1)
+    copies = TableParts(TABLES, 1, plan)
+    copies.has_replicas = True
+    with pytest.raises(ConfigError, match="pruned tables must be spread by rows"):
+        ShardedTables(FEATURES, seed=SEED, exchange=OneHost(), parts=copies, pruning=PruningOptions())
+
+    def work(exchange: ThreadExchange):
+        tables = sharded(exchange, 1.0)
+        own = shard_arrays("embedding", tables)
+        other = {**own, "embedding-importance/rows/two": np.array([1 - exchange.rank]),
+                 "embedding-importance/weights/two": np.ones((1, 1), np.float32),
+                 "embedding-importance/slots/two": np.zeros((1, 0), np.float32)}  # fmt: skip
+        with pytest.raises(TornCheckpoint, match="a saved shard must hold rows of its core"):
+            tables.load_parts(shard_states(other, "embedding", tables), shard_histories(other, "embedding", tables))
+        with pytest.raises(TornCheckpoint, match="must have rows, weights and slots"):
+            shard_histories({name: array for name, array in other.items() if name != "embedding-importance/slots/two"}, "embedding", tables)  # fmt: skip
+        with pytest.raises(TornCheckpoint, match="must be one number for each"):
+            shard_histories({**other, "embedding-importance/weights/two": np.ones((1, 2), np.float32)}, "embedding", tables)  # fmt: skip
+
+    on_hosts(2, work)
+
+
+def test_lookups_that_are_not_those_of_the_rows_are_refused():
+    shard = sharded(OneHost(), 1.0)._own
+    rows, counts = np.array([1, 2]), np.array([2, 0, 0, 0, 0, 0])
+    read = shard.read_rows(rows, counts)
+    for wrong in (np.ones(1, np.int32), np.ones(2, np.int64)):
+        with pytest.raises(BadBatch, match="lookups must be one number for each row"):
+            shard.update_rows([(rows, counts)], [read], [wrong])
+
+
+def test_rows_of_a_snapshot_are_the_same_in_any_pieces():
+    engine = pruned(0.5, threads=1)
+    for k in range(3):
+        step(engine, popular_batch(k), k)
+    whole = [[part.weights.tobytes() for part in begin(engine).table(t)] for t in range(len(TABLES))]
+    engine.end_snapshot()
+    pieces, snapshot = [], begin(engine)
+    for t, table in enumerate(TABLES):
+        found = [snapshot.capture(t, first, min(first + 4, table.vocabulary_size)) for first in range(0, table.vocabulary_size, 4)]  # fmt: skip
+        joined_ = b"".join(one.weights.tobytes() for one in found)
+        pieces.append([joined_] if joined_ else [])
+    assert pieces == whole
+
+
+def begin(engine: PrunedEngine) -> PlacedSnapshot:
+    return engine.begin_snapshot(most_bytes=1 << 20)
