@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import JobPosition, table_of
+from trainer.checkpoints.commit_manifest import TABLE_KINDS, JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.parted_arrays import Array
@@ -299,7 +299,7 @@ def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
 
 def _is_rows(name: str) -> bool:
     found = table_of(name)
-    return found is not None and found[1] == "rows"
+    return found is not None and found[0] in TABLE_KINDS and found[1] == "rows"
 
 
 def check_files(files: RunFiles, epochs: int) -> Iterator[FileCheck]:

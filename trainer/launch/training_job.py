@@ -15,10 +15,11 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
-from trainer.scheduling.orders import Commit
+from trainer.scheduling.orders import Commit, TrainingPhase
 from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan, plan_job
 from trainer.training.preparation import PreparedRun
+from trainer.training.run_partition import check_pruned_hosts
 from trainer.training.saved_run import SavedRun
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
@@ -95,8 +96,11 @@ def make_job(
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
-    Raises :class:`~transforms.errors.StorageError`, and :class:`RunMismatch` for the files of a job of another run.
+    Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
+    :class:`~trainer.errors.ConfigError` for pruned tables of which a host would have no place.
     """
+    most_hosts = max(settings.hosts_of(phase) for phase in TrainingPhase)
+    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, most_hosts)
     run_dir = prepared.config.run_dir
     bucket_run = run_dir if is_gcs(run_dir) else ""
     _check_run(files, bucket_run)

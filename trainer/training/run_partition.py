@@ -1,13 +1,16 @@
-"""Whether a partition plan is one of a run: of its tables, of its hosts, and that by which it is stored. Pure."""
+"""Whether the tables of a run can stand where they shall: by a plan, by which they are stored, and pruned ones on hosts. Pure."""
 
 from __future__ import annotations
 
 from trainer.config import TrainConfig
+from trainer.embedding.partitioned.pruned_groups import groups_on
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import tables_of
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan, TablePlan, cyclic_plan
+from trainer.training.run_state import linear_features
 from trainer.training.saved_run import SavedRun
 
 _WHERE = "--plan"
@@ -50,6 +53,15 @@ def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, whe
         if number and number != hosts:
             raise ConfigError("the hosts of a job must stay as many, each with its tables", where=f"{where}, {option}", value=number,
                               allowed=str(hosts), next_step=f"leave {option} out")  # fmt: skip
+
+
+def check_pruned_hosts(layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int) -> None:
+    """Raise :class:`ConfigError` for pruned tables of which a host would have no place."""
+    if config.pruning is None or not layout.features:
+        return
+    parts_of_model = ((config.deep, layout.features), (config.linear, linear_features(layout, config, head)))
+    for features in [features for is_used, features in parts_of_model if is_used]:
+        groups_on(TableParts(tables_of(features), hosts, None), config.pruning, 0)
 
 
 def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:

@@ -19,6 +19,7 @@ from tests.trainer.launch.jobs import (
 )
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import verify_commit
+from trainer.errors import ConfigError
 from trainer.launch.job_spec import ServersSpec
 from trainer.launch.run_comparison import run_differences
 from trainer.scheduling.transitions import JobState
@@ -77,6 +78,16 @@ def test_hosts_share_rows_and_places(tmp_path):
         for name in ("on-3", "on-1", "alone"):
             assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
             assert_pruned(newest(tmp_path / name).arrays)
+
+
+def test_hosts_without_a_place_are_refused_before_training_begins(tmp_path):
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=50) as warehouse:
+        names = sorted({one.table.name for one in prepare(warehouse, tmp_path / "run", **OPTIONS).layout.features})
+        few = {**OPTIONS, "linear": False, "pruning": {"groups": [{"tables": names, "rows": len(names)}]}}
+        launch(warehouse, tmp_path / "run", settings(len(names)), **few)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            launch(warehouse, tmp_path / "other", settings(len(names) + 1), **few)
+        assert not (tmp_path / "other").exists()
 
 
 def assert_pruned(arrays):

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
-from trainer.planning.row_groups import RowGroup, SharingTable, row_groups
+from trainer.planning.row_groups import RowGroup, SharingTable, groups_of_host, row_groups
 from trainer.pruning_options import GroupOptions
 
 tables = st.lists(st.tuples(st.integers(1, 500), st.sampled_from([1, 4, 16])), min_size=1, max_size=8).map(
@@ -39,6 +39,31 @@ def test_groups_share_the_budget(drawn, budget):
 def test_the_whole_budget_is_a_row_for_every_id(drawn):
     groups = row_groups(drawn, 1.0)
     assert [group.rows for group in groups] == [sum(drawn[t].rows for t in group.tables) for group in groups]
+
+
+@given(tables, st.floats(0.01, 1.0), st.integers(1, 8))
+def test_hosts_share_the_places_of_a_group_by_their_rows(drawn, budget, hosts):
+    """As many as the group has in all, none without a place, and with the whole budget one for each row."""
+    rows_on = [[(one.rows - host + hosts - 1) // hosts for one in drawn] for host in range(hosts)]
+    try:
+        groups = row_groups(drawn, budget)
+        of_hosts = [groups_of_host(groups, rows_on, host) for host in range(hosts)]
+    except ConfigError:
+        assume(False)
+    for g, group in enumerate(groups):
+        places = [of_host[g].rows for of_host in of_hosts]
+        rows = [sum(own[t] for t in group.tables) for own in rows_on]
+        assert {of_host[g].tables for of_host in of_hosts} == {group.tables}
+        assert sum(own for own, size in zip(places, rows, strict=True) if size) == group.rows
+        for own, size in zip(places, rows, strict=True):
+            assert 1 <= own <= max(size, 1)
+            assert abs(own - group.rows * size / sum(rows)) <= 1 or not size
+
+
+def test_a_host_has_a_place():
+    with pytest.raises(ConfigError, match="at least one for each host") as raised:
+        groups_of_host([RowGroup((0,), 3)], [[5]] * 4, 0)
+    assert (raised.value.value, raised.value.allowed) == (3, ">= 4")
 
 
 def test_shares_are_by_tables_times_width_and_what_is_left_is_lent():

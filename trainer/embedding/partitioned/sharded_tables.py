@@ -28,18 +28,17 @@ from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
+from trainer.embedding.partitioned.pruned_groups import groups_on
 from trainer.embedding.partitioned.request_kernels import count_lookups, put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
 from trainer.embedding.pruned.history import PrunedHistory
 from trainer.embedding.pruned.shard import PrunedShard
-from trainer.embedding.pruned.tables import groups_of
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states, empty_state
 from trainer.embedding.table_checks import supported_tables
-from trainer.errors import ConfigError, TornCheckpoint
-from trainer.planning.row_groups import groups_of_host
+from trainer.errors import TornCheckpoint
 from trainer.pruning_options import PruningOptions
 from transforms.errors import DataError
 
@@ -112,11 +111,7 @@ class ShardedTables:
         features, origins = [FeatureSpec(table.name, table) for table, _ in shards], [origin for _, origin in shards]
         if pruning is None:
             return CpuEngine(features, seed=seed, threads=threads, origins=origins, answers=2 * hosts)
-        if self._parts.has_replicas or len(parts) != len(self.tables):
-            raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan with copies or slices of columns",
-                              next_step="leave the plan out")  # fmt: skip
-        rows_on = [[part.row_count(core) for part in parts] for core in range(hosts)]
-        groups = groups_of_host(groups_of(self.tables, pruning), rows_on, rank)
+        groups = groups_on(self._parts, pruning, rank)
         return PrunedShard(
             features, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=2 * hosts
         )
