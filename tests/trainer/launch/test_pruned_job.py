@@ -21,7 +21,9 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import verify_commit
 from trainer.errors import ConfigError
 from trainer.launch.job_spec import ServersSpec
+from trainer.launch.resharded_run import reshard_run
 from trainer.launch.run_comparison import run_differences
+from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.transitions import JobState
 from trainer.serving.trained import load_trained
 
@@ -73,6 +75,9 @@ def test_hosts_share_rows_and_places(tmp_path):
             shutil.copytree(begun, tmp_path / f"on-{hosts}")
             status = run_job(warehouse, tmp_path / f"on-{hosts}", settings(hosts), unit_rows=300, **OPTIONS)
             assert status.state is JobState.DONE
+        reshard_run(str(begun), 2, PartitionPlan(3, ()), tmp_path / "resharded")
+        assert run_job(warehouse, tmp_path / "resharded", settings(3), unit_rows=300, **OPTIONS).state is JobState.DONE
+        assert run_differences(tmp_path / "resharded", tmp_path / "on-3") == ()
         shutil.copytree(begun, tmp_path / "alone")
         train_alone(warehouse, tmp_path / "alone", **OPTIONS)
         for name in ("on-3", "on-1", "alone"):
