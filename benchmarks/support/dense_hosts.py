@@ -139,11 +139,11 @@ class _Trainer:
 def _model(case: DenseCase) -> DenseModel:
     from trainer.config import TrainConfig
     from trainer.model.inputs import TypedInput, lay_out
-    from trainer.training.run_state import build_weights
+    from trainer.training.run_state import build_dense
     from transforms.types import DType, Ragged
 
     config = TrainConfig(
         "unused", batch_rows=case.rows, dim=_INPUTS, bottom_mlp=(), top_mlp=(case.width,) * case.layers, threads=1
     )
     layout = lay_out([TypedInput("ids", Ragged(DType.INT64, 100))], config)
-    return build_weights(layout, config, with_tables=False).dense
+    return build_dense(layout, config)

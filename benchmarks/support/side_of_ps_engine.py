@@ -19,7 +19,7 @@ from trainer.embedding.ps.engine import PsEngine
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.reading.batches import Batch
-from trainer.training.run_state import Weights, build_weights
+from trainer.training.run_state import Weights, build_dense
 from trainer.training.step_pipeline import StepPipeline
 from transforms.types import DType, Ragged
 
@@ -57,7 +57,7 @@ def build(case: StrategyCase, addresses: Sequence[Any]) -> TrainSteps:
         embedding_initial_stddev=case.stddev, dense_optimizer="adagrad", dense_learning_rate=case.rate,
     )  # fmt: skip
     layout = lay_out([TypedInput(f"f{k}", Ragged(DType.INT64, case.rows)) for k in range(case.tables)], config)
-    dense = build_weights(layout, config, with_tables=False).dense
+    dense = build_dense(layout, config)
     engine = PsEngine(layout.features, seed=0, servers=connects_to(addresses), threads=_THREADS)
     steps, batches, done = StepPipeline(Weights(layout, engine, dense, BINARY, None), 0), _batches(case), 0
 

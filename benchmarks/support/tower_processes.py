@@ -156,16 +156,17 @@ def _run(work: TowerSteps, exchanges: Sequence[HostExchange], rank: int) -> Step
 def _module(work: TowerSteps, rank: int) -> tuple[TowerModule, tuple[int, ...]]:
     """The module of a worker's tower in a DLRM."""
     from trainer.config import TrainConfig
+    from trainer.model.dense_model import DenseModel
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.model.tensorflow_settings import prepare_tensorflow
-    from trainer.model.tower_training import TrainedTower
     from transforms.types import DType, Ragged
 
     options = {"towers": work.placement.towers, "compression": work.way.compression}
     config = TrainConfig("unused", dim=work.case.dim, tower_modules=options, deterministic=False, threads=1)
     prepare_tensorflow(config)
     inputs = [TypedInput(name, Ragged(DType.INT64, work.case.rows)) for name in work.case.names()]
-    module = TrainedTower(lay_out(inputs, config), config, work.placement.tower_of(work.placement.host_of(rank)))
+    model = DenseModel(lay_out(inputs, config), config, takes_outputs=True)
+    module = model.tower_module(work.placement.tower_of(work.placement.host_of(rank)))
     return module, module.widths
 
 

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from trainer.runs.data_changes import ChangePolicy
     from trainer.servers.run_servers import RunServers
     from trainer.serving.deltas.commit_exporter import ExportedChain
+    from trainer.tower_options import Towers
     from trainer.training.loop import TrainEvent, TrainReport
     from trainer.training.served_weights import FollowMoves, MakeEngine
     from warehouse.solution.parts import SolutionFragment
@@ -359,7 +360,9 @@ def train(
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
-    screen = _screen(solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported)
+    screen = _screen(
+        solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers
+    )
     emit(screen, as_json=as_json)
     check_exported(exported)
 
@@ -573,6 +576,7 @@ def _screen(
     baselines: dict[str, float | None],
     secs: float,
     exported: ExportedChain | None,
+    towers: Towers,
 ) -> Any:
     from headrace.screens.training import TrainedScreen, export_row
 
@@ -608,20 +612,23 @@ def _screen(
         secs=secs,
         finished=report.finished,
         export=None if exported is None else export_row(exported),
-        towers=_tower_row(solution, settings),
+        towers=_tower_row(solution, settings, towers),
     )
 
 
-def _tower_row(solution: ReadSolution, settings: TrainConfig) -> TowerRow | None:
-    """The modules of the model's towers, if it has any."""
+def _tower_row(solution: ReadSolution, settings: TrainConfig, named: Towers) -> TowerRow | None:
+    """The modules of the model's towers, if it has any; ``named``: the towers by which hosts exchange."""
     from headrace.screens.training import TowerRow
+    from trainer.host.tower_weights import has_own_modules
     from trainer.model.tower_shapes import tower_shapes
     from trainer.training.preparation import described
 
     if settings.tower_modules is None or not settings.deep:
         return None
-    shapes = tower_shapes(described(solution, settings)[1].features, settings)
+    _, layout = described(solution, settings)
+    shapes = tower_shapes(layout.features, settings)
     if shapes is None:
         return None
     columns, outputs = (sum(getattr(one, name) for one in shapes.towers) for name in ("columns", "width"))
-    return TowerRow(len(shapes.towers), columns, outputs, shapes.compression)
+    is_own = bool(named) and has_own_modules(layout, settings, named)
+    return TowerRow(len(shapes.towers), columns, outputs, shapes.compression, is_own)

@@ -133,16 +133,19 @@ class TowerRow:
         columns: of the activations of their inputs.
         outputs: the columns that they give.
         compression: the first over the second.
+        on_own_hosts: whether the hosts of each tower apply its module.
     """
 
     towers: int
     columns: int
     outputs: int
     compression: float
+    on_own_hosts: bool = False
 
     def text(self) -> str:
         """One line."""
-        return f"{many(self.towers, 'tower')} of {self.columns} columns, compressed to {self.outputs}: ratio {self.compression:.3g}"
+        where = " on the hosts of each tower" if self.on_own_hosts else ""
+        return f"{many(self.towers, 'tower')} of {self.columns} columns, compressed to {self.outputs}{where}: ratio {self.compression:.3g}"
 
 
 @dataclass(frozen=True, slots=True)

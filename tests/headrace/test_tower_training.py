@@ -44,7 +44,7 @@ def test_a_model_with_towers_is_trained_and_scored(submitted, tmp_path):
     write(towers="towers.json", compression=4)
     trained = submitted("train", "first", "--config", file, "--json").json
     assert trained["finished"]
-    assert trained["towers"] == {"towers": 2, "columns": 16, "outputs": 4, "compression": 4.0}
+    assert trained["towers"] == {"towers": 2, "columns": 16, "outputs": 4, "compression": 4.0, "on_own_hosts": False}
     again = submitted("train", "first", "--config", file)
     assert "2 towers of 16 columns, compressed to 4: ratio 4" in again.out
     shown = submitted("ckpt", "show", "first", "--json").json

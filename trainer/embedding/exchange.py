@@ -25,7 +25,7 @@ class Exchange(Protocol):
         """The number of hosts."""
 
     def all_to_all(self, parts: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
-        """Send ``parts[r]`` to the host of rank r, and return what each host sent to this one, by rank.
+        """Send ``parts[r]``, flat arrays, to the host of rank r, and return what each host sent to this one, by rank.
 
         Received arrays are read-only. Raises an error if another host is lost.
         """

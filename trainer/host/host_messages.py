@@ -118,10 +118,12 @@ def read_greeting(content: bytes) -> tuple[Sender, str]:
 
 
 def write_message(number: int, arrays: Sequence[Array], most_bytes: int) -> list[Bytes]:
-    """The bytes of a message in parts, views of arrays among them. Arrays must have one dimension.
+    """The bytes of a message in parts, views of arrays among them.
 
-    Raises :class:`ConfigError` for arrays above ``most_bytes``.
+    Raises :class:`ConfigError` for arrays above ``most_bytes``, and :class:`ValueError` for one that is not flat.
     """
+    if any(array.ndim != 1 for array in arrays):
+        raise ValueError(f"the arrays of a message must be flat, got shapes {[array.shape for array in arrays][:8]}")
     layout = MessageLayout.of(number, [(array.dtype, len(array)) for array in arrays])
     if layout.size_bytes > most_bytes:
         raise ConfigError("a message between hosts must be short", value=f"{layout.size_bytes:,} bytes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from trainer.host.gradient_buckets import BUCKET_BYTES, GradientBuckets
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
-from trainer.training.run_state import DenseStep, LookedUp, TableGradients, Weights, build_weights
+from trainer.training.run_state import DenseStep, LookedUp, TableGradients, Weights, build_dense
+
+if TYPE_CHECKING:
+    from trainer.model.dense_model import DenseModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,6 +26,7 @@ class HostWeights(Weights):
     """One host's part of the model. A step is one step of all hosts, by the mean loss over all their events.
 
     All hosts make the same calls in the same order; a host without events trains an :func:`~trainer.host.sharded_weights.empty_batch`.
+    ``dense``: the dense part; None: that of the options.
     """
 
     def __init__(
@@ -34,10 +38,10 @@ class HostWeights(Weights):
         engine: EmbeddingEngine | None = None,
         linear: EmbeddingEngine | None = None,
         *,
+        dense: DenseModel | None = None,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
-        # The dense part alone, with its tables elsewhere.
-        dense = build_weights(layout, config, head, with_tables=False).dense
+        dense = dense or build_dense(layout, config, head)
         dense.check_replicable()
         super().__init__(layout, engine, dense, head, linear)
         buckets = GradientBuckets.of(dense.sizes, channels.tables.hosts, bucket_bytes)

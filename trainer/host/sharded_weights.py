@@ -21,13 +21,14 @@ from trainer.host.channels import Channels
 from trainer.host.gradient_buckets import BUCKET_BYTES
 from trainer.host.host_weights import HostWeights
 from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
+from trainer.host.tower_weights import TowerWeights, has_own_modules
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.tower_options import Towers
-from trainer.training.run_state import linear_features
+from trainer.training.run_state import build_dense, linear_features
 from trainer.training.saved_tables import under
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,6 +39,7 @@ class ShardedWeights(HostWeights):
 
     ``plan``: where the tables of the deep part stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
+    Modules of the same towers are on their hosts, see :func:`~trainer.host.tower_weights.has_own_modules`.
     """
 
     def __init__(
@@ -53,9 +55,14 @@ class ShardedWeights(HostWeights):
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
         engine: ShardedTables | TowerTables | None = None
-        linear = None
+        linear = dense = None
+        self._modules: TowerWeights | None = None
         if towers and config.deep:
-            engine = _tower_tables(layout, config, exchange, towers)
+            placement = TowerPlacement(exchange.hosts, 1, towers)
+            if has_own_modules(layout, config, towers):
+                dense = build_dense(layout, config, head, takes_outputs=True)
+                self._modules = TowerWeights(dense, placement, exchange)
+            engine = _tower_tables(layout, config, exchange, placement, self._modules)
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
             engine = ShardedTables(
@@ -64,33 +71,48 @@ class ShardedWeights(HostWeights):
         if layout.features and config.linear:
             features = linear_features(layout, config, head)
             linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held, pruning=pruning)
-        super().__init__(layout, config, head, channels, engine, linear, bucket_bytes=bucket_bytes)
+        super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
         deep = engine.rows if isinstance(engine, TowerTables) else engine
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
 
-    def arrays(self) -> dict[str, Array]:
-        """See :meth:`Weights.arrays`."""
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`HostWeights.initial_arrays`."""
         shards = (shard_arrays(kind, tables) for kind, tables in self._tables)
         return {**self.dense_arrays(), **{name: array for own in shards for name, array in own.items()}}
 
+    def arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.arrays`. All hosts call it at once."""
+        self._gather_modules()
+        return self.initial_arrays()
+
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
-        """See :meth:`Weights.begin_tables`."""
+        """See :meth:`Weights.begin_tables`. All hosts call it at once; then :meth:`dense_arrays` has the modules of all towers."""
+        self._gather_modules()
         return tuple(one for kind, tables in self._tables for one in parted_shards(kind, tables, most_bytes))
+
+    def _gather_modules(self) -> None:
+        if self._modules is not None:
+            self._modules.gather()
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """See :meth:`Weights.load`."""
         self.dense.load_state(under(arrays, "dense/"))
+        if self._modules is not None:
+            self._modules.own.restart()
         for kind, tables in self._tables:
             tables.load_parts(shard_states(arrays, kind, tables), shard_histories(arrays, kind, tables))
 
 
-def _tower_tables(layout: InputLayout, config: TrainConfig, exchange: Exchange, towers: Towers) -> TowerTables:
+def _tower_tables(
+    layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None
+) -> TowerTables:  # fmt: skip
     """This host's part of the tables of towers, of which each has hosts of its own."""
-    placement = TowerPlacement(exchange.hosts, 1, towers)
     group = placement.group_of(placement.tower_of(exchange.rank))
     exchanges = TowerExchanges(peers=exchange, group=GroupExchange(exchange, group))
-    return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges,
-                       held=config.batches_held)  # fmt: skip
+    module = None if modules is None else modules.own
+    # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
+    return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
+                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held)  # fmt: skip
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

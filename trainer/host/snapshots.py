@@ -73,12 +73,14 @@ def take_snapshot(
     ``partition``: the plan by which hosts hold tables.
     """
     moment = Moment(order.attempt, state.progress.step)
+    tables = weights.begin_tables(_MOST_ASIDE_BYTES)  # first: it gathers what other hosts have of the dense part
     arrays: dict[str, Array] = {}
     if rank == 0:
         arrays.update(weights.dense_arrays())
         arrays.update({f"{PREDICTIONS}/{name}": array for name, array in state.collector.arrays().items()})
     wrong = [name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
     if wrong:
+        weights.end_tables()
         raise NonFiniteLoss("training diverged: the last step of an epoch left NaN or infinite weights", where=wrong[0],
                             next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact")  # fmt: skip
     counts = None if state.ledger is None else state.ledger.counts()
@@ -103,5 +105,4 @@ def take_snapshot(
         plan=order.data,
         partition="" if partition is None else plan_fingerprint(partition),
     )
-    tables = weights.begin_tables(_MOST_ASIDE_BYTES)
     return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics)

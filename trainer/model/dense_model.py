@@ -24,8 +24,10 @@ from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
 from trainer.model.losses import event_losses
+from trainer.model.mlp import trainable_of
 from trainer.model.network import Network
 from trainer.model.task_heads import AnyHead, initial_logits
+from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
 from transforms.errors import listed
 
@@ -39,24 +41,30 @@ _SLOT_LISTS = {"sgd": (), "adagrad": ("_accumulators",), "adam": ("_momentums", 
 class DenseModel:
     """The network and the linear part over the activations of an embedding engine. All steps have the shape of a full batch.
 
-    Initial weights depend on ``config.seed`` alone.
+    Initial weights depend on ``config.seed`` alone. ``takes_outputs``: activations are the outputs of the towers' modules, which
+    :meth:`tower_module` applies on the hosts of the towers; steps leave the weights of modules as they are.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY) -> None:
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, takes_outputs: bool = False
+    ) -> None:
         self._config = config
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
         self._widths = [feature.width for feature in layout.features]
-        self._width = sum(self._widths) if config.deep else 0
         self._linear_width = len(layout.features) * head.width if config.linear else 0
-        self._network = _network_of(layout, config, head) if config.deep else None
+        self._network = _network_of(layout, config, head, takes_outputs=takes_outputs) if config.deep else None
+        self._towers = self._network.towers if self._network and takes_outputs else None
+        self._width = self._towers.width if self._towers else sum(self._widths) if config.deep else 0
         self._linear = self._linear_variables() if config.linear else []
-        self._trainable = [*(self._network.trainable if self._network else ()), *self._linear]
+        self._weights = [*(self._network.trainable if self._network else ()), *self._linear]
+        elsewhere = {id(one) for one in trainable_of(self._towers.layers)} if self._towers else set()
+        self._trainable = [one for one in self._weights if id(one) not in elsewhere]
         self._random = list(self._network.random) if self._network else []
         self._moving = list(self._network.moving) if self._network else []
         self._optimizer = _optimizer(config)
-        self._optimizer.build(self._trainable)
+        self._optimizer.build(self._weights)
         shapes = self._shapes()
         self._step = Traced(self._train_step, shapes)
         self._differentiate = Traced(self._gradients, shapes)
@@ -201,20 +209,32 @@ class DenseModel:
     def _variables(self) -> dict[str, Any]:
         """All state of training, named by kind and order: weights, other changing variables, random state,
         optimizer slots."""
-        kinds = {"weights": self._trainable, "moving": self._moving, "random": self._random,
+        kinds = {"weights": self._weights, "moving": self._moving, "random": self._random,
                  "optimizer": self._optimizer.variables}  # fmt: skip
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
 
     @property
     def trainable(self) -> list[Any]:
-        """The variables of the dense weights, in an order that depends on the options alone."""
+        """The variables of the dense weights that steps train, in an order that depends on the options alone."""
         return self._trainable
+
+    def tower_module(self, tower: int) -> TrainedTower:
+        """The module of a tower, which is trained apart. Raises :class:`ConfigError` for a model that does not take its outputs."""
+        if self._towers is None:
+            raise ConfigError("a tower must be one of the model's tower_modules", where="tower_modules", value=None,
+                              next_step="give tower_modules in the options")  # fmt: skip
+        weights = trainable_of(self._towers.modules[tower].layers)
+        position = {id(one): k for k, one in enumerate(self._weights)}
+        slots = self.optimizer_slots
+        return TrainedTower(
+            self._towers, tower, self._config, [slots[position[id(one)]] for one in weights], self.optimizer_updates
+        )
 
     @property
     def optimizer_slots(self) -> list[list[Any]]:
-        """By dense weight, the optimizer's variables for it."""
+        """By dense weight, also of modules of towers, the optimizer's variables for it."""
         lists = [getattr(self._optimizer, name) for name in _SLOT_LISTS[self._config.dense_optimizer]]
-        return [[of_weights[k] for of_weights in lists] for k in range(len(self._trainable))]
+        return [[of_weights[k] for of_weights in lists] for k in range(len(self._weights))]
 
     @property
     def optimizer_updates(self) -> Any:
@@ -258,11 +278,11 @@ class DenseModel:
             variable.assign(state[name])
 
 
-def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> Network:
+def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool) -> Network:
     """The network of the options, in its initial state."""
     if config.has_own_network:
         return KerasNetwork(layout, config, head)
-    return Dcn(layout, config, head) if config.network == "dcn" else Dlrm(layout, config, head)
+    return (Dcn if config.network == "dcn" else Dlrm)(layout, config, head, takes_outputs=takes_outputs)
 
 
 def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:

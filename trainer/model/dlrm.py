@@ -23,10 +23,12 @@ from trainer.model.tower_modules import dlrm_towers
 class Dlrm:
     """A DLRM with the logits of a head; see :class:`~trainer.model.network.Network`.
 
-    With modules of towers, their outputs take the place of the embeddings, and all vectors have the modules' width.
+    With modules of towers, their outputs take the place of the embeddings, and all vectors have the modules' width. ``takes_outputs``: the
+    activations are these outputs, since hosts of the towers apply the modules; raises :class:`ConfigError` for inputs of another width than
+    ``config.dim``, which this network projects before.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool = False) -> None:
         if config.task_mlp and not config.top_mlp:
             raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
                               next_step="give top_mlp a width")  # fmt: skip
@@ -37,16 +39,19 @@ class Dlrm:
             for f, width in enumerate(self._widths)
             if width != config.dim
         }
-        self._towers = dlrm_towers(layout, config, made)
-        self._dim = self._towers.shapes.dim if self._towers else config.dim
-        embedded = self._towers.shapes.vectors if self._towers else len(self._widths)
+        self.towers, self._takes_outputs = dlrm_towers(layout, config, made), takes_outputs
+        if takes_outputs and self._projections:
+            raise ConfigError("the inputs of a tower on its own hosts must have the dim of the model", where="dims", value=dict(config.dims),
+                              allowed=str(config.dim), next_step="leave dims out")  # fmt: skip
+        self._dim = self.towers.shapes.dim if self.towers else config.dim
+        embedded = self.towers.shapes.vectors if self.towers else len(self._widths)
         self._bottom = made.mlp([*config.bottom_mlp, self._dim], layout.dense_width) if layout.dense else None
         self._interaction = SelfInteraction(embedded + bool(layout.dense))
         # A single vector has no pairs and is the top MLP's only input.
         width = (self._interaction.pairs + (self._dim if layout.dense else 0)) or self._dim
         self._top = made.mlp(config.top_mlp, width, dropout=config.dropout)
         self._last = made.logits(head, self._top.width)
-        before = [*self._projections.values(), *(self._towers.layers if self._towers else ())]
+        before = [*self._projections.values(), *(self.towers.layers if self.towers else ())]
         bottom = self._bottom.layers if self._bottom else []
         self.trainable = trainable_of([*before, *bottom, *self._top.layers, *self._last.layers])
         self.random = random_of([*self._top.drops, *self._last.drops])
@@ -55,9 +60,9 @@ class Dlrm:
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
         numbers = self._bottom(dense) if self._bottom else None
-        vectors = self.projected(activations)
-        if self._towers:
-            vectors = self._towers(vectors)
+        vectors = activations if self._takes_outputs else self.projected(activations)
+        if self.towers and not self._takes_outputs:
+            vectors = self.towers(vectors)
         if numbers is not None:
             vectors = tf.concat([vectors, numbers], axis=1)
         if not self._interaction.pairs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from trainer.model.tower_modules import TowerModules
+
 
 class Network(Protocol):
     """A network from the activations of embedded inputs and the dense numbers to logits.
@@ -13,11 +15,13 @@ class Network(Protocol):
         trainable: the trained variables, in an order that depends on the options alone.
         random: the state of random generators.
         moving: other variables that training changes, such as moving means. They are of one process.
+        towers: the modules of towers, whose variables are among the trained ones; None without any.
     """
 
     trainable: list[Any]
     random: list[Any]
     moving: list[Any]
+    towers: TowerModules | None
 
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs] from the activations of all embedded inputs, side by side in order, and dense numbers [events, columns]."""

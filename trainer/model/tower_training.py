@@ -1,51 +1,56 @@
 """The module of one tower in training on the workers of its tower: its outputs, its gradients, and the updates of its weights.
 
-A job whose tables are exchanged by towers applies a module before outputs leave the tower's hosts; its weights are on the tower's workers only.
+A job whose tables are exchanged by towers applies a module before outputs leave the tower's hosts; its weights are trained on the tower's workers only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.config import TrainConfig
-from trainer.errors import ConfigError
-from trainer.model.dense_updates import SLOTS, updated
-from trainer.model.inputs import InputLayout
-from trainer.model.mlp import SeededLayers, trainable_of
-from trainer.model.tower_modules import dcn_towers, dlrm_towers
+from trainer.model.dense_updates import updated
+from trainer.model.mlp import trainable_of
+from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class TrainedTower:
-    """A :class:`~trainer.embedding.towers.tower_module.TowerModule` of the model of ``config``, with its dense optimizer.
+    """A :class:`~trainer.embedding.towers.tower_module.TowerModule` of a dense model, with the variables and the optimizer that it has there.
 
-    The initial weights are those that the module has in a model on one process. The inputs of a DLRM must all have the model's ``dim``: those
-    that a model projects to it are not compressed on the hosts of a tower yet. Raises :class:`ConfigError`, also for a model without towers.
+    Args:
+        towers: the modules of the model.
+        tower: which of them it is.
+        slots: by weight of the module, the optimizer's variables for it.
+        updates: the optimizer's variable for the number of the model's updates.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, tower: int) -> None:
-        if config.network == "dlrm" and any(one.width != config.dim for one in layout.features):
-            raise ConfigError("the inputs of a tower on its own hosts must have the dim of the model", where="dims", value=dict(config.dims),
-                              allowed=str(config.dim), next_step="leave dims out")  # fmt: skip
-        towers = (dcn_towers if config.network == "dcn" else dlrm_towers)(layout, config, SeededLayers(config))
-        if towers is None:
-            raise ConfigError("a tower must be one of the model's tower_modules", where="tower_modules", value=None,
-                              next_step="give tower_modules in the options")  # fmt: skip
+    def __init__(
+        self, towers: TowerModules, tower: int, config: TrainConfig, slots: Sequence[Sequence[Any]], updates: Any
+    ) -> None:
         self._module, shape = towers.modules[tower], towers.shapes.towers[tower]
         self.width, self.columns = shape.width, shape.columns
         self.widths = tuple(one.width for one in towers.shapes.towers)
         self.compression = towers.shapes.compression
         self._kind, self._rate = config.dense_optimizer, config.dense_learning_rate
-        self._weights = trainable_of(self._module.layers)
-        self._slots = [[tf.Variable(tf.fill(one.shape, first)) for first in SLOTS[self._kind]] for one in self._weights]
-        self._updates = 0
+        self._weights, self._slots, self._all_updates = trainable_of(self._module.layers), slots, updates
         self._forward = Traced(self._module, [(None, shape.columns)])
         self._backward = Traced(self._differentiate, [(None, shape.columns), (None, shape.width)])
+        self.restart()
+
+    def restart(self) -> None:
+        """Count updates on from those of the model: call it when the model's state is loaded."""
+        self._updates = int(self._all_updates.numpy())
+
+    @property
+    def variables(self) -> list[Any]:
+        """All that training changes: weights, then their slots."""
+        return [*self._weights, *(slot for slots in self._slots for slot in slots)]
 
     @property
     def weights(self) -> Array:
@@ -76,7 +81,8 @@ class TrainedTower:
         step = tf.constant(self._updates, tf.float32)
         for variable, slots, part in zip(self._weights, self._slots, parts, strict=True):
             gradient = tf.constant(part.reshape(variable.shape))
-            after, *slots_after = updated(self._kind, self._rate, variable.value, gradient, slots, step)
+            before = [slot.value for slot in slots]
+            after, *slots_after = updated(self._kind, self._rate, variable.value, gradient, before, step)
             variable.assign(after)
             for slot, value in zip(slots, slots_after, strict=True):
                 slot.assign(value)

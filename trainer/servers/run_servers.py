@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from trainer.embedding.hashed.options import HashedCounts, sum_counts
-from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec

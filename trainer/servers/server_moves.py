@@ -11,9 +11,9 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
+from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec

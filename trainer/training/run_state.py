@@ -269,30 +269,33 @@ def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedA
 
 
 def build_weights(
-    layout: InputLayout,
-    config: TrainConfig,
-    head: AnyHead = BINARY,
-    *,
-    with_tables: bool = True,
-    plan: PartitionPlan | None = None,
+    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, plan: PartitionPlan | None = None
 ) -> Weights:
-    """A model in its initial state, without its embedding tables if not ``with_tables``. Loads and configures TensorFlow.
+    """A model in its initial state. Loads and configures TensorFlow.
 
     ``plan``: the tables of the deep part are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
     """
+    dense = build_dense(layout, config, head)
+    engine: EmbeddingEngine | None = None
+    linear: EmbeddingEngine | None = None
+    limits = limits_of(layout, config, head)
+    if layout.features and config.deep:
+        engine = _engine_of(layout.features, config, plan, limits)
+    if layout.features and config.linear:
+        by_rows = None if plan is None else PartitionPlan(plan.cores, ())
+        linear = _engine_of(linear_features(layout, config, head), config, by_rows, limits)
+    return Weights(layout, engine, dense, head, linear)
+
+
+def build_dense(
+    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, takes_outputs: bool = False
+) -> DenseModel:
+    """The dense part of a model in its initial state; ``takes_outputs``: see :class:`DenseModel`. Loads and configures TensorFlow."""
     from trainer.model.dense_model import DenseModel
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
-    engine: EmbeddingEngine | None = None
-    linear: EmbeddingEngine | None = None
-    limits = limits_of(layout, config, head)
-    if with_tables and layout.features and config.deep:
-        engine = _engine_of(layout.features, config, plan, limits)
-    if with_tables and layout.features and config.linear:
-        by_rows = None if plan is None else PartitionPlan(plan.cores, ())
-        linear = _engine_of(linear_features(layout, config, head), config, by_rows, limits)
-    return Weights(layout, engine, DenseModel(layout, config, head), head, linear)
+    return DenseModel(layout, config, head, takes_outputs=takes_outputs)
 
 
 def limits_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:

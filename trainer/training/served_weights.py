@@ -11,8 +11,8 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.pruned.served_engine import ServedPrunedEngine
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
@@ -23,7 +23,7 @@ from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
 from trainer.training.pruned_tables import importance_arrays, parted_with_importance, saved_importance
 from trainer.training.run_history import history_arrays, parted_with_histories, saved_history
-from trainer.training.run_state import LookedUp, TableGradients, Weights, build_weights
+from trainer.training.run_state import LookedUp, TableGradients, Weights, build_dense
 from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -153,7 +153,7 @@ class ServedWeights(Weights):
     def __init__(
         self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, follow: FollowMoves = stay
     ) -> None:  # fmt: skip
-        super().__init__(layout, None, build_weights(layout, config, head, with_tables=False).dense, head, None)
+        super().__init__(layout, None, build_dense(layout, config, head), head, None)
         self.tables = ServedTables(layout, config, head, make_engine, follow)
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:

@@ -17,7 +17,7 @@ from transforms.types import DType, Ragged
 
 pytest.importorskip("tensorflow")
 
-from trainer.model.tower_training import TrainedTower
+from trainer.model.dense_model import DenseModel
 
 INPUTS = [TypedInput(name, Ragged(DType.INT64, 20)) for name in "abc"]
 TOWERS = (("c", "a"), ("b",))
@@ -51,7 +51,7 @@ def test_steps_are_those_of_one_process(network, is_deterministic):
 
     def work(rank, exchanges, sent):
         t = PLACEMENT.tower_of(PLACEMENT.host_of(rank))
-        module = TrainedTower(layout, options, t)
+        module = DenseModel(layout, options, takes_outputs=True).tower_module(t)
         tables = TowerTables(layout.features, seed=3, placement=PLACEMENT, rank=rank, exchanges=exchanges, module=module,
                              output_widths=module.widths, threads=1, is_deterministic=is_deterministic)  # fmt: skip
         outputs = tables.lookup(batches[rank])
@@ -63,7 +63,8 @@ def test_steps_are_those_of_one_process(network, is_deterministic):
 
     results = on_workers(PLACEMENT, work)
     engine = CpuEngine(layout.features, seed=3)
-    modules = [TrainedTower(layout, options, t) for t in range(2)]
+    model = DenseModel(layout, options, takes_outputs=True)
+    modules = [model.tower_module(t) for t in range(2)]
     columns = (np.r_[0:4, 8:12], np.r_[4:8])
     whole, weights = [], [np.zeros(len(one.weights), np.float32) for one in modules]
     for batch, gradient, (outputs, _, _, _) in zip(batches, by_outputs, results, strict=True):

@@ -428,3 +428,8 @@ def test_oversized_messages_take_no_memory_of_a_host():
             assert running.poll() is None
         finally:
             running.kill()
+
+
+def test_arrays_that_are_not_flat_are_no_message():
+    with pytest.raises(ValueError, match="must be flat"):
+        write_message(0, [np.zeros((2, 2))], 1 << 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.trainer.host.training_ways import (
 )
 from tests.trainer.thread_channels import on_channels
 from trainer.host.sharded_weights import empty_batch
+from trainer.host.tower_weights import has_own_modules
 
 pytest.importorskip("tensorflow")
 
@@ -92,6 +94,48 @@ def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, stalene
     train = in_pipeline(staleness) if staleness else in_turn
     towers = halves(scene[1])
     assert_equal(trained(scene, hosts, by_towers(towers), train), trained(scene, hosts, by_towers(()), train))
+
+
+@pytest.mark.parametrize(("name", "hosts"), [("dlrm", 2), ("dcn", 3), ("dlrm", 5)])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_modules_on_the_hosts_of_their_towers_train_what_all_hosts_would(prepared_of, name, hosts, optimizer):
+    """Up to the order of sums; hosts have equal models afterwards, and go on from them as if they had not stopped."""
+    towers = halves(prepared_of(name)[1])
+    options = {"tower_modules": {"towers": towers, "compression": 2}, "dense_optimizer": optimizer}
+    scene = prepared_of(name, **options)
+    flat, found = trained(scene, hosts, by_towers(()), in_turn), trained(scene, hosts, by_towers(towers), in_turn)
+    dense = [{key: array for key, array in arrays.items() if key.startswith("dense/")} for _, arrays in found]
+    assert all(array.tobytes() == dense[0][key].tobytes() for one in dense for key, array in one.items())
+    for (logits, arrays), (expected, others) in zip(found, flat, strict=True):
+        for one, other in zip(logits, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+        assert arrays.keys() == others.keys()
+        for key, array in arrays.items():
+            np.testing.assert_allclose(array, others[key], rtol=2e-3, atol=2e-4, err_msg=key)
+
+    def stop_and_go_on(weights, batches):
+        half = len(batches) // 2
+        logits = in_turn(weights, batches[:half])
+        saved = {key: np.array(array) for key, array in weights.arrays().items()}
+        in_turn(weights, batches[half:])
+        weights.load(saved)
+        return logits + in_turn(weights, batches[half:])
+
+    assert_equal(trained(scene, hosts, by_towers(towers), stop_and_go_on), found)
+
+
+def test_modules_stay_with_the_dense_part_where_hosts_cannot_have_them(prepared_of):
+    options, prepared, _ = prepared_of("dlrm")
+    towers, layout = halves(prepared), prepared.layout
+    made = {"towers": towers, "compression": 2}
+    assert has_own_modules(layout, replace(options, tower_modules=made), towers)
+    for other, of in (
+        (options, towers),
+        (replace(options, tower_modules=made, staleness=1), towers),
+        (replace(options, tower_modules=made), towers[::-1]),
+        (replace(options, tower_modules=made, deep=False), towers),
+    ):
+        assert not has_own_modules(layout, other, of)
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 
 from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, run_killed, settings
 from trainer.embedding.towers.placement import TowerPlacement, tower_partition
 from trainer.errors import ConfigError
 from trainer.launch.run_comparison import run_differences
+from trainer.scheduling.transitions import JobState
 from trainer.training.run_partition import check_fixed_hosts
 
 pytest.importorskip("tensorflow")
@@ -48,6 +50,39 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
             (tmp_path / name / "job" / "events.log").unlink()
             run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **by, **OPTIONS)
             assert run_differences(tmp_path / name, tmp_path / "flat") == (), name
+
+
+@pytest.mark.slow
+def test_modules_on_the_hosts_of_their_towers_are_in_commits(tmp_path):
+    """A killed host trains the same bits; a job without towers, with all modules on all hosts, goes on and ends close by."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        features = prepare(warehouse, tmp_path / "calm", **OPTIONS).layout.features
+        names = [one.name for one in features]
+        towers = (tuple(names[::2]), tuple(names[1::2]))
+        options = {**OPTIONS, "tower_modules": {"towers": towers, "compression": 2}}
+        by = {"plan": tower_partition(features, TowerPlacement(HOSTS, 1, towers)), "towers": towers}
+        finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), unit_rows=300, **by, **options))
+        job = launch(warehouse, tmp_path / "killed", settings(HOSTS, most_restarts=9), unit_rows=300, **by, **options)
+        run_killed(tmp_path / "killed", job)
+        assert run_differences(tmp_path / "killed", tmp_path / "calm") == ()
+        finished(run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **options))
+        begun = tmp_path / "begun"
+        shutil.copytree(tmp_path / "calm", begun)
+        for epochs in range(3, newest(begun).epochs_done + 1):
+            shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
+        (begun / "job" / "events.log").unlink()
+        finished(run_job(warehouse, begun, settings(HOSTS), unit_rows=300, **options))
+        expected = newest(tmp_path / "flat").arrays
+        for name in ("calm", "begun"):
+            assert prepare(warehouse, tmp_path / name, **options).summary().exact
+            found = newest(tmp_path / name).arrays
+            assert found.keys() == expected.keys()
+            for key in (one for one in found if one.startswith("dense/weights/")):
+                np.testing.assert_allclose(found[key], expected[key], rtol=0.02, atol=2e-3, err_msg=f"{name}: {key}")
+
+
+def finished(status):
+    assert status.state is JobState.DONE
 
 
 def test_the_hosts_of_a_job_by_towers_stay_as_many():

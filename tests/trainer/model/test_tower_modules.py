@@ -27,7 +27,6 @@ from tests.trainer.model.test_dense_model import (
     relu_mlp,
 )
 from trainer.model.dense_model import DenseModel
-from trainer.model.tower_training import TrainedTower
 from trainer.serving.trained import load_trained
 from trainer.training.loop import train
 
@@ -181,8 +180,8 @@ def test_a_module_of_one_tower_starts_and_trains_as_that_of_the_model(network):
         "run", tower_modules=HALF, network=network, dense_optimizer="adam", dense_learning_rate=0.1, batch_rows=6
     )
     layout = lay_out(IDS, options)
-    towers = [TrainedTower(layout, options, t) for t in range(2)]
-    model = DenseModel(layout, options)
+    above, model = DenseModel(layout, options, takes_outputs=True), DenseModel(layout, options)
+    towers = [above.tower_module(t) for t in range(2)]
     own = np.concatenate([one.weights for one in towers])
     flat = np.concatenate([one.ravel() for one in weights_of(model)]).astype(np.float32)
     assert own.tobytes() == flat[: len(own)].tobytes()
@@ -223,7 +222,7 @@ def test_a_module_of_one_tower_starts_and_trains_as_that_of_the_model(network):
 def test_a_module_on_its_hosts_is_one_of_the_model(options, message):
     made = config("run", **options, tower_modules=HALF if options else None)
     with pytest.raises(ConfigError, match=message):
-        TrainedTower(lay_out(IDS, made), made, 0)
+        DenseModel(lay_out(IDS, made), made, takes_outputs=True).tower_module(0)
 
 
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])

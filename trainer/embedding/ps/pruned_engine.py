@@ -12,9 +12,9 @@ import numpy as np
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.pruned.places import group_tables
 from trainer.embedding.pruned.row_importance import RowImportance
-from trainer.embedding.pruned.served_rows import ServedRows
 from trainer.embedding.pruned.tables import PlacedBatch, PrunedTables
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.pruned_places import ServedRows
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings

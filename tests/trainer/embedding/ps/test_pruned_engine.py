@@ -32,9 +32,9 @@ from tests.trainer.embedding.ps.test_ps_engine import counted
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, TableSpec
-from trainer.embedding.pruned import served_rows
-from trainer.embedding.pruned.served_engine import ServedPrunedEngine
+from trainer.embedding.ps import pruned_places
 from trainer.embedding.ps.frames import Kind
+from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.spec import tables_of
 from trainer.embedding.state_checks import empty_state
 from trainer.embedding.wire.settings import WireSettings
@@ -170,7 +170,7 @@ def test_a_batch_takes_one_fetch_and_one_update_and_new_rows_one_message_more():
 
 @pytest.mark.parametrize("reset", ["zero", "restored"])
 def test_values_of_many_rows_take_several_messages(servers, monkeypatch, reset):
-    monkeypatch.setattr(served_rows, "MESSAGE_BYTES", 64)
+    monkeypatch.setattr(pruned_places, "MESSAGE_BYTES", 64)
     options = {"reset": reset, "round_steps": 2}
     here, there = pruned(0.4, **options), served(servers, 0.4, **options)
     for k in range(8):
