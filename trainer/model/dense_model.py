@@ -56,7 +56,9 @@ class DenseModel:
         self._linear_width = len(layout.features) * head.width if config.linear else 0
         self._network = _network_of(layout, config, head, takes_outputs=takes_outputs) if config.deep else None
         self._towers = self._network.towers if self._network and takes_outputs else None
-        self._width = self._towers.width if self._towers else sum(self._widths) if config.deep else 0
+        self._width = sum(self._widths) if config.deep else 0
+        if self._towers:
+            self._width = self._towers.width
         self._linear = self._linear_variables() if config.linear else []
         self._weights = [*(self._network.trainable if self._network else ()), *self._linear]
         elsewhere = {id(one) for one in trainable_of(self._towers.layers)} if self._towers else set()

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.cpu.engine import join_by_table, one_event
-from trainer.embedding.cpu.layout import Bags, learning_rates
+from trainer.embedding.cpu.layout import Bags, TableOrigin, learning_rates
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_weights
 from trainer.embedding.pruned.engine import PrunedEngine
+from trainer.embedding.spec import FeatureSpec
 from trainer.errors import BadBatch
+from trainer.planning.row_groups import RowGroup
+from trainer.pruning_options import PruningOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,11 +27,16 @@ class PrunedShard(PrunedEngine):
     as if one process had looked up the batches of all hosts. The rounds of a host are its own.
 
     Args:
-        answers: arrays of :meth:`read_rows` that are in use at once. Others are those of :class:`PrunedEngine`.
+        groups: of the tables, with the places of this host.
+        origins: of each table, the part of a whole table that it is.
+        answers: arrays of :meth:`read_rows` that are in use at once.
     """
 
-    def __init__(self, *args: Any, answers: int, **options: Any) -> None:
-        super().__init__(*args, held=1, **options)
+    def __init__(
+        self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, groups: Sequence[RowGroup],
+        origins: Sequence[TableOrigin], threads: int = 0, answers: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(features, options, seed=seed, threads=threads, held=1, groups=groups, origins=origins)
         self._answers = OutputPool(spare=0.25, kept=answers)
 
     def read_rows(self, rows: Array, counts: Array) -> Array:

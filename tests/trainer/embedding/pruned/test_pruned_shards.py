@@ -25,6 +25,8 @@ from tests.trainer.embedding.pruned.test_pruned_engine import (
 )
 from tests.trainer.host.test_shard_arrays import joined
 from tests.trainer.thread_exchange import on_hosts
+from trainer.embedding import FeatureSpec
+from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import OneHost
@@ -33,6 +35,8 @@ from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.shard import PrunedShard
+from trainer.embedding.pruned.tables import groups_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
 from trainer.planning.plan import cyclic_plan
@@ -262,7 +266,9 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_lookups_that_are_not_those_of_the_rows_are_refused():
-    shard = sharded(OneHost(), 1.0)._own
+    features, origins = [FeatureSpec(one.name, one) for one in TABLES], [TableOrigin(one.name) for one in TABLES]
+    groups = groups_of(TABLES, PruningOptions(1.0))
+    shard = PrunedShard(features, PruningOptions(1.0), seed=SEED, groups=groups, origins=origins)
     rows, counts = np.array([1, 2]), np.array([2, 0, 0, 0, 0, 0])
     read = shard.read_rows(rows, counts)
     for wrong in (np.ones(1, np.int32), np.ones(2, np.int64)):
