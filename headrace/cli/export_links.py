@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +13,10 @@ import typer
 from headrace.cli.options.exports import local_folder
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
-from headrace.terminal.output import emit
+from headrace.terminal.output import emit, emit_line
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError
+from headrace.terminal.stopping import ended_by_signals
+from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from trainer.checkpoints.run_files import RunFiles
@@ -111,6 +114,10 @@ def apply(
             metavar="FOLDER", help="Write the changed SavedModel to this new folder, such as the next version."
         ),
     ] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with links as they are added, a line for each time, until stopped.")
+    ] = False,
+    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for links, with --follow.")] = 0.5,
     as_json: AsJson = False,
 ) -> None:
     """Apply the links of a chain that a target does not have yet.
@@ -119,13 +126,20 @@ def apply(
     """
     from headrace.screens.links import AppliedScreen
     from headrace.terminal.quiet import import_quietly
-    from trainer.serving.apply_chain import apply_chain
+    from trainer.serving.apply_chain import apply_chain, follow_chain
     from trainer.serving.saved_model_document import is_saved_model
 
     target = local_folder(to, "--to")
+    if follow:
+        _check_follow(until, output, poll_secs)
     if is_saved_model(target):
         import_quietly("trainer.serving.saved_model_weights")
     links, new = local_folder(chain, "the chain"), local_folder(output, "--output") if output else None
+    if follow:
+        with ended_by_signals():
+            for one in follow_chain(links, target, wait=partial(time.sleep, poll_secs)):
+                emit_line(AppliedScreen(chain, one), as_json=as_json)
+        return
     with progress_bar("applying links", "rows") as report:
         applied = apply_chain(links, target, until=until, output=new, on_rows=report)
     emit(AppliedScreen(chain, applied), as_json=as_json)
@@ -149,6 +163,17 @@ def verify(chain: Chain, as_json: AsJson = False) -> None:
     emit(screen, as_json=as_json)
     if screen.damaged:
         raise typer.Exit(DataError.exit_status)
+
+
+def _check_follow(until: int | None, output: str, poll_secs: float) -> None:
+    """Raise :class:`InputError` for options that do not go with --follow."""
+    for option, value in (("--until", until), ("--output", output or None)):
+        if value is not None:
+            raise InputError(
+                "--follow must go without an end", where=option, value=value, next_step=f"leave {option} out"
+            )
+    if not 0.01 <= poll_secs <= 3600:
+        raise InputError("poll_secs must be a number of seconds", where="--poll-secs", value=poll_secs, allowed="0.01 to 3600")  # fmt: skip
 
 
 def _hold_of(folder: str) -> Hold:

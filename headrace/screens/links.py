@@ -127,6 +127,16 @@ class AppliedScreen:
             "removed": self._sum("removed"),
         }
 
+    def line(self) -> str:
+        """The links in one line."""
+        done = self.applied
+        names = [one.manifest.name for one in done.links]
+        which = names[0] if len(names) == 1 else f"{many(len(names), 'link')}, {names[0]} to {names[-1]}"
+        return f"{which}: {self._rows_text()}; {done.place} is at {_position_text(done.after)}"
+
+    def _rows_text(self) -> str:
+        return f"{count_text(self._sum('rows'))} set, {count_text(self._sum('removed'))} removed"
+
     def _sum(self, counts: str) -> int:
         return sum(getattr(table, counts) for link in self.applied.links for table in link.manifest.tables)
 
@@ -140,7 +150,7 @@ class AppliedScreen:
             ("before", "new" if done.before is None else _position_text(done.before)),
             ("after", _position_text(done.after)),
             ("links", ", ".join(one.manifest.name for one in done.links)),
-            ("rows", f"{count_text(self._sum('rows'))} set, {count_text(self._sum('removed'))} removed"),
+            ("rows", self._rows_text()),
         ))  # fmt: skip
 
 

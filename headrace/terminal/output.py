@@ -57,6 +57,20 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     console.print(printable_screen(screen).render(), soft_wrap=False)
 
 
+class LineScreen(Protocol):
+    """A screen that has a line, for commands that print one after the other."""
+
+    def line(self) -> str:
+        """All of it in one line."""
+
+
+def emit_line(screen: LineScreen, *, as_json: bool) -> None:
+    """Print a screen on standard output at once, as a line of text or of JSON."""
+    text = json_printable(json.dumps(document(screen), ensure_ascii=False)) if as_json else printable(screen.line())
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def say(text: str) -> None:
     """Print a line, or some, on standard error."""
     sys.stderr.write(printable(text) + "\n")

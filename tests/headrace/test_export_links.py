@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,3 +116,41 @@ print("loaded:", *sorted(m for m in sys.modules if m in %r), file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", program % (HEAVY,)], env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1].split() == ["loaded:"]
+
+
+def test_a_target_follows_a_chain_until_it_is_stopped(cli: Callable[..., Any], folder: Path) -> None:
+    """In a process of its own, which begins before there is a chain and is killed between two of its links."""
+    command = [sys.executable, "-m", "headrace", "export", "apply", "chain", "--to", "served", "--follow", "--poll-secs", "0.05", "--json"]  # fmt: skip
+    found = []
+    for end in (signal.SIGKILL, signal.SIGTERM):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        ) as process:
+            assert process.stdout is not None
+            export = ("full", "--epoch", 1) if end == signal.SIGKILL else ("delta",)
+            cli("export", export[0], "runs/ctr-v3", "--output", "chain", *export[1:])
+            found.append(json.loads(process.stdout.readline()))
+            process.send_signal(end)
+            assert process.wait() == (-end if end == signal.SIGKILL else 128 + end)
+    assert [[link["number"] for link in one["applied"]] for one in found] == [[0], [1]]
+    assert "nothing to apply" in cli("export", "apply", "chain", "--to", "served").out
+    shutil.rmtree("served")
+    with subprocess.Popen(
+        command[:-1], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+    assert re.fullmatch(
+        r"2 links, 000000-full to 000001-delta: \d+ set, \d+ removed; served is at 2 epochs, link 1\n", line
+    )
+
+
+def test_following_has_no_end(cli: Callable[..., Any], folder: Path) -> None:
+    for option, value in (("--until", 1), ("--output", "new")):
+        refused = cli("export", "apply", "chain", "--to", "served", "--follow", option, value, status=2).err
+        assert "--follow must go without an end" in refused
+    assert (
+        "poll_secs must be"
+        in cli("export", "apply", "chain", "--to", "served", "--follow", "--poll-secs", 0, status=2).err
+    )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.errors import TornCheckpoint
 from trainer.runs.lock import run_lock
-from trainer.serving.deltas.chain import Link, Position, links_to_apply, links_until, read_chain
+from trainer.serving.deltas.chain import Link, Position, link_folders, links_to_apply, links_until, read_chain
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.served_rows import SERVED, apply_to_rows, open_served
 from trainer.serving.saved_model_document import is_saved_model, read_served_model
-from transforms.errors import InputError
+from transforms.errors import InputError, StorageError
 
+#: How long links may be damaged or not whole, as they are while they are copied.
+PATIENCE_SECS = 60.0
 ROWS, SAVED_MODEL = "rows", "SavedModel"
 
 
@@ -85,6 +89,38 @@ def apply_chain(
         counted = _Counted(links[-1], on_rows)
         made = apply_to_rows(target, pending, state, window_bytes=window_bytes, on_rows=counted)
         return Applied(ROWS, target, before, made.position, pending)
+
+
+def follow_chain(
+    chain: Path,
+    target: Path,
+    *,
+    wait: Callable[[], None],
+    patience_secs: float = PATIENCE_SECS,
+    clock: Callable[[], float] = time.monotonic,
+    window_bytes: int = WINDOW_BYTES,
+) -> Iterator[Applied]:
+    """Bring a target to the end of a chain, again and again as links are added; yields what was applied each time.
+
+    A chain may have no link at first, and links that are being copied to it: what does not fit is read again, for up to ``patience_secs``
+    since a link was added. It ends by what ``wait`` raises, which is called between looks, and raises as :func:`apply_chain`.
+    """
+    looked: list[Path] = []
+    is_applied, added_secs = True, clock()
+    while True:
+        if (found := link_folders(chain)) != looked:
+            looked, is_applied, added_secs = found, False, clock()
+        if looked and not is_applied:
+            try:
+                applied = apply_chain(chain, target, window_bytes=window_bytes)
+            except (TornCheckpoint, StorageError):
+                if clock() - added_secs > patience_secs:
+                    raise
+            else:
+                is_applied = True
+                if applied.links:
+                    yield applied
+        wait()
 
 
 class _Counted:
