@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +30,7 @@ def move(
         typer.Option(
             "--servers",
             metavar="N|HOST:PORT,...",
-            help="The other servers: N processes of the machine that trains, or those at the addresses.",
+            help="The other servers: those at the addresses, or N processes of the machine that trains in one process.",
         ),
     ],
     plan: Annotated[
@@ -42,9 +41,10 @@ def move(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Move the tables of a running training to other servers; no step is lost, and training waits for the last rows only.
+    """Move the tables of a running training to other servers; no step is lost.
 
-    The token and the certificates are those that training was started with. Training goes on with the earlier servers where a move fails.
+    Training in one process waits for the last rows only, a job between two of its commits for all rows. The token and the certificates are those
+    that training was started with. Training goes on with the earlier servers where a move fails.
     """
     from headrace.screens.moved_servers import MovedScreen
     from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
@@ -61,7 +61,7 @@ def move(
         raise InputError("a training with --plan must be moved by a plan", where="--plan", value="none",
                          next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
     files.ask(request)
-    say("training takes the request between two steps")
+    say("training takes the request between two steps, a job after a commit")
     try:
         after = wait_for_move(files, request, _Progress().tell)
     except KeyboardInterrupt:
@@ -91,15 +91,14 @@ def _plan(file: str) -> PartitionPlan | None:
 
 
 def _servers_before(files: MoveFiles, folder: str) -> TrainingServers:
-    """The servers of the training that runs. Raises :class:`InputError` for a job, and :class:`NotFound` if none runs."""
-    from trainer.control.job_files import JobFiles
+    """The servers of the training that runs. Raises :class:`InputError` for a run in a bucket, and :class:`NotFound` if none runs."""
     from trainer.runs.lock import is_locked
     from warehouse.storage.locations import is_gcs
 
-    if is_gcs(folder) or (not is_locked(files.folder) and JobFiles(Path(folder)).log.exists()):
-        raise InputError("tables must be moved in training in one process, got a job", where=folder,
+    if is_gcs(folder):
+        raise InputError("tables must be moved in training with a local run folder, got one in a bucket", where=folder,
                          next_step="end the job, and start it again with other --servers: it goes on from its newest commit")  # fmt: skip
     if not is_locked(files.folder):
-        raise NotFound("the training of a run whose tables are moved must run, with --servers, in one process", where=folder,
+        raise NotFound("the training of a run whose tables are moved must run, with --servers", where=folder,
                        next_step="start it with the servers that it is to have: it goes on from its newest checkpoint")  # fmt: skip
     return files.read_state()

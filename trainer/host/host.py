@@ -41,6 +41,8 @@ from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_requests import UnitRequest
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
+from trainer.servers.job_moves import JobMoves
+from trainer.servers.move_documents import MoveFiles
 from trainer.servers.run_servers import RunServers
 from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan
@@ -49,6 +51,7 @@ from trainer.training.preparation import check_placement
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
+from warehouse.storage.locations import is_gcs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -127,6 +130,7 @@ class Host:
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
+        self._moves: JobMoves | None = None
         self.name, self._run_dir, self._folder = name, run_dir, folder
         self._find_document, self._mailbox = find_document, mailbox
         self._address, self._token = address, token
@@ -270,6 +274,8 @@ class Host:
         finally:
             self._writer.shutdown()
             self._buffer.close()
+            if self._moves is not None:
+                self._moves.close()
 
     def _next_order(self, begun: int) -> StartEpoch | None:
         with self._changed:
@@ -287,7 +293,13 @@ class Host:
         try:
             model.current.connect(channels)
             if isinstance(model.weights, ServedHostWeights):
-                model.weights.begin_attempt(order.attempt, gate.check, gate.check_state)
+                model.weights.begin_attempt(
+                    order.attempt,
+                    gate.check,
+                    gate.check_state,
+                    continues=order.continues is not None,
+                    finish_writing=self._wait_for_writer,
+                )
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(
@@ -347,7 +359,7 @@ class Host:
         if self._connect is not None:
             weights = self._weights_on_slice(self._connect, hosts, data)
         elif self._servers is not None:
-            weights = ServedHostWeights(data.layout, data.config, head, current.channels, self._servers)
+            weights = ServedHostWeights(data.layout, data.config, head, current.channels, self._moves_of(self._servers))
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
@@ -356,6 +368,12 @@ class Host:
         initial = weights.initial_arrays() if isinstance(weights, HostWeights) else weights.arrays()
         self._model = _Model(weights, initial, current)
         return self._model
+
+    def _moves_of(self, servers: RunServers) -> JobMoves:
+        """What says where the tables are on servers, as long as this host lives."""
+        if self._moves is None:
+            self._moves = JobMoves(servers, None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir))
+        return self._moves
 
     def _weights_on_slice(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData) -> Weights | TpuWeights:
         """The model on the TPUs of this machine. Raises :class:`ConfigError` for what they cannot train."""

@@ -12,12 +12,15 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.embedding.state_checks import empty_state
 from trainer.host.channels import Channels
 from trainer.host.host_weights import HostWeights
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
+from trainer.servers.job_moves import JobMoves, copy_tables
 from trainer.servers.run_servers import RunServers
 from trainer.training.one_engine import place_of
 from trainer.training.run_state import LookedUp, TableGradients
@@ -36,26 +39,78 @@ class ServedHostWeights(HostWeights):
     """
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, channels: Channels, servers: RunServers
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, channels: Channels, moves: JobMoves
     ) -> None:
         super().__init__(layout, config, head, channels)
-        self._config, self._exchange, self._servers = config, channels.tables, servers
+        self._config, self._exchange, self._moves = config, channels.tables, moves
         self._tables: ServedTables | None = None
         self._is_saving = False
 
-    def begin_attempt(self, attempt: int, check: Callable[[], None], check_state: Callable[[], None]) -> None:
-        """Connect to the servers for an attempt: requests of earlier ones are refused from now on.
+    def begin_attempt(
+        self, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *,
+        continues: bool = False, finish_writing: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Connect to the servers for an attempt: requests of earlier ones are refused from now on. Tables may be moved to others first.
 
         ``check`` ends a wait when the attempt is over, ``check_state`` that of a snapshot, which is read beside the next attempt.
+        ``continues``: no state is loaded afterwards; ``finish_writing`` waits until the last snapshot is read.
         """
+        before = self._moves.servers
+        engine = None if self._tables is None else self._tables.engine
+        target = self._moves.agree(self._exchange, engine, check)
+        if self._moves.servers != before:
+            finish_writing()
+            self._forget()
+        self._connect(self._moves.servers, attempt, check, check_state)
+        if target is None:
+            return
+        try:
+            finish_writing()
+            figures = self._move(target, attempt, check, check_state, continues=continues)
+        except BaseException as error:
+            self._moves.failed(error)
+            self._forget()
+            raise
+        self._moves.done(target, figures)
+
+    def _connect(
+        self, servers: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None]
+    ) -> None:
         rank, hosts = self._exchange.rank, self._exchange.hosts
-        connects = self._servers.connect(attempt, rank, hosts, check, check_state)
-        worker = self._servers.connect_worker(attempt, rank, hosts, check)
+        connects = servers.connect(attempt, rank, hosts, check, check_state)
+        worker = servers.connect_worker(attempt, rank, hosts, check)
         if self._tables is None:
-            make_engine = partial(self._servers.engine_over, connects, worker=worker)
+            make_engine = partial(servers.engine_over, connects, worker=worker)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
-            self._servers.reconnect(self._tables.engine, connects, worker)
+            servers.reconnect(self._tables.engine, connects, worker)
+
+    def _move(
+        self, target: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *, continues: bool
+    ) -> MoveFigures:  # fmt: skip
+        """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
+        source, self._tables = self.tables.engine, None
+        try:
+            self._connect(target, attempt, check, check_state)
+            engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
+            meet(self._exchange)  # all hosts have opened the tables
+            if continues and self._loads:
+                assert isinstance(source, PsEngine)
+                assert isinstance(engine, PsEngine)
+                source.finish()
+                figures = copy_tables(source, engine, check)
+            meet(self._exchange)
+            if continues:
+                engine.open()
+        finally:
+            source.close()
+        return figures
+
+    def _forget(self) -> None:
+        """Make the engine again for the next attempt."""
+        if self._tables is not None:
+            self._tables.engine.close()
+            self._tables = None
 
     @property
     def tables(self) -> ServedTables:

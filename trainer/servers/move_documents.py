@@ -143,6 +143,7 @@ class TrainingServers:
         are_local: the training has started them.
         is_planned: tables stand on them by a partition plan.
         move: the newest move; None before the first one.
+        run: the number with which it has the servers; see :class:`~trainer.servers.run_servers.RunServers`.
     """
 
     training: str
@@ -150,6 +151,7 @@ class TrainingServers:
     are_local: bool = False
     is_planned: bool = False
     move: MoveReport | None = None
+    run: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
@@ -160,19 +162,21 @@ class TrainingServers:
             "are_local": self.are_local,
             "is_planned": self.is_planned,
             "move": None if self.move is None else self.move.to_document(),
+            "run": self.run,
         }
 
     @classmethod
     def read(cls, field: DocumentField) -> TrainingServers:
         """The servers at ``field``. Raises :class:`TornCheckpoint`."""
-        of = _members(field, {"format", "training", "servers", "are_local", "is_planned", "move"})
+        of = _members(field, {"format", "training", "servers", "are_local", "is_planned", "move", "run"})
         servers = _servers(of["servers"])
         if isinstance(servers, int):
             raise TornCheckpoint(
                 "the servers of a training must be addresses", where=of["servers"].place, value=servers
             )
         move = None if of["move"].value is None else MoveReport.read(of["move"])
-        return cls(_id(of["training"]), servers, _flag(of["are_local"]), _flag(of["is_planned"]), move)
+        run = of["run"].count(most=1 << 62)
+        return cls(_id(of["training"]), servers, _flag(of["are_local"]), _flag(of["is_planned"]), move, run)
 
 
 @dataclass(frozen=True, slots=True)

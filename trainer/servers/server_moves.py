@@ -27,7 +27,7 @@ from transforms.errors import Busy, HeadraceError, InputError, listed
 #: Between looks for a request, and between reports of a move.
 _LOOK_SECS = 0.5
 #: How long a server of a request may take for its first answer.
-_FIRST_ANSWER_SECS = 10.0
+FIRST_ANSWER_SECS = 10.0
 #: A process that asks whether the folder is locked has it for a moment.
 _LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
 
@@ -192,7 +192,7 @@ class ServerMoves:
             found = replace(self._given, addresses=move.started.addresses, token="", tls=None, plan=request.plan)
         else:
             found = replace(self._given, addresses=request.servers, plan=request.plan)
-        before = replace(found, patience_secs=_FIRST_ANSWER_SECS).wait(lambda address: check())
+        before = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
         move.servers = replace(found, run=max(int(time.time() * 1000), before + 1, self._servers.run + 1))
         assert self._make is not None
         made = self._make(move.servers, move.servers.connect(self._attempt, check=check))
@@ -252,7 +252,7 @@ class ServerMoves:
         """Say where the tables are, and what the newest move does. Training goes on where the disk is full."""
         servers = self._servers
         state = TrainingServers(
-            self._training, servers.addresses, self._started is not None, servers.plan is not None, report
+            self._training, servers.addresses, self._started is not None, servers.plan is not None, report, servers.run
         )
         try:
             self._files.write_state(state)
