@@ -24,7 +24,6 @@ from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.ps.table_copy import TableCopy
 from trainer.errors import ConfigError, ServerLost, TornCheckpoint
 from trainer.flight.addresses import Address
-from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_moves import FIRST_ANSWER_SECS, check_other_servers
@@ -153,7 +152,7 @@ class JobMoves:
         if self._is_open:
             return True
         try:
-            self._context.enter_context(run_lock(files.folder, "folder of moves"))
+            self._context.enter_context(files.offered())
         except (Busy, OSError) as error:
             _LOG.warning("tables are not moved in this attempt: %s", problem_of(error)["what"])
             return False

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,15 @@ from trainer.errors import ConfigError, TornCheckpoint
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_members
+from trainer.runs.lock import run_lock
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound
 
 _FORMAT = 1
 #: The most servers of a run.
 MOST_SERVERS = 4096
 _MOST_BYTES = 64 << 20
+#: A process that asks whether the folder is locked has it for a moment.
+_LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _PROBLEM = ("what", "where", "value", "allowed", "next_step")
 
@@ -193,6 +198,20 @@ class MoveFiles:
     def of_run(cls, run_dir: str | Path) -> MoveFiles:
         """Those of a run directory."""
         return cls(Path(run_dir) / "servers")
+
+    @contextmanager
+    def offered(self) -> Iterator[None]:
+        """While this process takes requests. Raises :class:`Busy` if another one does."""
+        with ExitStack() as stack:
+            for left in reversed(range(_LOCK_TRIES)):
+                try:
+                    stack.enter_context(run_lock(self.folder, "folder of moves"))
+                    break
+                except Busy:
+                    if not left:
+                        raise
+                    time.sleep(_LOCK_WAIT_SECS)
+            yield
 
     @property
     def request(self) -> Path:

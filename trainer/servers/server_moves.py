@@ -19,18 +19,14 @@ from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.flight.addresses import Address
-from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import PLAIN, RunServers
-from transforms.errors import Busy, HeadraceError, InputError, listed
+from transforms.errors import HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
 _LOOK_SECS = 0.5
 #: How long a server of a request may take for its first answer.
 FIRST_ANSWER_SECS = 10.0
-#: A process that asks whether the folder is locked has it for a moment.
-_LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
-
 
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
@@ -236,14 +232,7 @@ class ServerMoves:
 
     def _open_files(self) -> None:
         """Offer moves by the files of the run."""
-        for left in reversed(range(_LOCK_TRIES)):
-            try:
-                self._context.enter_context(run_lock(self._files.folder, "folder of moves"))
-                break
-            except Busy:
-                if not left:
-                    raise
-                time.sleep(_LOCK_WAIT_SECS)
+        self._context.enter_context(self._files.offered())
         self._is_open = True
         self._files.request.unlink(missing_ok=True)  # of an earlier training
         self._write(None)
