@@ -1,6 +1,7 @@
 """Normalised entropy with a part of the rows: tables pruned in training against whole tables, and against rows chosen before training.
 
-    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3] [--choices]
+    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3]
+                                         [--choices | --hosts N ...]
 
 The log's articles, or movies, and users are not hashed: an input has a row for every id. A budget is a share of the rows of ids that the log has, not of the
 vocabulary, most of which no event has. DLRM is trained in time order, with the same seeds on all sides:
@@ -10,7 +11,8 @@ vocabulary, most of which no event has. DLRM is trained in time order, with the 
 - frequent: as many rows, those that the trained events have most often, counted before training; other ids are read as zeros.
 
 Lifetime entropy is that of events as they are trained, each predicted before; that of the next days is of the newest fifth of the partitions, by the trained
-model. ``--choices`` trains the alternatives of each choice of pruning at one budget.
+model. ``--choices`` trains the alternatives of each choice of pruning at one budget; ``--hosts`` divides the rows and their places over so many simulated hosts,
+each of which prunes its own, and gives the lifetime entropy by that of one host.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from pipelines.formats import FormatOptions, prepare
 from trainer.config import TrainConfig
+from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import FeatureSpec
 from trainer.serving.trained import load_trained
@@ -182,13 +185,10 @@ class Trial:
 
     def run(self, side: Side, budget: float, seed: int) -> Outcome:
         """Train a side with a share of the rows that the log has."""
-        scene, run_dir = self._scene, self._folder / f"{side.name}-{budget}-{seed}".replace(" ", "-")
-        pruning = None if side.pruning is None else {"budget": budget * self.seen_rows / self.all_rows, **side.pruning}
-        config = TrainConfig(str(run_dir), network="dlrm", seed=seed, pruning=pruning, partitions_per_epoch=24, count_events=False, keep_checkpoints=1,
-                             statistics_share=0.0, embedding_learning_rate=0.02, dense_learning_rate=0.001)  # fmt: skip
+        scene, config = self._scene, self._config(side, budget, seed)
         with _fixed_rows(self._counts) if side.is_fixed else _as_they_are():
             report = train(scene.older, scene.read(scene.older), config)
-        trained = load_trained(str(run_dir))
+        trained = load_trained(config.run_dir)
         newest = trained.evaluate(scene.newer, scene.read(scene.newer))
         engine = trained.weights.engine
         assert engine is not None
@@ -196,10 +196,40 @@ class Trial:
         rounds = engine.counts.rounds if isinstance(engine, PrunedEngine) else 0
         return Outcome(lifetime_entropy(report), newest.normalized_entropy, rows, rounds)
 
+    def run_on(self, hosts: int, budget: float, seed: int) -> Outcome:
+        """Train pruned tables that are divided over hosts; the newest events are not tested."""
+        scene = self._scene
+        config = self._config(Side(f"on {hosts}", {}), budget, seed)
+        with _on_hosts(hosts) as engines:
+            report = train(scene.older, scene.read(scene.older), config)
+        rows = sum(len(one.rows) for engine in engines for one in engine.state().values())
+        return Outcome(lifetime_entropy(report), 0.0, rows, 0)
+
+    def _config(self, side: Side, budget: float, seed: int) -> TrainConfig:
+        run_dir = self._folder / f"{side.name}-{budget}-{seed}".replace(" ", "-")
+        pruning = None if side.pruning is None else {"budget": budget * self.seen_rows / self.all_rows, **side.pruning}
+        return TrainConfig(str(run_dir), network="dlrm", seed=seed, pruning=pruning, partitions_per_epoch=24, count_events=False, keep_checkpoints=1,
+                             statistics_share=0.0, embedding_learning_rate=0.02, dense_learning_rate=0.001)  # fmt: skip
+
 
 @contextmanager
 def _as_they_are() -> Iterator[None]:
     yield
+
+
+@contextmanager
+def _on_hosts(hosts: int) -> Iterator[list[PartitionedEngine]]:
+    """Engines whose rows are divided over simulated hosts; those that are made."""
+    made: list[PartitionedEngine] = []
+
+    def engine(features: Sequence[FeatureSpec], config: TrainConfig, *others: Any) -> Any:
+        made.append(
+            PartitionedEngine(features, seed=config.seed, cores=hosts, held=config.batches_held, pruning=config.pruning)
+        )
+        return made[-1]
+
+    with mock.patch.object(run_state, "_engine_of", engine):
+        yield made
 
 
 def compare(name: str, one: Sequence[Outcome], other: Sequence[Outcome]) -> None:
@@ -237,6 +267,17 @@ def measure_choices(trial: Trial, budget: float, seeds: int) -> None:
             compare(f"{choice}: {side.name}", [trial.run(side, budget, seed) for seed in range(seeds)], ours)
 
 
+def measure_hosts(trial: Trial, budget: float, seeds: int, hosts: Sequence[int]) -> None:
+    """Print pruned tables that are divided over hosts, by those of one."""
+    one = [trial.run_on(1, budget, seed) for seed in range(seeds)]
+    for count in hosts:
+        found = one if count == 1 else [trial.run_on(count, budget, seed) for seed in range(seeds)]
+        relative = [100 * (a.lifetime / b.lifetime - 1) for a, b in zip(found, one, strict=True)]
+        spread = statistics.stdev(relative) if len(relative) > 1 else 0.0
+        print(f"  {count:>3} hosts, to {budget:g}: {found[0].rows:,} rows, lifetime {statistics.mean([run.lifetime for run in found]):.5f}, "
+              f"{statistics.mean(relative):+.3f} % +- {spread:.3f}", flush=True)  # fmt: skip
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the comparison of one log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,6 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--choices", action="store_true", help="train the alternatives of each choice at the first budget"
     )
+    parser.add_argument("--hosts", type=int, nargs="+", help="divide the rows over so many hosts, at the first budget")
     options = parser.parse_args(arguments)
     print(machine())
     log = log_of(options.log, options.data, options.limit)
@@ -256,12 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(
             f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
         )
-        measured: Callable[[], None] = (
-            (lambda: measure_choices(trial, options.budgets[0], options.seeds))
-            if options.choices
-            else (lambda: measure(trial, options.budgets, options.seeds))
-        )
-        measured()
+        if options.choices:
+            measure_choices(trial, options.budgets[0], options.seeds)
+        elif options.hosts:
+            measure_hosts(trial, options.budgets[0], options.seeds, options.hosts)
+        else:
+            measure(trial, options.budgets, options.seeds)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import engine_tables
 from trainer.errors import BadBatch, ConfigError
 from trainer.planning.plan import PartitionPlan
+from trainer.pruning_options import PruningOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,6 +60,7 @@ class PartitionedEngine:
         dense_ids: by feature, the ids of a bag that are deduplicated before the exchange; all of them if it is absent. See
             :func:`~trainer.embedding.partitioned.valency_split.dense_ids_of`.
         held: batches between a lookup and its update, for which it keeps what both need.
+        pruning: the most important rows of each core have places, by these options; None: all rows have values.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses, for unknown names of features and stacks, and for a plan of other
     cores or tables, or with slices of columns of a table with a row-wise optimizer.
@@ -67,7 +69,7 @@ class PartitionedEngine:
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, plan: PartitionPlan | None = None,
         settings: SparseCoreSettings | None = None, dense_ids: Mapping[str, int] | None = None,
-        held: int = 2,
+        held: int = 2, pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
@@ -85,6 +87,7 @@ class PartitionedEngine:
                 buffers=self._buffers,
                 dense_ids=dense_ids,
                 held=held,
+                pruning=pruning,
             )
             for exchange in self._threads.exchanges
         )

@@ -23,6 +23,7 @@ from tests.trainer.embedding.pruned.test_pruned_engine import (
     step,
     sums_of,
 )
+from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.host.test_shard_arrays import joined
 from tests.trainer.thread_exchange import on_hosts
 from trainer.embedding import FeatureSpec
@@ -31,6 +32,7 @@ from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import OneHost
 from trainer.embedding.partitioned.core_threads import ThreadExchange
+from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.pruned.engine import PrunedEngine
@@ -240,6 +242,47 @@ def test_a_state_moves_to_other_numbers_of_hosts_and_keeps_the_most_important_ro
     assert sum(len(one.rows) for found, _ in on_hosts(2, move) for one in found.values()) >= 0.8 * sum(
         len(one.rows) for one in states.values()
     )
+
+
+def test_simulated_cores_are_hosts():
+    """Of one batch, each a part; a snapshot reads the rows of all of them, in any pieces, while training goes on."""
+    trained = popular(12, 3)
+    whole = [joined_batch(one) for one in trained]
+    engine = PartitionedEngine(FEATURES, seed=SEED, cores=3, pruning=PruningOptions.read({"budget": 0.4, **PAPER, "round_steps": 3}))  # fmt: skip
+
+    def work(exchange: ThreadExchange):
+        tables = sharded(exchange, 0.4, round_steps=3)
+        for seed, of_hosts in enumerate(trained):
+            batch = of_hosts[exchange.rank]
+            tables.lookup(batch)
+            first = sum(one.rows for one in of_hosts[: exchange.rank])
+            tables.apply_gradients(batch, exact_gradients(whole[seed], seed)[first : first + batch.rows])
+        return tables.state()
+
+    for seed, batch in enumerate(whole):
+        engine.lookup(batch)
+        engine.apply_gradients(batch, exact_gradients(batch, seed))
+    expected = engine.state()
+    for name, one in expected.items():
+        found = [states[name] for states in on_hosts(3, work)]
+        rows = np.concatenate([state.rows for state in found])
+        order = np.argsort(rows)
+        assert rows[order].tobytes() == one.rows.tobytes()
+        assert np.concatenate([state.weights for state in found])[order].tobytes() == one.weights.tobytes()
+    snapshot = engine.begin_snapshot(most_bytes=1 << 22)
+    assert snapshot.counts == tuple(len(one.rows) for one in expected.values())
+    for t, one in enumerate(expected.values()):
+        step(engine, whole[t], t)
+        assert b"".join(part.weights.tobytes() for part in snapshot.table(t)) == one.weights.tobytes()
+
+
+def joined_batch(of_hosts):
+    """The batches of hosts as one, host after host."""
+    bags = [
+        [one.ids[one.offsets[f, k] : one.offsets[f, k + 1]].tolist() for one in of_hosts for k in range(one.rows)]
+        for f in range(len(FEATURES))
+    ]
+    return batch_of(bags)
 
 
 def test_what_does_not_fit_is_refused():
