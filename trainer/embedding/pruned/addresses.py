@@ -91,10 +91,18 @@ class Addresses:
 
 
 class Lookups(NamedTuple):
-    """What :func:`find_places` needs of features: int64, where the rows of each one's table begin in ``address``, and its row of zeros."""
+    """What :func:`find_places` needs of features, int64.
+
+    Attributes:
+        first_row: where the rows of each one's table begin in ``address``.
+        zero_row: the row of zeros of its table.
+        sequence: the most ids of an event of a sequence feature, 0 for others.
+        address: int32, the places of all rows.
+    """
 
     first_row: Array
     zero_row: Array
+    sequence: Array
     address: Array
 
 
@@ -102,11 +110,22 @@ class Lookups(NamedTuple):
 def find_places(
     features: Array, first_event: int, stop_event: int, ids: Array, offsets: Array, lookups: Lookups, places: Array, missing: Array
 ) -> None:  # fmt: skip
-    """Write the place of each id of some events to ``places``, the row of zeros for one without; count those by feature in ``missing``."""
+    """Write the place of each id of some events to ``places``, the row of zeros for one without; count those by feature in ``missing``.
+
+    Ids after the end of a sequence are not counted.
+    """
     address = lookups.address
     for f in features:
-        base, zero_row, count = lookups.first_row[f], lookups.zero_row[f], 0
+        base, zero_row, count, sequence = lookups.first_row[f], lookups.zero_row[f], 0, lookups.sequence[f]
         first, stop = offsets[f, first_event], offsets[f, stop_event]
+        if sequence:
+            for b in range(first_event, stop_event):
+                for i in range(offsets[f, b], offsets[f, b + 1]):
+                    place = address[base + ids[i]]
+                    count += place < 0 and i - offsets[f, b] < sequence
+                    places[i] = zero_row if place < 0 else place
+            missing[f] += count
+            continue
         last = max(stop - _AHEAD, first)
         for i in range(first, last):
             prefetch(address, base + item(ids, i + _AHEAD))
@@ -133,13 +152,13 @@ def find_and_combine(
 
 
 @compiled
-def rows_without(first: int, stop: int, ids: Array, base: int, address: Array, most: int, rows: Array) -> int:
-    """Write the distinct ids of ``ids[first:stop]`` without a place to ``rows``, at most ``most``, and give each the address 0 for now.
+def rows_without(ids: Array, base: int, address: Array, most: int, rows: Array) -> int:
+    """Write the distinct ``ids`` without a place to ``rows``, at most ``most``, and give each the address 0 for now.
 
     Returns how many there are.
     """
     count = 0
-    for i in range(first, stop):
+    for i in range(len(ids)):
         at = base + ids[i]
         if address[at] < 0:
             if count == most:

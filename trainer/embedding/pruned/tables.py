@@ -112,6 +112,7 @@ class PrunedTables(ABC):
         self.lookups = kernels.Lookups(
             self.addresses.first_row[of_tables],
             self.addresses.zero_row[of_tables].astype(np.int64),
+            self.of_features.sequence,
             self.addresses.address,
         )
         self._costs = whole.dims[of_tables] + 16
@@ -229,13 +230,11 @@ class PrunedTables(ABC):
         """Give free places to the rows of a feature's ids that have none."""
         t, addresses = int(self.of_features.table[f]), self.addresses
         most = int(addresses.free_rows[addresses.group_of[t]])
-        first, stop = int(batch.offsets[f, 0]), int(batch.offsets[f, -1])
-        if not most or first == stop:
+        ids = _used_ids(batch, f, int(self.of_features.sequence[f]))
+        if not most or not len(ids):
             return
-        rows = np.empty(min(most, stop - first), np.int64)
-        count = kernels.rows_without(
-            first, stop, batch.ids, int(addresses.first_row[t]), addresses.address, len(rows), rows
-        )
+        rows = np.empty(min(most, len(ids)), np.int64)
+        count = kernels.rows_without(ids, int(addresses.first_row[t]), addresses.address, len(rows), rows)
         self._assign(t, rows[:count], addresses.place(t, rows[:count]))
 
     def _assign(self, t: int, rows: Array, places: Array) -> None:
@@ -407,3 +406,14 @@ class PrunedTables(ABC):
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""
         self.rows.end_snapshot()
+
+
+def _used_ids(batch: IdBatch, f: int, sequence: int) -> Array:
+    """The ids of a feature, without those after the end of a sequence."""
+    offsets = batch.offsets[f]
+    ids: Array = batch.ids[int(offsets[0]) : int(offsets[-1])]
+    if not sequence:
+        return ids
+    positions = np.arange(len(ids)) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
+    used: Array = ids[positions < sequence]
+    return used

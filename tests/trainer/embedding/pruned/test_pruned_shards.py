@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,9 +45,9 @@ from trainer.pruning_options import PruningOptions
 WIDTH = sum(one.width for one in FEATURES)
 
 
-def sharded(exchange, budget=0.5, *, features=FEATURES, threads=1, **options) -> ShardedTables:
+def sharded(exchange, budget=0.5, *, threads=1, **options) -> ShardedTables:
     found = PruningOptions.read({"budget": budget, **PAPER, **options})
-    return ShardedTables(features, seed=SEED, exchange=exchange, threads=threads, pruning=found)
+    return ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=threads, pruning=found)
 
 
 def train(tables: ShardedTables, trained, rank: int) -> list[bytes]:
@@ -118,11 +116,10 @@ def test_with_places_for_all_rows_they_have_the_bits_of_whole_tables(data, hosts
 
 @pytest.mark.parametrize("options", [{"round_steps": 3}, {"check_steps": 2, "spare_share": 0.2}, {"round_steps": 2, "reset": "restored"}])  # fmt: skip
 def test_one_host_is_the_engine_of_one_process(options):
-    """Also which rows come and go in rounds, and how important all are. Sequences are as long as they may be: hosts do not ask for the ids after an end."""
-    features = [replace(one, max_sequence_length=3) if one.max_sequence_length else one for one in FEATURES]
-    engine, tables = pruned(0.4, features=features, **options), sharded(OneHost(), 0.4, features=features, **options)
+    """Also which rows come and go in rounds, and how important all are."""
+    engine, tables = pruned(0.4, **options), sharded(OneHost(), 0.4, **options)
     for k in range(20):
-        batch = popular_batch(k, shift=k // 4, features=features)
+        batch = popular_batch(k, shift=k // 4)
         assert tables.lookup(batch).tobytes() == engine.lookup(batch).tobytes()
         gradients = gradients_of(batch, engine.width, k)
         engine.apply_gradients(batch, gradients)
