@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 #: The exit status of a process that SIGTERM ended.
 SIGTERM_STATUS = 128 + signal.SIGTERM
@@ -19,21 +20,27 @@ def ended_by_signals(first: Callable[[], None] | None = None) -> Iterator[None]:
     """Within the block, SIGTERM unwinds the stack like Ctrl-C: leases are released, remote jobs cancelled.
 
     The process exits with status 143, or 130 for Ctrl-C. On a signal ``first`` runs in a thread of its own, to end whatever
-    the main thread waits for. In other threads than the main one the block changes nothing.
+    the main thread waits for: an error that this causes, and that reaches the main thread first, ends the process as the signal does.
+    In other threads than the main one the block changes nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     steps = logging.getLogger("apache_beam.runners.common")
+    received: list[int] = []
 
-    def stop(number: int, _: FrameType | None) -> None:
-        steps.disabled = True  # it logs a trace of every interrupted step
-        if first is not None:  # not in this thread, which may hold any lock
-            threading.Thread(target=first, name="stop", daemon=True).start()
+    def end(number: int) -> NoReturn:
         if number == signal.SIGTERM:
             sys.exit(SIGTERM_STATUS)
         raise KeyboardInterrupt
+
+    def stop(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        steps.disabled = True  # it logs a trace of every interrupted step
+        if first is not None:  # not in this thread, which may hold any lock
+            threading.Thread(target=first, name="stop", daemon=True).start()
+        end(number)
 
     # A shell makes its background processes ignore Ctrl-C, which is meant for the foreground.
     in_foreground = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -41,6 +48,11 @@ def ended_by_signals(first: Callable[[], None] | None = None) -> Iterator[None]:
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
+    except Exception as error:
+        if not received:
+            raise
+        logging.getLogger(__name__).info("after a signal: %s: %s", type(error).__name__, error)
+        end(received[-1])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
