@@ -28,6 +28,7 @@ from trainer.embedding.hybrid import kernels
 from trainer.embedding.hybrid.cold_tier import ColdTier
 from trainer.embedding.hybrid.placement import Placement, PlacementCounts, TableMoves, TierRows
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
+from trainer.embedding.partitioned.request_kernels import count_lookups
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import FeatureSpec, TableSpec
@@ -173,7 +174,7 @@ class HybridEngine:
         requests = self._requests.make(batch)
         began = time.perf_counter()
         lookups = np.zeros(len(requests.reads.rows), np.int64)
-        kernels.count_lookups(requests.bags, self._of_features, requests.layout, lookups)
+        count_lookups(requests.bags, self._of_features, requests.layout, lookups)
         self._counts.decision_secs += time.perf_counter() - began
         self._asked.append(_Asked(requests, lookups))
         return self._asked[-1]

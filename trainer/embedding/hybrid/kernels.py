@@ -1,4 +1,4 @@
-"""The loops of hybrid placement: the lookups of each distinct row, and values that come from, or go to, two tiers."""
+"""The loops of hybrid placement: values that come from, or go to, two tiers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
 from trainer.embedding.cpu.row_parts import copy_row
 from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@compiled
-def count_lookups(bags: Bags, features: FeatureLayout, tables: TableLayout, lookups: Array) -> None:
-    """Add the lookups of each row of a batch, whose ids are positions in compact tables, to ``lookups``, table after table."""
-    ids, offsets, _ = bags
-    for f in range(offsets.shape[0]):
-        base, sequence = tables.row_base[features.table[f]], features.sequence[f]
-        for b in range(offsets.shape[1] - 1):
-            first, last = offsets[f, b], offsets[f, b + 1]
-            if sequence:
-                last = min(last, first + sequence)
-            for i in range(first, last):
-                lookups[base + ids[i]] += 1
 
 
 @compiled

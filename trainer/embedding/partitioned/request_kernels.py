@@ -201,7 +201,7 @@ def group_by_owner(
 
 @compiled
 def count_lookups(bags: Bags, features: FeatureLayout, tables: TableLayout, lookups: Array) -> None:
-    """Count the ids of each slot in ``lookups``, int32 zeros in the layout of the rows of compact ``tables``."""
+    """Add the lookups of each slot of a batch to ``lookups``, whole numbers in the layout of the rows of compact ``tables``."""
     ids, offsets, _ = bags
     for f in range(offsets.shape[0]):
         base, sequence = tables.row_base[features.table[f]], features.sequence[f]
