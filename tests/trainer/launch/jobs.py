@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,6 +104,16 @@ def run_killed(folder: Path, job: LaunchedJob) -> None:
     supervisor = supervise(folder, job, on_status=kill)
     assert supervisor.run(job.newest).state is JobState.DONE
     assert killed
+
+
+def copy_begun(run: Path, to: Path, epochs: int = 2) -> None:
+    """A copy of a run as it was after so many epochs, of a job whose processes have ended."""
+    last = newest(run).epochs_done
+    assert last > epochs
+    shutil.copytree(run, to)
+    for later in range(epochs + 1, last + 1):
+        shutil.rmtree(to / "checkpoints" / f"epoch-{later:06d}")
+    (to / "job" / "events.log").unlink()
 
 
 def run_job(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.launch.jobs import (
+    copy_begun,
     launch,
     make_warehouse,
     newest,
@@ -82,12 +83,8 @@ def test_a_run_goes_on_from_a_commit_by_a_plan(warehouse, tmp_path):
     """By the same plan, by another after resharding, and without one, a job ends in the same bits; one process goes on too."""
     run, plan = tmp_path / "run", mixed(warehouse, tmp_path / "run")
     assert run_job(warehouse, run, settings(2), unit_rows=300, plan=plan, **OPTIONS).state is JobState.DONE
-    begun, last = tmp_path / "begun", newest(run).epochs_done
-    assert last > 2
-    shutil.copytree(run, begun)
-    for epochs in range(3, last + 1):
-        shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
-    (begun / "job" / "events.log").unlink()
+    begun = tmp_path / "begun"
+    copy_begun(run, begun)
     cyclic = cyclic_plan([(one.name, one.rows, one.columns) for one in plan.tables], 2)
     reshard_run(str(begun), 2, cyclic, tmp_path / "cyclic")
     saved = prepare(warehouse, tmp_path / "cyclic", **OPTIONS).saved

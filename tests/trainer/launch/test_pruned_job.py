@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.launch.jobs import (
+    copy_begun,
     launch,
     make_warehouse,
     newest,
@@ -67,10 +68,7 @@ def test_hosts_share_rows_and_places(tmp_path):
         assert {name: one.rows.tolist() for name, one in engine.state().items()} == {
             name: last.arrays[f"embedding/rows/{name}"].tolist() for name in engine.state()
         }
-        shutil.copytree(run, begun)
-        for epochs in range(3, last.epochs_done + 1):
-            shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
-        (begun / "job" / "events.log").unlink()
+        copy_begun(run, begun)
         for hosts in (3, 1):
             shutil.copytree(begun, tmp_path / f"on-{hosts}")
             status = run_job(warehouse, tmp_path / f"on-{hosts}", settings(hosts), unit_rows=300, **OPTIONS)

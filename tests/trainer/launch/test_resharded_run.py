@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.checkpoints.job_states import checkpoint, publish_all
-from tests.trainer.launch.jobs import ROOT, make_warehouse, newest, prepare, run_job, settings
+from tests.trainer.launch.jobs import ROOT, copy_begun, make_warehouse, newest, prepare, run_job, settings
 from trainer.checkpoints.commit_manifest import table_of
 from trainer.checkpoints.read import Checkpoint
 from trainer.launch.resharded_run import reshard_run
@@ -129,13 +129,8 @@ def test_a_job_continues_a_resharded_run_bit_for_bit(tmp_path):
     with make_warehouse(tmp_path, hours=2, rows=1500) as warehouse:
         run = tmp_path / "run"
         assert run_job(warehouse, run, settings(2), unit_rows=300, **options).state is JobState.DONE
-        last = newest(run).epochs_done
-        assert last > 2
-        begun = tmp_path / "begun"
-        shutil.copytree(run, begun)
-        for epochs in range(3, last + 1):
-            shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
-        (begun / "job" / "events.log").unlink()
+        last, begun = newest(run).epochs_done, tmp_path / "begun"
+        copy_begun(run, begun)
         reshard_run(str(run), 2, PartitionPlan(3, ()), tmp_path / "three")
         reshard_run(str(tmp_path / "three"), 2, plan_of(begun), tmp_path / "by-plan")
         for folder in ("three", "by-plan"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 
-from tests.trainer.launch.jobs import launch, make_warehouse, newest, prepare, run_job, run_killed, settings
+from tests.trainer.launch.jobs import copy_begun, launch, make_warehouse, newest, prepare, run_job, run_killed, settings
 from trainer.embedding.towers.placement import TowerPlacement, tower_partition
 from trainer.errors import ConfigError
 from trainer.launch.run_comparison import run_differences
@@ -19,36 +17,28 @@ OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}
 HOSTS = 3
 
 
+def two_towers(warehouse, run_dir):
+    """The towers of a job, of which one has two hosts, and their plan."""
+    features = prepare(warehouse, run_dir, **OPTIONS).layout.features
+    names = [one.name for one in features]
+    towers = (tuple(names[::2]), tuple(names[1::2]))
+    return {"plan": tower_partition(features, TowerPlacement(HOSTS, 1, towers)), "towers": towers}
+
+
 @pytest.mark.slow
 def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
     """Bit for bit, although a host is killed; one of two towers has two hosts. Without towers a job goes on from its commits."""
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
-        features = prepare(warehouse, tmp_path / "towers", **OPTIONS).layout.features
-        names = [one.name for one in features]
-        towers = (tuple(names[::2]), tuple(names[1::2]))
-        plan = tower_partition(features, TowerPlacement(HOSTS, 1, towers))
-        job = launch(
-            warehouse,
-            tmp_path / "towers",
-            settings(HOSTS, most_restarts=9),
-            unit_rows=300,
-            plan=plan,
-            towers=towers,
-            **OPTIONS,
-        )
+        by = two_towers(warehouse, tmp_path / "towers")
+        job = launch(warehouse, tmp_path / "towers", settings(HOSTS, most_restarts=9), unit_rows=300, **by, **OPTIONS)
         run_killed(tmp_path / "towers", job)
         run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **OPTIONS)
         assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
-        assert newest(tmp_path / "towers").partition == plan
+        assert newest(tmp_path / "towers").partition == by["plan"]
         assert newest(tmp_path / "flat").partition is None
-        last = newest(tmp_path / "towers").epochs_done
-        assert last > 2
-        for name, by in (("again", {"plan": plan, "towers": towers}), ("without", {})):
-            shutil.copytree(tmp_path / "towers", tmp_path / name)
-            for epochs in range(3, last + 1):
-                shutil.rmtree(tmp_path / name / "checkpoints" / f"epoch-{epochs:06d}")
-            (tmp_path / name / "job" / "events.log").unlink()
-            run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **by, **OPTIONS)
+        for name, ways in (("again", by), ("without", {})):
+            copy_begun(tmp_path / "towers", tmp_path / name)
+            run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **ways, **OPTIONS)
             assert run_differences(tmp_path / name, tmp_path / "flat") == (), name
 
 
@@ -56,21 +46,15 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
 def test_modules_on_the_hosts_of_their_towers_are_in_commits(tmp_path):
     """A killed host trains the same bits; a job without towers, with all modules on all hosts, goes on and ends close by."""
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
-        features = prepare(warehouse, tmp_path / "calm", **OPTIONS).layout.features
-        names = [one.name for one in features]
-        towers = (tuple(names[::2]), tuple(names[1::2]))
-        options = {**OPTIONS, "tower_modules": {"towers": towers, "compression": 2}}
-        by = {"plan": tower_partition(features, TowerPlacement(HOSTS, 1, towers)), "towers": towers}
+        by = two_towers(warehouse, tmp_path / "calm")
+        options = {**OPTIONS, "tower_modules": {"towers": by["towers"], "compression": 2}}
         finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), unit_rows=300, **by, **options))
         job = launch(warehouse, tmp_path / "killed", settings(HOSTS, most_restarts=9), unit_rows=300, **by, **options)
         run_killed(tmp_path / "killed", job)
         assert run_differences(tmp_path / "killed", tmp_path / "calm") == ()
         finished(run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **options))
         begun = tmp_path / "begun"
-        shutil.copytree(tmp_path / "calm", begun)
-        for epochs in range(3, newest(begun).epochs_done + 1):
-            shutil.rmtree(begun / "checkpoints" / f"epoch-{epochs:06d}")
-        (begun / "job" / "events.log").unlink()
+        copy_begun(tmp_path / "calm", begun)
         finished(run_job(warehouse, begun, settings(HOSTS), unit_rows=300, **options))
         expected = newest(tmp_path / "flat").arrays
         for name in ("calm", "begun"):
