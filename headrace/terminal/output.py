@@ -44,9 +44,7 @@ record_to: ContextVar[str] = ContextVar("record_to", default="")
 
 def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
-    text = json_printable(json.dumps(document(screen), indent=2, ensure_ascii=False)) + "\n"
-    if record_to.get():
-        write_output(record_to.get(), text, option="--record")
+    text = _recorded(screen)
     if as_json:
         sys.stdout.write(text)
         return
@@ -64,8 +62,17 @@ class LineScreen(Protocol):
         """All of it in one line."""
 
 
+def _recorded(screen: object) -> str:
+    """The JSON of a screen, which the file of ``--record`` gets."""
+    text = json_printable(json.dumps(document(screen), indent=2, ensure_ascii=False)) + "\n"
+    if record_to.get():
+        write_output(record_to.get(), text, option="--record")
+    return text
+
+
 def emit_line(screen: LineScreen, *, as_json: bool) -> None:
-    """Print a screen on standard output at once, as a line of text or of JSON."""
+    """Print a screen on standard output at once, as a line of text or of JSON; the file of ``--record`` has the last one."""
+    _recorded(screen)
     text = json_printable(json.dumps(document(screen), ensure_ascii=False)) if as_json else printable(screen.line())
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -24,7 +24,7 @@ import pytest
 
 import headrace.screens
 from headrace.cli.main import run
-from headrace.terminal.output import PrintableFormatter, document, emit
+from headrace.terminal.output import PrintableFormatter, document, emit, emit_line, record_to
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from tests.warehouse.scenes import write_partition
 
@@ -176,3 +176,24 @@ def test_values_keep_their_kinds() -> None:
 def test_what_is_logged_is_printable() -> None:
     record = logging.LogRecord("x", logging.WARNING, "x", 1, "of %s", (HOSTILE,), None)
     check(PrintableFormatter().format(record))
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A screen of one line."""
+
+    name: str
+
+    def line(self) -> str:
+        return self.name
+
+
+def test_lines_are_printed_one_after_the_other_and_the_last_is_recorded(capsys, tmp_path):
+    recorded = record_to.set(str(tmp_path / "record.json"))
+    try:
+        for name, as_json in (("one\x1b", False), ("two", True)):
+            emit_line(Line(name), as_json=as_json)
+    finally:
+        record_to.reset(recorded)
+    assert capsys.readouterr().out == 'one\\x1b\n{"name": "two"}\n'
+    assert json.loads((tmp_path / "record.json").read_text()) == {"name": "two"}
