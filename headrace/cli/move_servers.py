@@ -47,9 +47,9 @@ def move(
     that training was started with. Training goes on with the earlier servers where a move fails.
     """
     from headrace.screens.moved_servers import MovedScreen
+    from trainer.servers.move_checks import check_other_servers
     from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
     from trainer.servers.move_requests import wait_for_move
-    from trainer.servers.server_moves import check_other_servers
 
     folder = run_folder(run, version, home)
     files = MoveFiles.of_run(folder)
@@ -57,7 +57,7 @@ def move(
     request = MoveRequest(new_id(), before.training, servers_of(servers), _plan(plan))
     if not isinstance(request.servers, int):
         check_other_servers(request.servers, before.servers)
-    if before.is_planned and request.plan is None:
+    if before.plan is not None and request.plan is None:
         raise InputError("a training with --plan must be moved by a plan", where="--plan", value="none",
                          next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
     files.ask(request)

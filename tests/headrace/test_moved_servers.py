@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
+from trainer.planning.plan import PartitionPlan
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
 
@@ -58,7 +59,7 @@ def test_servers_that_cannot_be_are_refused(served, tmp_path, servers, problem):
 
     files = MoveFiles.of_run(tmp_path)
     with run_lock(files.folder):
-        files.write_state(TrainingServers(new_id(), (Address("127.0.0.1", 1),), is_planned=True))
+        files.write_state(TrainingServers(new_id(), (Address("127.0.0.1", 1),), plan=PartitionPlan(1, ())))
         assert problem in served("ps", "move", tmp_path, "--servers", servers, status=2).err
         assert not files.request.exists()
 

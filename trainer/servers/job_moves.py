@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,32 +22,23 @@ from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.ps.table_copy import TableCopy
-from trainer.errors import ConfigError, ServerLost, TornCheckpoint
+from trainer.errors import ServerLost, TornCheckpoint
 from trainer.flight.addresses import Address
+from trainer.planning.plan_document import plan_at, plan_members
+from trainer.servers.move_checks import check_movable, check_request, taken_over
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import RunServers
-from trainer.servers.server_moves import FIRST_ANSWER_SECS, check_other_servers
 from transforms.errors import Busy, HeadraceError, InputError, NotFound, StorageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOG = logging.getLogger(__name__)
-_END_FIRST = "end the job, and start it again with other --servers: it goes on from its newest commit"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Servers, and the number of the run that has them."""
-
-    addresses: tuple[Address, ...]
-    run: int
-
-    def to_document(self) -> dict[str, Any]:
-        return {"addresses": list(map(str, self.addresses)), "run": self.run}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> _Place:
-        return cls(tuple(Address.parse(one) for one in field.at("addresses").texts()), field.at("run").count())
+def _place(servers: RunServers) -> dict[str, Any]:
+    """What differs between the servers before and after a move, as a JSON object."""
+    plan = None if servers.plan is None else plan_members(servers.plan)
+    return {"addresses": list(map(str, servers.addresses)), "plan": plan, "run": servers.run}
 
 
 class JobMoves:
@@ -74,18 +65,16 @@ class JobMoves:
             said = b""
         else:
             target = self._take(engine, check)
-            places = [
-                None if one is None else _Place(one.addresses, one.run).to_document() for one in (self.servers, target)
-            ]
-            said = json.dumps(places).encode()
+            said = json.dumps([None if one is None else _place(one) for one in (self.servers, target)]).encode()
         received = exchange.all_to_all([[np.frombuffer(said, np.uint8)]] * exchange.hosts)
         here, there = DocumentField(json.loads(received[0][0].tobytes()), "servers of rank 0").items()
         self.servers = self._at(here)
         return None if there.value is None else self._at(there)
 
     def _at(self, field: DocumentField) -> RunServers:
-        place = _Place.read(field)
-        return replace(self._given, addresses=place.addresses, run=place.run)
+        addresses = tuple(Address.parse(one) for one in field.at("addresses").texts())
+        plan = None if field.at("plan").value is None else plan_at(field.at("plan"))
+        return replace(self._given, addresses=addresses, plan=plan, run=field.at("run").count())
 
     def done(self, target: RunServers, figures: MoveFigures) -> None:
         """The tables are on ``target`` from now on, also for hosts that are started again. All hosts call it."""
@@ -114,8 +103,8 @@ class JobMoves:
 
     def _take(self, engine: ServedEngine | None, check: Callable[[], None]) -> RunServers | None:
         """The servers of a request that can be met. Another one is reported."""
-        if self._files is None or not self._open(self._files):
-            return None
+        if self._files is None or not self._open(self._files) or engine is None:
+            return None  # without an engine the next attempt takes the request
         try:
             self._request = self._files.take_request()
         except (HeadraceError, OSError) as error:
@@ -129,23 +118,15 @@ class JobMoves:
             self.failed(error)
             return None
 
-    def _target(self, request: MoveRequest, engine: ServedEngine | None, check: Callable[[], None]) -> RunServers:
+    def _target(self, request: MoveRequest, engine: ServedEngine, check: Callable[[], None]) -> RunServers:
         """The servers of a request. Raises :class:`InputError` for a request that this job does not meet, and :class:`ServerLost`."""
-        if request.training != self._training:
-            raise ConfigError("a request must be for the training that runs", value=request.training, allowed=self._training,
-                              next_step="ask again")  # fmt: skip
+        check_request(request, self._training, self.servers)
         if isinstance(request.servers, int):
             raise InputError("tables of a job must be moved to servers that run", where="--servers", value=request.servers,
                              allowed="HOST:PORT,…", next_step="start them first: headrace ps serve")  # fmt: skip
-        if request.plan is not None or self._given.plan is not None:
-            raise InputError("tables of a job by a plan of servers must stay on their servers while it runs", where="--plan", next_step=_END_FIRST)  # fmt: skip
-        if self._given.workers or (engine is not None and (not isinstance(engine, PsEngine) or engine.limits)):
-            raise InputError("hashed and pruned tables, and those of embedding workers, must stay on their servers while a job runs",
-                             where="--servers", next_step=_END_FIRST)  # fmt: skip
-        check_other_servers(request.servers, self.servers.addresses)
-        found = replace(self._given, addresses=request.servers)
-        before = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
-        return replace(found, run=max(int(self._clock() * 1000), before + 1, self.servers.run + 1))
+        check_movable(engine, request)
+        found = replace(self._given, addresses=request.servers, plan=request.plan)
+        return taken_over(found, self.servers, self._clock(), check)
 
     def _open(self, files: MoveFiles) -> bool:
         """Offer moves by the files of the run, if no other process does. An earlier host of this job may have moved the tables."""
@@ -162,16 +143,16 @@ class JobMoves:
         except (NotFound, TornCheckpoint):
             state = None
         if state is not None and state.run > self.servers.run:
-            self.servers = replace(self._given, addresses=state.servers, run=state.run)
+            self.servers = replace(self._given, addresses=state.servers, plan=state.plan, run=state.run)
         files.request.unlink(missing_ok=True)  # of an earlier training
         self._write(None)
         return True
 
     def _write(self, report: MoveReport | None) -> None:
         assert self._files is not None
-        of, is_planned = self.servers, self._given.plan is not None
+        of = self.servers
         try:
-            self._files.write_state(TrainingServers(self._training, of.addresses, False, is_planned, report, of.run))
+            self._files.write_state(TrainingServers(self._training, of.addresses, False, of.plan, report, of.run))
         except OSError as error:
             raise StorageError("the state of the servers was not written", where=str(self._files.state), value=error.strerror,
                                next_step="free disk space: the job goes on from its newest commit") from error  # fmt: skip

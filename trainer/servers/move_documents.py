@@ -82,8 +82,7 @@ class MoveRequest:
     def read(cls, field: DocumentField) -> MoveRequest:
         """The request at ``field``. Raises :class:`TornCheckpoint` and :class:`InputError`."""
         of = _members(field, {"format", "id", "training", "servers", "plan"})
-        plan = None if of["plan"].value is None else plan_at(of["plan"])
-        return cls(_id(of["id"]), _id(of["training"]), _servers(of["servers"]), plan)
+        return cls(_id(of["id"]), _id(of["training"]), _servers(of["servers"]), _plan(of["plan"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class TrainingServers:
         training: its name, another one for each process.
         servers: the addresses of its servers.
         are_local: the training has started them.
-        is_planned: tables stand on them by a partition plan.
+        plan: where the tables stand on them; None: rows are spread over them.
         move: the newest move; None before the first one.
         run: the number with which it has the servers; see :class:`~trainer.servers.run_servers.RunServers`.
     """
@@ -154,7 +153,7 @@ class TrainingServers:
     training: str
     servers: tuple[Address, ...]
     are_local: bool = False
-    is_planned: bool = False
+    plan: PartitionPlan | None = None
     move: MoveReport | None = None
     run: int = 0
 
@@ -165,7 +164,7 @@ class TrainingServers:
             "training": self.training,
             "servers": list(map(str, self.servers)),
             "are_local": self.are_local,
-            "is_planned": self.is_planned,
+            "plan": None if self.plan is None else plan_members(self.plan),
             "move": None if self.move is None else self.move.to_document(),
             "run": self.run,
         }
@@ -173,7 +172,7 @@ class TrainingServers:
     @classmethod
     def read(cls, field: DocumentField) -> TrainingServers:
         """The servers at ``field``. Raises :class:`TornCheckpoint`."""
-        of = _members(field, {"format", "training", "servers", "are_local", "is_planned", "move", "run"})
+        of = _members(field, {"format", "training", "servers", "are_local", "plan", "move", "run"})
         servers = _servers(of["servers"])
         if isinstance(servers, int):
             raise TornCheckpoint(
@@ -181,7 +180,14 @@ class TrainingServers:
             )
         move = None if of["move"].value is None else MoveReport.read(of["move"])
         run = of["run"].count(most=1 << 62)
-        return cls(_id(of["training"]), servers, _flag(of["are_local"]), _flag(of["is_planned"]), move, run)
+        try:
+            plan = _plan(of["plan"])
+        except ConfigError as error:
+            raise TornCheckpoint(error.what, where=of["plan"].place, value=error.value) from None
+        if plan is not None and plan.cores != len(servers):
+            raise TornCheckpoint("a plan must have a core for each server", where=of["plan"].place, value=plan.cores,
+                                 allowed=str(len(servers)))  # fmt: skip
+        return cls(_id(of["training"]), servers, _flag(of["are_local"]), plan, move, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +308,10 @@ def _id(field: DocumentField) -> str:
     if not _ID.fullmatch(found):
         raise TornCheckpoint("a name must be 16 hexadecimal digits", where=field.place, value=found[:80])
     return found
+
+
+def _plan(field: DocumentField) -> PartitionPlan | None:
+    return None if field.value is None else plan_at(field)
 
 
 def _flag(field: DocumentField) -> bool:

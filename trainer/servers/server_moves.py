@@ -13,22 +13,18 @@ from typing import Protocol, Self
 
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
-from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec
-from trainer.errors import ConfigError, MoveGivenUp, ServerLost
+from trainer.errors import MoveGivenUp, ServerLost
 from trainer.flight.addresses import Address
+from trainer.servers.move_checks import check_movable, check_request, taken_over
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import PLAIN, RunServers
 from transforms.errors import HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
 _LOOK_SECS = 0.5
-#: How long a server of a request may take for its first answer.
-FIRST_ANSWER_SECS = 10.0
-
-_END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 
 class StartedServers(Protocol):
@@ -153,32 +149,13 @@ class ServerMoves:
             return
         self._move = move = _Move(request)
         try:
-            self._check(request)
-            if isinstance(engine, ServedPrunedEngine):
-                raise InputError("pruned tables must stay on their servers while training runs", where="--servers", value=str(request.count),
-                                 next_step=_END_FIRST)  # fmt: skip
-            if not isinstance(engine, PsEngine):
-                raise InputError("tables of a training with embedding workers must stay on their servers while it runs", where="--servers",
-                                 value=str(request.count), next_step=_END_FIRST)  # fmt: skip
-            if engine.limits:
-                raise InputError("hashed tables must stay on their servers while training runs", where="--servers", value=", ".join(engine.limits),
-                                 next_step=_END_FIRST)  # fmt: skip
+            check_request(request, self._training, self._servers)
+            source = check_movable(engine, request)
         except InputError as error:
             self._end_without(error)
             return
-        move.engine = EngineMove(engine, partial(self._open_target, move), self._background)
+        move.engine = EngineMove(source, partial(self._open_target, move), self._background)
         self._write(MoveReport(request.id, move.engine.figures))
-
-    def _check(self, request: MoveRequest) -> None:
-        """Raise :class:`InputError` for a request that this training does not meet."""
-        if request.training != self._training:
-            raise ConfigError("a request must be for the training that runs", value=request.training, allowed=self._training,
-                              next_step="ask again")  # fmt: skip
-        if not isinstance(request.servers, int):
-            check_other_servers(request.servers, self._servers.addresses)
-        if self._servers.plan is not None and request.plan is None:
-            raise ConfigError("servers of a training with --plan must have a plan, too", where="--plan",
-                              next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
 
     def _open_target(self, move: _Move, check: Callable[[], None]) -> PsEngine:
         """The engine on the servers of a request; in the background."""
@@ -188,8 +165,7 @@ class ServerMoves:
             found = replace(self._given, addresses=move.started.addresses, token="", tls=None, plan=request.plan)
         else:
             found = replace(self._given, addresses=request.servers, plan=request.plan)
-        before = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
-        move.servers = replace(found, run=max(int(time.time() * 1000), before + 1, self._servers.run + 1))
+        move.servers = taken_over(found, self._servers, time.time(), check)
         assert self._make is not None
         made = self._make(move.servers, move.servers.connect(self._attempt, check=check))
         assert isinstance(made, PsEngine)
@@ -241,7 +217,7 @@ class ServerMoves:
         """Say where the tables are, and what the newest move does. Training goes on where the disk is full."""
         servers = self._servers
         state = TrainingServers(
-            self._training, servers.addresses, self._started is not None, servers.plan is not None, report, servers.run
+            self._training, servers.addresses, self._started is not None, servers.plan, report, servers.run
         )
         try:
             self._files.write_state(state)
@@ -259,15 +235,6 @@ class ServerMoves:
             self._started.end()  # before the thread in which it was started
         self._background.shutdown()
         self._context.close()
-
-
-def check_other_servers(servers: Sequence[Address], before: Sequence[Address]) -> None:
-    """Raise :class:`ConfigError` for servers that have the tables already."""
-    kept = [one for one in servers if one in before]
-    if kept:
-        raise ConfigError("tables must be moved to other servers than those that have them", where="--servers", value=_listed(kept),
-                          allowed="servers that this training does not use now",
-                          next_step="start a server at another port for each of them: headrace ps serve")  # fmt: skip
 
 
 def figures_text(figures: MoveFigures) -> str:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import pytest
 
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
+from tests.trainer.embedding.partitioned.plans import mixed_plan
 from tests.trainer.host.training_ways import ROWS, batches_of, config_of, in_turn
 from tests.trainer.thread_channels import on_channels
 from trainer.embedding.ps.engine_move import MoveStage
+from trainer.embedding.spec import tables_of
 from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.host import served_host_weights
 from trainer.host.served_host_weights import ServedHostWeights
 from trainer.host.sharded_weights import empty_batch
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.runs.lock import is_locked
-from trainer.servers import job_moves
+from trainer.servers import move_checks
 from trainer.servers.job_moves import JobMoves
 from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
+from trainer.training.one_engine import joined_features
 
 pytest.importorskip("tensorflow")
 HOSTS = 2
@@ -84,9 +89,9 @@ class Job:
         self.saved = [arrays for _, arrays in found]
         return [logit for logits, _ in found for logit in logits]
 
-    def ask(self, servers) -> MoveRequest:
+    def ask(self, servers, plan=None) -> MoveRequest:
         addresses = servers if isinstance(servers, int) else tuple(one.address for one in servers)
-        request = MoveRequest(new_id(), self.files.read_state().training, addresses)
+        request = MoveRequest(new_id(), self.files.read_state().training, addresses, plan)
         self.files.ask(request)
         return request
 
@@ -160,9 +165,34 @@ def test_hosts_that_are_started_again_find_the_tables(make, places, expected):
     assert {one.servers for one in job.moves} == {later}
 
 
+def test_a_plan_goes_with_a_request_and_to_hosts_that_are_started_again(make, scene, places, expected):
+    features = joined_features(scene[1].layout, scene[0], scene[1].head)
+    job = make(of(places[0]))
+    logits = job.attempt(continues=False)
+    job.ask(places[1], mixed_plan(features[1:], 3))
+    logits += job.attempt(continues=True)
+    job.close()
+    job.start(of(places[0]))
+    logits += job.attempt(continues=False)
+    assert (logits, rows_of(job)) == expected
+    assert {one.servers.plan for one in job.moves} == {mixed_plan(features[1:], 3)}
+    job.done -= 1
+    request = job.ask(places[2])
+    job.attempt(continues=True)
+    assert "must have a plan, too" in job.files.read_state().move.problem["what"]
+    other = tables_of([replace(one, table=replace(one.table, vocabulary_size=3)) for one in features[:1]])
+    wrong = PartitionPlan(1, tuple(TablePlan(one.name, 3, one.dim, (Slice(0, one.dim, (0,)),)) for one in other))
+    job.done -= 1
+    request = job.ask(places[2], wrong)
+    job.attempt(continues=True)
+    report = job.files.read_state().move
+    assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
+    assert "as large as the engine's" in report.problem["what"]
+
+
 @pytest.mark.parametrize("case", ["count", "same", "away", "other training"])
 def test_a_request_that_cannot_be_met_changes_nothing(make, places, expected, monkeypatch, case):
-    monkeypatch.setattr(job_moves, "FIRST_ANSWER_SECS", 0.2)
+    monkeypatch.setattr(move_checks, "FIRST_ANSWER_SECS", 0.2)
     job = make(of(places[0]))
     logits = job.attempt(continues=False)
     if case == "away":

@@ -30,8 +30,9 @@ REPORTS = st.builds(
               st.floats(0, 1e6), st.floats(0, 1e6)),
     st.dictionaries(st.sampled_from(["what", "where", "value", "allowed", "next_step"]), st.text(max_size=9)),
 )  # fmt: skip
-STATES = st.builds(
-    TrainingServers, IDS, st.lists(ADDRESSES, min_size=1, max_size=5).map(tuple), st.booleans(), st.booleans(), st.none() | REPORTS
+STATES = st.lists(ADDRESSES, min_size=1, max_size=4).map(tuple).flatmap(
+    lambda servers: st.builds(TrainingServers, IDS, st.just(servers), st.booleans(), st.none() | plans(TABLES, len(servers)), st.none() | REPORTS,
+                              st.integers(0, 1 << 62))
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["127.0.0.1:1", "9" * 5000]),
@@ -55,6 +56,12 @@ def test_requests_are_read_as_they_were_written(name, training, servers, data):
 @given(STATES)
 def test_states_are_read_as_they_were_written(state):
     assert TrainingServers.read(through_json(state.to_document())) == state
+
+
+def test_a_plan_of_a_state_has_a_core_for_each_server():
+    state = TrainingServers(new_id(), (Address("a", 1),), plan=PartitionPlan(2, ()))
+    with pytest.raises(TornCheckpoint, match="a core for each server"):
+        TrainingServers.read(through_json(state.to_document()))
 
 
 @given(

@@ -22,7 +22,7 @@ from trainer.embedding.ps.served_engine import ServedOptions
 from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import is_locked
-from trainer.servers import server_moves
+from trainer.servers import move_checks, server_moves
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_moves import ServerMoves
@@ -91,7 +91,7 @@ class Training:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     monkeypatch.setattr(server_moves, "_LOOK_SECS", 0.0)
-    monkeypatch.setattr(server_moves, "FIRST_ANSWER_SECS", PATIENCE_SECS)
+    monkeypatch.setattr(move_checks, "FIRST_ANSWER_SECS", PATIENCE_SECS)
 
 
 def of(servers, token: str = "") -> RunServers:
@@ -165,7 +165,7 @@ def failing(count: int) -> Started:
 )
 def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, monkeypatch, case, problem):
     if case == "none":
-        monkeypatch.setattr(server_moves, "FIRST_ANSWER_SECS", 0.1)
+        monkeypatch.setattr(move_checks, "FIRST_ANSWER_SECS", 0.1)
     with thread_servers(2) as servers, closing(ThreadServer(token="secret")) as other:
         training = Training(tmp_path, of(servers), start=failing)
         asked = {
@@ -182,7 +182,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, monkeypatch, cas
             assert problem in report.problem["what"]
             assert training.moves.servers.addresses == addresses(servers)
             assert any("training goes on with" in one for one in training.told)
-            monkeypatch.setattr(server_moves, "FIRST_ANSWER_SECS", PATIENCE_SECS)
+            monkeypatch.setattr(move_checks, "FIRST_ANSWER_SECS", PATIENCE_SECS)
             with thread_servers(1) as good:
                 assert training.report(training.ask(addresses(good))).figures.stage is MoveStage.DONE
 

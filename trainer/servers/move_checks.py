@@ -1,0 +1,71 @@
+"""Which requests to move tables can be met, in one process and in jobs, and with what number other servers are taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
+from trainer.embedding.ps.served_engine import ServedEngine
+from trainer.embedding.ps.stacked_plan import with_stacks
+from trainer.errors import ConfigError
+from trainer.flight.addresses import Address
+from trainer.servers.move_documents import MoveRequest
+from trainer.servers.run_servers import RunServers
+from transforms.errors import InputError, listed
+
+#: How long a server of a request may take for its first answer.
+FIRST_ANSWER_SECS = 10.0
+
+_END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
+
+
+def check_other_servers(servers: Sequence[Address], before: Sequence[Address]) -> None:
+    """Raise :class:`ConfigError` for servers that have the tables already."""
+    kept = [one for one in servers if one in before]
+    if kept:
+        raise ConfigError("tables must be moved to other servers than those that have them", where="--servers", value=listed(list(map(str, kept))),
+                          allowed="servers that this training does not use now",
+                          next_step="start a server at another port for each of them: headrace ps serve")  # fmt: skip
+
+
+def check_request(request: MoveRequest, training: str, servers: RunServers) -> None:
+    """Raise :class:`ConfigError` for a request that the training ``training``, whose tables are on ``servers``, does not meet."""
+    if request.training != training:
+        raise ConfigError("a request must be for the training that runs", value=request.training, allowed=training,
+                          next_step="ask again")  # fmt: skip
+    if not isinstance(request.servers, int):
+        check_other_servers(request.servers, servers.addresses)
+    if servers.plan is not None and request.plan is None:
+        raise ConfigError("servers of a training with --plan must have a plan, too", where="--plan",
+                          next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
+
+
+def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
+    """The engine, if its tables may be moved while training runs.
+
+    Raises :class:`InputError` for others, and :class:`ConfigError` for a plan of other tables.
+    """
+    if isinstance(engine, ServedPrunedEngine):
+        raise InputError("pruned tables must stay on their servers while training runs", where="--servers", value=str(request.count),
+                         next_step=_END_FIRST)  # fmt: skip
+    if not isinstance(engine, PsEngine):
+        raise InputError("tables of a training with embedding workers must stay on their servers while it runs", where="--servers",
+                         value=str(request.count), next_step=_END_FIRST)  # fmt: skip
+    if engine.limits:
+        raise InputError("hashed tables must stay on their servers while training runs", where="--servers", value=", ".join(engine.limits),
+                         next_step=_END_FIRST)  # fmt: skip
+    if request.plan is not None:
+        TableParts(engine.tables, request.count, with_stacks(request.plan, engine.tables, request.count))
+    return engine
+
+
+def taken_over(found: RunServers, before: RunServers, now_secs: float, check: Callable[[], None]) -> RunServers:
+    """``found`` with a number above those of all runs that they, and ``before``, have had.
+
+    ``check`` ends the wait for their first answers. Raises :class:`~trainer.errors.ServerLost` for one that does not answer.
+    """
+    highest = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
+    return replace(found, run=max(int(now_secs * 1000), highest + 1, before.run + 1))
