@@ -1,4 +1,4 @@
-"""TCP proxies between the processes of a job, whose connections can be cut and slowed. They run in one thread of this process."""
+"""TCP proxies between the processes of a job, whose connections can be cut, slowed and damaged. They run in one thread of this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from trainer.flight.addresses import Address
 from trainer.flight.client import Unreachable
+from trainer.launch.chaos.wire_damage import DamagedStream, DamageKind, Direction, DrawDamage, Piece
 from transforms.errors import DataError
 
 _T = TypeVar("_T")
@@ -27,7 +29,12 @@ FindUpstream = Callable[[], Address]
 
 
 class Link:
-    """One proxy. Made by :meth:`Links.open`."""
+    """One proxy. Made by :meth:`Links.open`.
+
+    Attributes:
+        damages: how often each kind of damage was done.
+        connections: how many were made.
+    """
 
     def __init__(self, find_upstream: FindUpstream) -> None:
         self._find_upstream = find_upstream
@@ -35,6 +42,9 @@ class Link:
         self._open.set()
         self._cuts = 0
         self._delay_secs = 0.0
+        self._draw: DrawDamage | None = None
+        self.damages: Counter[DamageKind] = Counter()
+        self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -62,6 +72,10 @@ class Link:
         """Let each piece of a stream wait from now on; 0 ends it."""
         self._delay_secs = secs
 
+    async def damage(self, draw: DrawDamage | None) -> None:
+        """Damage the bytes from now on, of open connections too; None ends it."""
+        self._draw = draw
+
     async def stop(self) -> None:
         """Close all connections."""
         if self._server is not None:
@@ -83,13 +97,16 @@ class Link:
         assert task is not None
         self._tasks.add(task)
         self._writers.add(writer)
+        number = self.connections
+        self.connections += 1
         try:
             await self._open.wait()
             upstream = self._find_upstream()
             far_reader, far_writer = await asyncio.open_connection(upstream.host, upstream.port)
             self._writers.add(far_writer)
             try:
-                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+                await asyncio.gather(self._pump(reader, far_writer, number, Direction.REQUESTS),
+                                     self._pump(far_reader, writer, number, Direction.ANSWERS))  # fmt: skip
             finally:
                 self._writers.discard(far_writer)
                 far_writer.transport.abort()
@@ -100,15 +117,28 @@ class Link:
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(_PIECE_BYTES):
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int, direction: Direction
+    ) -> None:
+        draw: DrawDamage | None = None
+        damaged: DamagedStream | None = None
+        while content := await reader.read(_PIECE_BYTES):
             if self._delay_secs:
                 await asyncio.sleep(self._delay_secs)
             await self._open.wait()
-            writer.write(piece)
+            if draw is not self._draw:
+                draw = self._draw
+                damaged = None if draw is None else DamagedStream(draw(connection, direction), self._count)
+            for piece in [Piece(content)] if damaged is None else damaged.damage(content):
+                if piece.delay_secs:
+                    await asyncio.sleep(piece.delay_secs)
+                writer.write(piece.content)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
+
+    def _count(self, kind: DamageKind) -> None:
+        self.damages[kind] += 1
 
 
 class Links:
@@ -142,6 +172,10 @@ class Links:
     def delay(self, link: Link, secs: float) -> None:
         """Let each piece of a link's streams wait for a time; 0 ends it."""
         self._run(link.delay(secs))
+
+    def damage(self, link: Link, draw: DrawDamage | None) -> None:
+        """Damage the bytes of a link from now on, such as by :func:`~trainer.launch.chaos.wire_damage.random_damage`; None ends it."""
+        self._run(link.damage(draw))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         future: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
