@@ -279,6 +279,40 @@ def test_a_transient_error_that_ends_is_not_noticed():
         assert taken(buffer)[0] == list(range(20))
 
 
+class Failing(LocalFetcher):
+    """Fails a transient way at first, and notes when it was asked."""
+
+    def __init__(self, failures):
+        super().__init__(reader_of())
+        self.left, self.asked_secs = failures, []
+
+    def fetch(self, request, admit):
+        self.asked_secs.append(time.monotonic())
+        if self.left:
+            self.left -= 1
+            raise StorageError("503")
+        return super().fetch(request, admit)
+
+
+def test_the_only_reader_is_asked_again_after_a_pause_that_doubles():
+    fetcher, fetching = Failing(2), FetchSettings(retry_secs=0.1, tick_secs=0.01)
+    with closing(buffer_of(requests_of(1), {"only": lambda: fetcher}, fetching=fetching)) as buffer:
+        buffer.set_readers(["only"])
+        assert taken(buffer)[0] == [0]
+    first, second, third = fetcher.asked_secs
+    assert second - first >= 0.1
+    assert third - second >= 0.2
+
+
+def test_a_unit_goes_to_another_reader_without_a_pause():
+    fetchers = {"a": Failing(1), "b": Failing(1)}
+    fetching = FetchSettings(retry_secs=100 * PATIENCE_SECS, tick_secs=0.01)
+    with closing(buffer_of(requests_of(1), {name: lambda one=one: one for name, one in fetchers.items()}, fetching=fetching)) as buffer:  # fmt: skip
+        buffer.set_readers([*fetchers])
+        assert buffer.take(PATIENCE_SECS) is not None
+    assert sum(len(one.asked_secs) for one in fetchers.values()) == 3
+
+
 def test_an_oversized_unit_is_an_error_and_no_loss_of_its_reader():
     with ReaderService(LOOPBACK, reader_of()) as service:
         small = lambda: RemoteFetcher(str(service.address), timeout_secs=5, most_bytes=300)  # noqa: E731

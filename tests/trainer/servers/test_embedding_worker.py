@@ -25,7 +25,7 @@ from tests.trainer.servers.test_service import (
     wait_until,
 )
 from trainer.embedding import CpuEngine
-from trainer.embedding.ps.frames import Header, Kind, write_document
+from trainer.embedding.ps.frames import OPENED_MEMBERS, Header, Kind, read_document, write_document
 from trainer.embedding.ps.server_link import Request
 from trainer.embedding.worker import batch_messages as messages
 from trainer.embedding.worker.table_documents import WorkerTables
@@ -106,6 +106,22 @@ def test_requests_out_of_order_are_refused(is_open, asked, problem):
         assert link.receive().header.kind == Kind.DOCUMENT
         assert servers[0].rows.status().updates == 0
         link.close()
+
+
+def test_a_session_that_ends_or_opens_again_ends_its_connections_to_the_servers():
+    with thread_servers(2) as servers:
+        worker = EmbeddingWorker(lambda greeting, check: [one.connect(greeting) for one in servers])
+        unopened = worker.begin(Greeting())
+        assert read_document(b"".join(worker.opened(unopened).body), OPENED_MEMBERS)["generation"] == 0
+        worker.end(unopened)
+        assert client_threads() == 0
+        session = worker.begin(Greeting())
+        for _ in range(2):
+            worker.handle(session, Header(Kind.OPEN), bytearray(DOCUMENT))
+            wait_until(lambda: client_threads() == len(servers))
+        assert read_document(b"".join(worker.opened(session).body), OPENED_MEMBERS)["generation"] > 0
+        worker.end(session)
+        wait_until(lambda: client_threads() == 0)
 
 
 def test_the_ids_of_a_client_stay_within_their_limits():

@@ -182,6 +182,18 @@ def test_a_move_that_is_given_up_is_an_error_with_its_reason(asked):
     assert raised.value.where == "b:2"
 
 
+@pytest.mark.parametrize("stage", [MoveStage.DONE, MoveStage.GIVEN_UP, MoveStage.COPYING])
+def test_the_report_of_an_earlier_request_is_not_that_of_this_one(asked, stage):
+    files, request = asked
+    earlier = MoveReport(new_id(), MoveFigures(stage, 7), {"what": "another move"})
+    files.write_state(TrainingServers(request.training, (Address("a", 1),), move=earlier))
+    done = MoveFigures(MoveStage.DONE, 9)
+    training = Training(files, request, done)
+    after = training.wait()
+    assert after.move == MoveReport(request.id, done)
+    assert training.seen == []
+
+
 def test_a_training_that_ends_is_not_waited_for(tmp_path):
     files, request = MoveFiles(tmp_path), MoveRequest(new_id(), new_id(), 2)
     files.write_state(TrainingServers(request.training, (Address("a", 1),)))

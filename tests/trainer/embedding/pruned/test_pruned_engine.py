@@ -11,8 +11,10 @@ from tests.support.examples import scaled
 from tests.trainer.embedding.partitioned.test_partitioned_engine import batches, same_states
 from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, Quantization, RowWiseAdagrad, TableSpec
+from trainer.embedding.pruned.addresses import NO_PLACE
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.row_importance import RowImportance
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.pruning_options import RESETS, GroupOptions, PruningOptions
@@ -197,6 +199,26 @@ def test_a_run_that_goes_on_equals_one_that_did_not_stop(trained, budget, stop, 
                 history.importance.tobytes(),
             )
             assert (found.gain, found.step) == (history.gain, history.step)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_the_importance_of_single_rows_is_that_of_all_rows_also_at_the_first_place(normalised):
+    """What a sample reads before a round; the rows at place 0 of a group are like all others."""
+    engine = pruned(0.4, normalised=normalised, **NEVER)
+    for seed in range(4):
+        step(engine, popular_batch(seed), seed)
+    histories, first_places = engine.histories(), 0
+    for t, table in enumerate(TABLES):
+        places = engine.addresses.of_table(t)
+        found, is_kept = engine.importance.of(t, np.arange(table.vocabulary_size))
+        expected = np.zeros(table.vocabulary_size, np.float32)
+        expected[histories[table.name].rows] = histories[table.name].importance
+        assert found.tolist() == expected.tolist()
+        assert is_kept.tolist() == (places != NO_PLACE).tolist()
+        first_places += int((places == 0).sum())
+    assert first_places == len(engine.groups)
+    by_row = RowImportance(engine.addresses, engine.options, SEED, engine.team)
+    assert by_row.of(0, np.arange(ROWS))[1].tolist() == (engine.addresses.of_table(0) != NO_PLACE).tolist()
 
 
 TABLE = TableSpec("t", 40, 4, SGD(0.1), "sum")
