@@ -28,13 +28,13 @@ from scipy.stats import ttest_rel
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs, sample_log
 from benchmarks.support.quality_scene import quality_scene
+from trainer.choosing.choose import choose_config
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.reading.batches import Batch
 from trainer.serving.trained import load_trained
-from trainer.training.choosing import choose_config
 from trainer.training.loop import train
 from trainer.training.run_state import Weights, build_weights
 from trainer.training.step_pipeline import StepPipeline

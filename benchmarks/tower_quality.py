@@ -27,6 +27,7 @@ from scipy.stats import mannwhitneyu, ttest_rel
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs
 from benchmarks.support.quality_scene import QualityScene, quality_scene
+from trainer.choosing.choose import choose_config
 from trainer.config import TrainConfig
 from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import TypedInput, lay_out
@@ -37,7 +38,6 @@ from trainer.planning.towers.tower_plan import TowerFeature
 from trainer.serving.feature_interactions import sample_interactions
 from trainer.serving.trained import load_trained
 from trainer.tower_options import Towers
-from trainer.training.choosing import choose_config
 from trainer.training.loop import train
 
 _LOGS = ("globo", "movielens", "criteo")

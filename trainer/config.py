@@ -14,6 +14,7 @@ from trainer.errors import ConfigError
 from trainer.hashed_options import HashedOptions, read_hashed
 from trainer.pruning_options import PruningOptions
 from trainer.tower_options import TowerOptions
+from trainer.trial_record import TrialRow, read_trial
 from transforms.errors import nearest
 from transforms.functions.outside import importable
 
@@ -21,9 +22,11 @@ COMBINERS = ("sum", "mean", "sqrtn")
 EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "adagrad_momentum")
 DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
-NETWORKS = ("dlrm", "dcn")
+NETWORKS = ("dlrm", "dcn", "fm")
 ENGINES = ("cpu", "tpu")
 CROSS_STRUCTURES = ("stacked", "parallel")
+#: Activations of hidden layers, by Keras's names.
+ACTIVATIONS = ("relu", "leaky_relu", "silu", "gelu")
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _POSITIVE_RATES = (
     "embedding_learning_rate",
@@ -36,6 +39,8 @@ _POSITIVE_RATES = (
 
 #: The logit of a rate of about 1e-13, below that of any log.
 _MOST_BIAS = 30
+#: Updates of a row are counted in float32.
+MOST_ADMIT_AFTER = 1 << 20
 #: More steps ahead hide no longer delay, and hold as many batches in memory.
 MOST_STALENESS = 64
 
@@ -48,7 +53,7 @@ MAY_CHANGE: Mapping[str, bool] = MappingProxyType({"may_change": True})
 
 
 #: Options that a document has only if they are given: those of earlier releases do not have them.
-_IF_GIVEN = ("hashed", "pruning", "tower_modules")
+_IF_GIVEN = ("hashed", "pruning", "tower_modules", "trial")
 
 
 def _no_overrides() -> Mapping[str, Any]:
@@ -70,13 +75,20 @@ class TrainConfig:
             row-wise Adagrad and FTRL, and a momentum of 0.9.
         embedding_initial_accumulator: initial value of Adagrad's slots, > 0; low, since gradients of a batch's *mean*
             loss are small.
-        embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations; small, since
-            rare rows stay near their start, which is noise.
-        network: "dlrm", "dcn" (DCN-v2), or ``module:function``, which returns a Keras model: see
+        embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations. Rare rows stay near their
+            start, which is noise; products of too small rows have no gradient.
+        embedding_weight_decay: before each update a row loses this share of its weights, times the learning rate.
+        embedding_dropout: the probability in [0, 1) that the embedding of an input is zero for an event in training, so that the
+            model learns to do without each of them; the others are scaled by 1 / (1 - p). Its random state is in the checkpoint.
+        admit_after: the optimizer step from which on a row is trained, counted over the steps that have its id: ids that occur more
+            rarely keep their initial rows, as unseen ids have. In tables of both parts.
+        network: "dlrm", "dcn" (DCN-v2), "fm" (a factorization machine with a weight for each pair of fields), or ``module:function``, which returns a Keras model: see
             :mod:`trainer.model.keras_network`. A function that other processes can import stands for its path.
         network_digest: of the code of such a function; set when a run is prepared.
         embeddings: ``module:function``, which returns the tables of some inputs: see :mod:`trainer.model.user_embeddings`.
         embeddings_digest: of its code, as ``network_digest``.
+        activation: of the hidden layers of MLPs. A "relu" unit whose input is negative for all events has no gradient, and stays off.
+        dense_bias: a DLRM without dense numbers has a trained vector in their place, so that it also sees each embedding alone.
         bottom_mlp, top_mlp: hidden sizes; the bottom MLP of DLRM ends in ``dim``, the top MLP in the logits. The deep
             MLP of DCN has the sizes of ``top_mlp``.
         cross_layers: cross layers of DCN.
@@ -105,7 +117,8 @@ class TrainConfig:
         tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.tower_options`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
-        chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
+        chosen: option name to the reason for its value, for options that :mod:`trainer.choosing` chose.
+        trial: the candidates from which options were chosen, as documents with their losses; see :mod:`trainer.choosing`.
         engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
         statistics_share: the share of batches from which the statistics of features are sampled, in [0, 1]; 0: none.
     """
@@ -121,6 +134,9 @@ class TrainConfig:
     embedding_learning_rate: float = 0.01
     embedding_initial_accumulator: float = 1e-8
     embedding_initial_stddev: float = 0.01
+    embedding_weight_decay: float = 0.0
+    embedding_dropout: float = 0.0
+    admit_after: int = 1
     dense_optimizer: str = "adam"
     dense_learning_rate: float = 0.003
     network: str = "dlrm"
@@ -130,6 +146,8 @@ class TrainConfig:
     cross_layers: int = 2
     cross_rank: int = 0
     cross_structure: str = "stacked"
+    activation: str = "relu"
+    dense_bias: bool = False
     bottom_mlp: tuple[int, ...] = (64,)
     top_mlp: tuple[int, ...] = (64, 32)
     dropout: float = 0.0
@@ -150,6 +168,7 @@ class TrainConfig:
     dense_scaling: Mapping[str, tuple[DenseScale, ...]] = field(default_factory=_no_overrides)
     events_per_epoch: int = 0
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
+    trial: tuple[TrialRow, ...] = ()
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
     pruning: PruningOptions | None = None
     tower_modules: TowerOptions | None = None
@@ -171,6 +190,7 @@ class TrainConfig:
         object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
         if self.tower_modules is not None:
             object.__setattr__(self, "tower_modules", TowerOptions.read(self.tower_modules))
+        object.__setattr__(self, "trial", read_trial(self.trial))
         for name in ("bottom_mlp", "top_mlp", "task_mlp"):
             if not isinstance(getattr(self, name), (list, tuple)):
                 _refuse(name, getattr(self, name), "a list of widths")
@@ -190,6 +210,7 @@ class TrainConfig:
         _check_count("events_per_epoch", self.events_per_epoch, least=0, most=2**62)
         _check_count("cross_layers", self.cross_layers, most=64)
         _check_count("cross_rank", self.cross_rank, least=0)
+        _check_count("admit_after", self.admit_after, most=MOST_ADMIT_AFTER)
         _check_count("staleness", self.staleness, least=0, most=MOST_STALENESS)
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
@@ -203,6 +224,7 @@ class TrainConfig:
         _check_choice("embedding_optimizer", self.embedding_optimizer, EMBEDDING_OPTIMIZERS)
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
         _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
+        _check_choice("activation", self.activation, ACTIVATIONS)
         self._check_functions()
         self._check_engine()
         for name, table in self.tables.items():
@@ -210,7 +232,7 @@ class TrainConfig:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
         for name, combiner in self.combiners.items():
             _check_choice(f"combiners[{name!r}]", combiner, COMBINERS)
-        for name in ("deterministic", "count_events", "deep", "linear"):
+        for name in ("deterministic", "count_events", "deep", "linear", "dense_bias"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
         if not (self.deep or self.linear):
@@ -225,6 +247,14 @@ class TrainConfig:
             allowed = ", ".join(one for one in EMBEDDING_OPTIMIZERS if one != "row_wise_adagrad")
             _refuse("embedding_optimizer", self.embedding_optimizer, f"one of {allowed} with the tpu engine")
 
+        if self.engine == "tpu" and self.admit_after > 1:
+            _refuse("admit_after", self.admit_after, "1 with the tpu engine, whose updates leave no row out")
+        if self.engine == "tpu" and self.embedding_weight_decay:
+            _refuse(
+                "embedding_weight_decay",
+                self.embedding_weight_decay,
+                "0 with the tpu engine: SparseCore has no weight decay",
+            )
         if self.engine == "tpu" and self.staleness > 1:
             _refuse("staleness", self.staleness, "0 or 1 with the tpu engine")
         if self.engine == "tpu" and self.hashed:
@@ -268,8 +298,11 @@ class TrainConfig:
             value = getattr(self, name)
             if not _is_real(value) or not (0 < value < math.inf):
                 _refuse(name, value, "a finite number > 0")
-        if not _is_real(self.dropout) or not 0 <= self.dropout < 1:
-            _refuse("dropout", self.dropout, "a number in [0, 1)")
+        for name in ("dropout", "embedding_dropout"):
+            if not _is_real(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
+                _refuse(name, getattr(self, name), "a number in [0, 1)")
+        if not _is_real(self.embedding_weight_decay) or not 0 <= self.embedding_weight_decay < math.inf:
+            _refuse("embedding_weight_decay", self.embedding_weight_decay, "a finite number >= 0")
         if not _is_real(self.statistics_share) or not 0 <= self.statistics_share <= 1:
             _refuse("statistics_share", self.statistics_share, "a number in [0, 1]")
         biases = {f"initial_biases[{name!r}]": bias for name, bias in self.initial_biases.items()}
@@ -311,9 +344,9 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions | PruningOptions | TowerOptions):
+    if isinstance(value, HashedOptions | PruningOptions | TowerOptions | TrialRow):
         return value.to_document()
-    return [_plain(member) for member in value] if isinstance(value, tuple) else value
+    return [_plain(member) for member in value] if isinstance(value, (tuple, list)) else value
 
 
 def _scales(name: str, scales: object) -> tuple[DenseScale, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
+from trainer.choosing.choose import choose_config
 from trainer.serving.trained import load_trained
-from trainer.training.choosing import choose_config
 from trainer.training.loop import train
 
 

@@ -1,7 +1,8 @@
-"""Logs for measuring the quality of default options: four public ones, and two generated ones.
+"""Logs for measuring the quality of default options: four public ones, and generated ones.
 
-The generated ones are typical first logs: a small log of app-install ads with a rare label, and a log of coupons with
-unscaled numbers (prices in cents, seconds) and rarely repeated ids.
+The generated ones are typical first logs: a small log of app-install ads with a rare label, a log of coupons with unscaled numbers
+(prices in cents, seconds) and rarely repeated ids, installs with one positive in five hundred, a rate that drifts, ids alone, and
+three thousand rows.
 """
 
 from __future__ import annotations
@@ -153,6 +154,108 @@ def coupons_model() -> Model:
     return made
 
 
+def write_rare(folder: Path, rows: int = 60_000, seed: int = 5) -> None:
+    """Write installs of which one in five hundred impressions has one, by publisher, country, device and bid."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 144
+    publisher, country = np.minimum(source.zipf(1.3, rows), 300), np.minimum(source.zipf(1.6, rows), 40)
+    device, bid = source.integers(0, 20_000, rows), source.lognormal(2, 1, rows)
+    taste = source.normal(size=1000)
+    odds = -8.4 + 1.2 * taste[publisher] + 1.0 * taste[400 + country] + 1.0 * taste[500 + device % 40]
+    odds += 0.9 * (np.log(bid) - 2)
+    columns = {
+        "publisher": pa.array([f"pub-{i}" for i in publisher]),
+        "country": pa.array([f"C{i}" for i in country]),
+        "device": pa.array([f"device {i}" for i in device]),
+        "bid": pa.array(bid, pa.float32()),
+        "installed": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def rare_model() -> Model:
+    """A model whose device ids occur about twice each."""
+    made = Model("rare_installs", client="apps", label="installed")
+    for name, buckets in (("publisher", 1_000), ("country", 200), ("device", 50_000)):
+        made.input(name, text(name).hash_buckets(buckets))
+    made.input("publisher_x_country", cross(text("publisher"), text("country"), buckets=20_000))
+    made.input("bid", float32("bid"))
+    return made
+
+
+def write_drift(folder: Path, rows: int = 40_000, seed: int = 6) -> None:
+    """Write clicks whose rate doubles and halves within a week, for reasons that no input shows."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 168
+    site, slot = source.integers(0, 200, rows), source.integers(0, 50, rows)
+    by_site, by_slot = source.normal(size=200), source.normal(size=50)
+    odds = -2.5 + 0.6 * by_site[site] + 0.5 * by_slot[slot] + 0.5 * np.sin(times / (3600 * 168) * 9)
+    columns = {
+        "site": pa.array([f"site-{i}" for i in site]),
+        "slot": pa.array([f"slot-{i}" for i in slot]),
+        "clicked": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def drift_model() -> Model:
+    """A model of ids and the hour of the day."""
+    made = Model("drifting_rate", client="sites", label="clicked")
+    for name, buckets in (("site", 1_000), ("slot", 200)):
+        made.input(name, text(name).hash_buckets(buckets))
+    made.input("hour", timestamp("time").hour_of_day())
+    return made
+
+
+def write_ids(folder: Path, rows: int = 60_000, seed: int = 7) -> None:
+    """Write clicks of users on items: a bias and three hidden numbers of each, and nothing else."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 144
+    users, items = 5_000, 2_000
+    user, item = source.integers(0, users, rows), np.minimum(source.zipf(1.2, rows), items) - 1
+    of_user, of_item = source.normal(size=(users, 4)), source.normal(size=(items, 4))
+    odds = -1.5 + 0.5 * of_user[user, 0] + 0.6 * of_item[item, 0] + 0.5 * (of_user[user, 1:] * of_item[item, 1:]).sum(1)
+    columns = {
+        "user": pa.array([f"{i:08x}" for i in user]),
+        "item": pa.array([f"item {i}" for i in item]),
+        "clicked": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def ids_model() -> Model:
+    """A model of hashed ids alone."""
+    made = Model("ids_only", client="shop", label="clicked")
+    for name, buckets in (("user", 20_000), ("item", 10_000)):
+        made.input(name, text(name).hash_buckets(buckets))
+    return made
+
+
+def write_small(folder: Path, rows: int = 3_000, seed: int = 8) -> None:
+    """Write three thousand events of two ids and a number in cents."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 72
+    store, kind, wish = source.integers(0, 30, rows), source.integers(0, 10, rows), source.normal(size=rows)
+    by_store, by_kind = source.normal(size=30), source.normal(size=10)
+    odds = -1 + 0.6 * by_store[store] + 0.5 * by_kind[kind] + 0.7 * wish
+    columns = {
+        "store": pa.array([f"store {i}" for i in store]),
+        "kind": pa.array([f"kind {i}" for i in kind]),
+        "price_cents": pa.array(np.round(np.exp(8 + 0.5 * wish)).astype(np.int64)),
+        "bought": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def small_model() -> Model:
+    """A model of two ids and an unscaled number."""
+    made = Model("small_log", client="stores", label="bought")
+    for name, buckets in (("store", 100), ("kind", 50)):
+        made.input(name, text(name).hash_buckets(buckets))
+    made.input("price_cents", int64("price_cents"))
+    return made
+
+
 def sample_log(hours: int = 24) -> QualityLog:
     """The demo's log of search ads, with its late rows."""
 
@@ -170,4 +273,8 @@ def sample_log(hours: int = 24) -> QualityLog:
 MADE_UP = (
     QualityLog("app installs", write_installs, installs_model),
     QualityLog("coupons", write_coupons, coupons_model),
+    QualityLog("rare positives", write_rare, rare_model),
+    QualityLog("drifting rate", write_drift, drift_model),
+    QualityLog("ids only", write_ids, ids_model),
+    QualityLog("3,000 rows", write_small, small_model),
 )

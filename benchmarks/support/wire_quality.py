@@ -16,6 +16,7 @@ from scipy.stats import t, ttest_rel
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
+from trainer.choosing.choose import choose_config
 from trainer.config import TrainConfig
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import OneHost
@@ -24,7 +25,6 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire import fp14_blocks, fp16_blocks
 from trainer.serving.trained import load_trained
 from trainer.training import run_state
-from trainer.training.choosing import choose_config
 from trainer.training.loop import train
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -78,8 +78,8 @@ def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, conf
 
 def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
     """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
+    from trainer.choosing.choose import options_before_choices
     from trainer.model.user_functions import with_code_digests
-    from trainer.training.choosing import options_before_choices
     from trainer.training.preparation import described
     from trainer.training.run_partition import check_tables
 

@@ -73,6 +73,7 @@ from headrace.cli.planned_training import (
 )
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.training_jobs import job_options, pin_new, train_job
+from headrace.cli.training_verdict import training_verdict
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -410,7 +411,7 @@ def choose_options(
     warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str
 ) -> TrainConfig:
     """The given options, and those that are chosen from the data."""
-    from trainer.training.choosing import choose_config
+    from trainer.choosing.choose import choose_config
 
     return choose_config(
         solution,
@@ -431,7 +432,7 @@ def change_policy(accept: bool, train_labels: bool) -> ChangePolicy:
 
 def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuSlice:
     """The TPUs of a run, before anything is read or compared: the settings of TensorFlow come first."""
-    from trainer.training.choosing import options_before_choices
+    from trainer.choosing.choose import options_before_choices
 
     import_tensorflow_quietly()
     from trainer.model.tensorflow_settings import prepare_tensorflow
@@ -613,6 +614,8 @@ def _screen(
         finished=report.finished,
         export=None if exported is None else export_row(exported),
         towers=_tower_row(solution, settings, towers),
+        trial=settings.trial,
+        verdict=training_verdict(settings, report, scores),
     )
 
 

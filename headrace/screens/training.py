@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
     from trainer.embedding.hashed.options import HashedCounts
+    from trainer.evaluation.verdict import Finding
     from trainer.model.metrics import AnyScores
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.training.staleness import StalenessCounts
+    from trainer.trial_record import TrialRow
 
 #: Headings that are spelled out in sentences.
 _SPELLED = {"NE": "normalized entropy"}
@@ -167,6 +170,8 @@ class TrainedScreen:
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
         export: the chain of ``--export``; None without it.
         towers: the modules of ``tower_modules``; None without them.
+        trial: the candidates from which options were chosen.
+        verdict: whether the model is better than the base rate and a linear model, and what is wrong.
     """
 
     model: str
@@ -200,6 +205,8 @@ class TrainedScreen:
     finished: bool
     export: ExportRow | None = None
     towers: TowerRow | None = None
+    trial: tuple[TrialRow, ...] = ()
+    verdict: tuple[Finding, ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -257,7 +264,9 @@ class TrainedScreen:
             (row.cells() for row in self.options),
             title="Options chosen from the data; an option in --config replaces its choice",
         )
-        return Group(*((chosen, "") if self.options else ()), table, facts(pairs))
+        pairs += verdict_lines(self.verdict)
+        tried = (trial_table(self.trial), "") if self.trial else ()
+        return Group(*((chosen, "") if self.options else ()), *tried, table, facts(pairs))
 
     def _unlabelled(self) -> tuple[str, ...]:
         skipped = self.unlabelled

@@ -29,7 +29,7 @@ def test_light_modules_load_neither_tensorflow_nor_beam():
 
 def test_a_job_is_launched_without_tensorflow():
     """The command that starts a job leaves the model to its hosts; it loads TensorFlow only to compare options."""
-    names = "headrace.cli.train headrace.cli.training_jobs headrace.cli.chaos trainer.launch.supervisor trainer.launch.training_job trainer.training.choosing"
+    names = "headrace.cli.train headrace.cli.training_jobs headrace.cli.chaos trainer.launch.supervisor trainer.launch.training_job trainer.choosing.choose"
     assert not loaded_by(names) & {"tensorflow", "keras", "apache_beam"}
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainer.config import MOST_ADMIT_AFTER
 from trainer.errors import ConfigError
 
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -46,6 +47,8 @@ class OptimizerSettings:
         weight_decay_factor: before the update, w ← w - factor · w.
         multiply_weight_decay_factor_by_learning_rate: the factor is multiplied by the learning rate.
         low_dimensional_packing_status: how a TPU may lay out narrow tables; it changes no value.
+        admit_after: the update from which on a row changes; its earlier updates are only counted, in a slot of the row. TPU engines and
+            TensorFlow have 1.
     """
 
     use_gradient_accumulation: bool = True
@@ -56,6 +59,17 @@ class OptimizerSettings:
     weight_decay_factor: float | None = None
     multiply_weight_decay_factor_by_learning_rate: bool = False
     low_dimensional_packing_status: bool = False
+    admit_after: int = 1
+
+    @property
+    def own_slots(self) -> tuple[Slot, ...]:
+        """The slots of the optimizer's formula."""
+        return ()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """All slots of a row: those of the formula, then the counted updates where ``admit_after`` is above 1."""
+        return (*self.own_slots, Slot("updates", True)) if self.admit_after > 1 else self.own_slots
 
     def _check_settings(self, learning_rate: LearningRate) -> None:
         if not callable(learning_rate):
@@ -67,6 +81,9 @@ class OptimizerSettings:
                     _check(name, value)
             if least is not None and most is not None and least > most:
                 raise ConfigError(f"an optimizer's {limit}_min must be <= {limit}_max", value=(least, most))
+        _check("admit_after", self.admit_after, 1, MOST_ADMIT_AFTER)
+        if int(self.admit_after) != self.admit_after:
+            raise ConfigError("an optimizer's admit_after must be a whole number", value=self.admit_after)
         if self.weight_decay_factor is not None:
             _check("weight_decay_factor", self.weight_decay_factor, 0)
         if not self.use_gradient_accumulation and (self.clip_gradient_min, self.clip_gradient_max) != (None, None):
@@ -82,11 +99,6 @@ class SGD(OptimizerSettings):
 
     def __post_init__(self) -> None:
         self._check_settings(self.learning_rate)
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """None."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +116,7 @@ class Adagrad(OptimizerSettings):
         _check("initial_accumulator", self.initial_accumulator, 0, exclusive=True)
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def own_slots(self) -> tuple[Slot, ...]:
         """The accumulators ``a``."""
         return (Slot("accumulators", initial=self.initial_accumulator),)
 
@@ -126,7 +138,7 @@ class RowWiseAdagrad(OptimizerSettings):
         _check("epsilon", self.epsilon, 0, exclusive=True)
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def own_slots(self) -> tuple[Slot, ...]:
         """The accumulator ``a`` of each row."""
         return (Slot("accumulators", True, self.initial_accumulator),)
 
@@ -154,7 +166,7 @@ class AdagradMomentum(OptimizerSettings):
         _check("epsilon", self.epsilon, 0, exclusive=True)
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def own_slots(self) -> tuple[Slot, ...]:
         """The accumulators ``a`` and the momenta ``m``."""
         return Slot("accumulators"), Slot("momenta")
 
@@ -183,7 +195,7 @@ class Adam(OptimizerSettings):
         _check("epsilon", self.epsilon, 0, exclusive=True)
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def own_slots(self) -> tuple[Slot, ...]:
         """The moments ``m`` and ``v``."""
         return Slot("momenta"), Slot("velocities")
 
@@ -214,7 +226,7 @@ class FTRL(OptimizerSettings):
         _check("initial_accumulator", self.initial_accumulator, 0, exclusive=not self.allow_zero_accumulator)
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def own_slots(self) -> tuple[Slot, ...]:
         """The accumulators ``a`` and the linear terms ``l``."""
         return Slot("accumulators", initial=self.initial_accumulator), Slot("linears")
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from trainer.config import TrainConfig
 from trainer.model.cross import CrossLayers
 from trainer.model.inputs import InputLayout
-from trainer.model.mlp import SeededLayers, random_of, trainable_of
+from trainer.model.mlp import Mlp, SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
 from trainer.model.tower_modules import dcn_towers
 
@@ -36,6 +36,7 @@ class Dcn:
         self.trainable = trainable_of([*towers, *self._cross.layers, *self._deep.layers, *self._last.layers])
         self.random = random_of([*self._deep.drops, *self._last.drops])
         self.moving: list[Any] = []
+        self.mlps: list[Mlp] = [self._deep, *self._last.mlps]
 
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""

@@ -6,6 +6,7 @@ number. Embedding tables are outside of this module: activations are its inputs,
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,12 +20,14 @@ from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dlrm import Dlrm
+from trainer.model.fm import FactorizationMachine
 from trainer.model.gradient_stages import HandOn, hand_on_in_stages
 from trainer.model.heads import BINARY
+from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
 from trainer.model.losses import event_losses
-from trainer.model.mlp import trainable_of
+from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
@@ -63,8 +66,13 @@ class DenseModel:
         self._weights = [*(self._network.trainable if self._network else ()), *self._linear]
         elsewhere = {id(one) for one in trainable_of(self._towers.layers)} if self._towers else set()
         self._trainable = [one for one in self._weights if id(one) not in elsewhere]
-        self._random = list(self._network.random) if self._network else []
+        self._drop = _embedding_drop(config) if self._network and self._widths else None
+        self._random = [
+            *(self._network.random if self._network else ()),
+            *random_of([self._drop] if self._drop else []),
+        ]
         self._moving = list(self._network.moving) if self._network else []
+        self._units = self._unit_counter()
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._weights)
         shapes = self._shapes()
@@ -72,6 +80,18 @@ class DenseModel:
         self._differentiate = Traced(self._gradients, shapes)
         self._update = tf.function(self._apply_step, autograph=False)
         self._forward = Traced(self._predict_step, shapes[:3])
+
+    def _unit_counter(self) -> UnitCounter | None:
+        """A counter of units that are off, where units may be: those of ReLU."""
+        if self._network is None or self._config.activation != "relu":
+            return None
+        units = sum(layer.units for mlp in self._network.mlps for layer in mlp.layers)
+        return UnitCounter(units) if units else None
+
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off after the steps so far; None for a network whose units are never off."""
+        return None if self._units is None else self._units.counts()
 
     def _linear_variables(self) -> list[Any]:
         """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
@@ -89,6 +109,12 @@ class DenseModel:
         dense = self._scaling.scaled(dense)
         logits: Any = 0.0
         if self._network:
+            if self._drop is not None and training:
+                activations *= tf.repeat(
+                    self._drop(tf.ones([tf.shape(activations)[0], len(self._widths)]), training=True),
+                    self._widths,
+                    axis=1,
+                )
             logits = self._network.logits(activations, dense, training=training)
         if self._linear:
             bias, kernel = self._linear
@@ -110,6 +136,8 @@ class DenseModel:
             tape.watch([activations, linear])
             logits = self.logits(activations, linear, dense, training=True)
             loss = self.loss(logits, labels, weights, tf.reduce_sum(weights))
+        if self._units is not None and self._network is not None:
+            self._units.add([one for mlp in self._network.mlps for one in mlp.outputs], weights)
         sources = [activations, linear, *self._trainable]
         return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
@@ -172,6 +200,10 @@ class DenseModel:
             return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
 
         return differentiate
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of the dense weights."""
+        self._optimizer.learning_rate = rate
 
     @property
     def sizes(self) -> list[int]:
@@ -284,7 +316,17 @@ def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, take
     """The network of the options, in its initial state."""
     if config.has_own_network:
         return KerasNetwork(layout, config, head)
+    if config.network == "fm":
+        return FactorizationMachine(layout, config, head)
     return (Dcn if config.network == "dcn" else Dlrm)(layout, config, head, takes_outputs=takes_outputs)
+
+
+def _embedding_drop(config: TrainConfig) -> Any:
+    """A dropout layer of [events, inputs], or None."""
+    if not config.embedding_dropout:
+        return None
+    digest = hashlib.sha256(b"headrace embedding dropout/1 %d" % config.seed).digest()
+    return keras.layers.Dropout(config.embedding_dropout, seed=int.from_bytes(digest[:4], "little") >> 1)
 
 
 def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:

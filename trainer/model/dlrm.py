@@ -1,6 +1,6 @@
 """DLRM (Naumov et al., arXiv:1906.00091) over activations.
 
-A bottom MLP maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
+A bottom MLP maps the numbers to a vector of ``dim``; without numbers, ``dense_bias`` trains a vector in its place. The pairwise dot products of this vector and the embeddings, and
 the vector itself, are the inputs of a top MLP that ends in the logits.
 """
 
@@ -15,7 +15,7 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
-from trainer.model.mlp import SeededLayers, random_of, trainable_of
+from trainer.model.mlp import Mlp, SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
 from trainer.model.tower_modules import dlrm_towers
 
@@ -46,20 +46,30 @@ class Dlrm:
         self._dim = self.towers.shapes.dim if self.towers else config.dim
         embedded = self.towers.shapes.vectors if self.towers else len(self._widths)
         self._bottom = made.mlp([*config.bottom_mlp, self._dim], layout.dense_width) if layout.dense else None
-        self._interaction = SelfInteraction(embedded + bool(layout.dense))
+        self._constant = made.vector(self._dim) if config.dense_bias and not layout.dense else None
+        beside = self._bottom is not None or self._constant is not None
+        self._interaction = SelfInteraction(embedded + beside)
         # A single vector has no pairs and is the top MLP's only input.
-        width = (self._interaction.pairs + (self._dim if layout.dense else 0)) or self._dim
+        width = (self._interaction.pairs + (self._dim if beside else 0)) or self._dim
         self._top = made.mlp(config.top_mlp, width, dropout=config.dropout)
         self._last = made.logits(head, self._top.width)
         before = [*self._projections.values(), *(self.towers.layers if self.towers else ())]
         bottom = self._bottom.layers if self._bottom else []
-        self.trainable = trainable_of([*before, *bottom, *self._top.layers, *self._last.layers])
+        constant = [] if self._constant is None else [self._constant]
+        self.trainable = [
+            *trainable_of([*before, *bottom]),
+            *constant,
+            *trainable_of([*self._top.layers, *self._last.layers]),
+        ]
         self.random = random_of([*self._top.drops, *self._last.drops])
         self.moving: list[Any] = []
+        self.mlps: list[Mlp] = [*([self._bottom] if self._bottom else []), self._top, *self._last.mlps]
 
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs]; see :class:`~trainer.model.network.Network`."""
         numbers = self._bottom(dense) if self._bottom else None
+        if self._constant is not None:
+            numbers = tf.tile(tf.convert_to_tensor(self._constant)[None], [tf.shape(activations)[0], 1])
         vectors = activations if self._takes_outputs else self.projected(activations)
         if self.towers and not self._takes_outputs:
             vectors = self.towers(vectors)

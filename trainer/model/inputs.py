@@ -16,7 +16,7 @@ other types                     refused, with a remedy for the expression
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainer.config import TrainConfig
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
@@ -142,6 +142,17 @@ def _table(item: TypedInput, config: TrainConfig) -> TableSpec:
 
 
 def _optimizer(config: TrainConfig) -> Optimizer:
+    """The optimizer of the embedding tables."""
+    decay = config.embedding_weight_decay
+    return replace(
+        _by_name(config),
+        admit_after=config.admit_after,
+        weight_decay_factor=decay or None,
+        multiply_weight_decay_factor_by_learning_rate=decay > 0,
+    )
+
+
+def _by_name(config: TrainConfig) -> Optimizer:
     rate, start = config.embedding_learning_rate, config.embedding_initial_accumulator
     match config.embedding_optimizer:
         case "sgd":

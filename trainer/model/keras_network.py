@@ -30,6 +30,7 @@ import tensorflow as tf
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
+from trainer.model.mlp import Mlp
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_modules import TowerModules
 from trainer.model.user_functions import network_function
@@ -80,6 +81,7 @@ class KerasNetwork:
         weights = {id(variable) for variable in self._model.weights}
         self.random = [variable for variable in self._model.variables if id(variable) not in weights]
         self.moving = list(self._model.non_trainable_weights)
+        self.mlps: list[Mlp] = []
         self.towers: TowerModules | None = None
 
     def _built(self, function: Any, shapes: ActivationShapes) -> Any:

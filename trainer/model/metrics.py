@@ -61,6 +61,18 @@ def normalized_entropy(labels: Array, probabilities: Array) -> float:
     return log_loss(labels, probabilities) / entropy
 
 
+def normalized_entropy_error(labels: Array, probabilities: Array) -> float:
+    """The standard error of :func:`normalized_entropy` as a comparison with the mean rate, paired by event. NaN for one class."""
+    positive = _binary(labels)
+    rate = float(positive.mean()) if len(positive) > 1 else math.nan
+    if not 0.0 < rate < 1.0:
+        return math.nan
+    p = np.clip(np.asarray(probabilities, np.float64), EPSILON, 1.0 - EPSILON)
+    losses = np.where(positive, np.log(rate) - np.log(p), math.log1p(-rate) - np.log1p(-p))
+    entropy = -(rate * math.log(rate) + (1.0 - rate) * math.log1p(-rate))
+    return float(losses.std(ddof=1)) / math.sqrt(len(positive)) / entropy
+
+
 def calibration(labels: Array, probabilities: Array) -> float:
     """Predicted over observed: the sum of the probabilities divided by the number of positives; 1 is ideal.
 
@@ -103,6 +115,10 @@ class TaskScores:
         return cls(field.at("events").count(), *(_figure(field, each.name) for each in fields(cls)[1:]))
 
 
+#: Figures that checkpoints of earlier releases do not have.
+_LATER = ("calibration", "normalized_entropy_error")
+
+
 @dataclass(frozen=True, slots=True)
 class Scores(TaskScores):
     """The figures of binary predictions.
@@ -113,6 +129,7 @@ class Scores(TaskScores):
         log_loss: mean of ``-ln`` of the probability of the label, in nats.
         normalized_entropy: log loss divided by that of the events' mean rate.
         calibration: the sum of the probabilities divided by ``positives``; None in checkpoints of earlier releases.
+        normalized_entropy_error: the standard error of the difference between ``normalized_entropy`` and 1; likewise.
     """
 
     positives: int
@@ -120,13 +137,14 @@ class Scores(TaskScores):
     log_loss: float | None
     normalized_entropy: float | None
     calibration: float | None = None
+    normalized_entropy_error: float | None = None
 
     @classmethod
     def read(cls, field: DocumentField) -> Self:
         """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
         events = field.at("events").count()
         positives = field.at("positives").count(most=events)
-        known = [each.name for each in fields(cls)[2:] if each.name != "calibration" or each.name in field.members()]
+        known = [each.name for each in fields(cls)[2:] if each.name not in _LATER or each.name in field.members()]
         return cls(events, positives, **{name: _figure(field, name) for name in known})
 
 
@@ -253,6 +271,7 @@ class Collector(_Predictions):
             log_loss=_defined(log_loss(labels, probabilities)),
             normalized_entropy=_defined(normalized_entropy(labels, probabilities)),
             calibration=_defined(calibration(labels, probabilities)),
+            normalized_entropy_error=_defined(normalized_entropy_error(labels, probabilities)),
         )
 
 

@@ -34,10 +34,17 @@ class SeededLayers:
         layer.build((None, width))
         return layer
 
+    def vector(self, width: int) -> Any:
+        """A trained vector, whose first length is about 1."""
+        initializer = keras.initializers.RandomNormal(stddev=width**-0.5, seed=self.next_seed())
+        return keras.Variable(initializer((width,)))
+
     def mlp(self, sizes: Sequence[int], width: int, *, dropout: float = 0.0) -> Mlp:
         """Layers of ``sizes`` units over ``width`` inputs."""
         widths = [width, *sizes]
-        layers = [self.dense(after, before, "relu") for before, after in zip(widths, sizes, strict=False)]
+        layers = [
+            self.dense(after, before, self._config.activation) for before, after in zip(widths, sizes, strict=False)
+        ]
         drops = [keras.layers.Dropout(dropout, seed=self.next_seed()) for _ in sizes] if dropout else []
         return Mlp(layers, drops, widths[-1])
 
@@ -54,12 +61,11 @@ class SeededLayers:
         return LastLayers(mlps, layers)
 
     def _last_layer(self, biases: Sequence[float], width: int) -> Any:
-        """A layer of logits. With a linear part it starts at zero: the first predictions are the rate alone."""
-        seed, linear = self.next_seed(), self._config.linear
+        """A layer of logits. Its first weights are not zero, since the first gradient must reach every unit before it."""
         layer = keras.layers.Dense(
             len(biases),
-            use_bias=not linear,
-            kernel_initializer="zeros" if linear else keras.initializers.GlorotUniform(seed=seed),
+            use_bias=not self._config.linear,
+            kernel_initializer=keras.initializers.GlorotUniform(seed=self.next_seed()),
             bias_initializer=keras.initializers.Constant(np.array(biases, np.float32)),
         )
         layer.build((None, width))
@@ -73,15 +79,19 @@ class Mlp:
         layers: the dense layers.
         drops: a dropout layer for each, or none.
         width: the columns of the result.
+        outputs: those of each layer before dropout, of the last call.
     """
 
     def __init__(self, layers: list[Any], drops: list[Any], width: int) -> None:
         self.layers, self.drops, self.width = layers, drops, width
+        self.outputs: list[Any] = []
 
     def __call__(self, hidden: Any, *, training: bool = False, first: Any = None) -> Any:
         """[events, width] from [events, columns]; ``first``: the result of the first layer, if it is computed elsewhere."""
+        self.outputs = []
         for k, layer in enumerate(self.layers):
             hidden = layer(hidden) if k or first is None else first
+            self.outputs.append(hidden)
             if self.drops:
                 hidden = self.drops[k](hidden, training=training)
         return hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from trainer.model.mlp import Mlp
 from trainer.model.tower_modules import TowerModules
 
 
@@ -22,6 +23,10 @@ class Network(Protocol):
     random: list[Any]
     moving: list[Any]
     towers: TowerModules | None
+
+    @property
+    def mlps(self) -> Sequence[Mlp]:
+        """The MLPs whose hidden units are counted while they are off."""
 
     def logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         """[events, outputs] from the activations of all embedded inputs, side by side in order, and dense numbers [events, columns]."""

@@ -1,1 +1,1 @@
-"""The training loop, its saved state, and the choice of options from the data."""
+"""The training loop and its saved state."""

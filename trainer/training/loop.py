@@ -330,7 +330,8 @@ class _Run:
         return f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}"
 
     def _commit(self, epoch: Epoch, scores: AnyScores) -> None:
-        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
+        idle = self._weights.idle_units
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, idle))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
         prepared = self._prepared

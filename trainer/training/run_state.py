@@ -25,6 +25,7 @@ from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
+from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.metrics import AnyScores, read_scores
 from trainer.model.task_heads import AnyHead
@@ -44,16 +45,23 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class EpochScores:
-    """Progressive validation of one epoch: every event is predicted before it is trained."""
+    """Progressive validation of one epoch: every event is predicted before it is trained.
+
+    Attributes:
+        idle: the hidden units that are off at its end; None where they are not counted. They are counted since the process began, so
+            it is not compared.
+    """
 
     epoch: int
     pass_number: int
     partitions: tuple[str, ...]
     scores: AnyScores
+    idle: IdleUnits | None = field(default=None, compare=False)
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
         return {
+            **({} if self.idle is None else {"idle": self.idle.to_document()}),
             "epoch": self.epoch,
             "pass_number": self.pass_number,
             "partitions": list(self.partitions),
@@ -64,7 +72,8 @@ class EpochScores:
     def read(cls, field: DocumentField) -> EpochScores:
         """The scores at ``field``."""
         epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
-        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")))
+        idle = IdleUnits.read(field.at("idle")) if "idle" in field.members() else None
+        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")), idle)
 
 
 @dataclass
@@ -134,6 +143,10 @@ class ModelWeights(Protocol):
     @property
     def head(self) -> AnyHead:
         """The task, or the tasks."""
+
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off; None where they are not counted, as on TPUs."""
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them: the same names and shapes for all engines."""
@@ -232,6 +245,11 @@ class Weights:
         """The parts of the model with tables, as checkpoints name them."""
         return ("embedding", self.engine), ("linear", self.linear)
 
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off; None where they are not counted."""
+        return self.dense.idle_units
+
     def dense_arrays(self) -> dict[str, Array]:
         """The dense part of :meth:`arrays`."""
         return {f"dense/{name}": array for name, array in self.dense.state().items()}
@@ -269,13 +287,19 @@ def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedA
 
 
 def build_weights(
-    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, plan: PartitionPlan | None = None
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead = BINARY,
+    *,
+    plan: PartitionPlan | None = None,
+    dense: DenseModel | None = None,
 ) -> Weights:
     """A model in its initial state. Loads and configures TensorFlow.
 
-    ``plan``: the tables of the deep part are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
+    ``dense``: its dense part, if it is built. ``plan``: the tables of the deep part are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
     """
-    dense = build_dense(layout, config, head)
+    if dense is None:
+        dense = build_dense(layout, config, head)
     engine: EmbeddingEngine | None = None
     linear: EmbeddingEngine | None = None
     limits = limits_of(layout, config, head)
@@ -335,7 +359,7 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> 
             replace(
                 feature.table,
                 dim=head.width,
-                optimizer=Adagrad(config.linear_learning_rate, start),
+                optimizer=Adagrad(config.linear_learning_rate, start, admit_after=config.admit_after),
                 initializer=Constant(0.0),
             ),
         )

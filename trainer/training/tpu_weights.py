@@ -69,6 +69,10 @@ class TpuWeights:
         self._done = 0
         self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
 
+    @property
+    def idle_units(self) -> None:
+        """Hidden units that are off are not counted on TPUs: a step is one compiled program without variables."""
+
     def _other_specs(self, events: int) -> tuple[Any, ...]:
         import tensorflow as tf
 

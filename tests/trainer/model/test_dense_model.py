@@ -178,9 +178,12 @@ def test_the_linear_part_adds_a_weight_for_every_id_and_number():
     model = model_of([*IDS, *NUMBERS], linear=True, initial_bias=-2.0)
     activations, dense, labels = batch_for([*IDS, *NUMBERS])
     linear = np.random.default_rng(3).normal(size=(6, 3)).astype(np.float32)
-    np.testing.assert_allclose(model.predict(activations, linear, dense), -2.0 + linear.sum(axis=1), rtol=1e-5)
+    logits = model.predict(activations, linear, dense)
+    of_network = model.predict(activations, np.zeros_like(linear), dense) + 2.0
+    assert of_network.all(), "the first gradient reaches the network"
+    np.testing.assert_allclose(logits, -2.0 + of_network + linear.sum(axis=1), rtol=1e-4, atol=1e-6)
     _, _, by_linear = model.step(activations, linear, dense, labels, np.ones(6, np.float32))
-    expected = (1 / (1 + np.exp(2.0 - linear.sum(axis=1))) - labels) / 6
+    expected = (1 / (1 + np.exp(-logits)) - labels) / 6
     np.testing.assert_allclose(by_linear, np.repeat(expected[:, None], 3, axis=1), rtol=1e-4, atol=1e-7)
 
 

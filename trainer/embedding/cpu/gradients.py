@@ -243,7 +243,7 @@ def update_buckets(
                     importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
                 )
             update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
-                       scratch.sums, n * dim)  # fmt: skip
+                       slot_dim, scratch.sums, n * dim)  # fmt: skip
             if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
                 row_state[row_base + row] = CHANGED
 

@@ -34,14 +34,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 SGD_CODE, ADAGRAD, ROW_WISE_ADAGRAD, ADAGRAD_MOMENTUM, ADAM, FTRL_CODE = range(6)
 
 # Columns of the parameters of a table.
-_GRADIENT_MIN, _GRADIENT_MAX, _WEIGHT_MIN, _WEIGHT_MAX, _DECAY, _DECAY_BY_RATE, _OWN = range(7)
+_GRADIENT_MIN, _GRADIENT_MAX, _WEIGHT_MIN, _WEIGHT_MAX, _DECAY, _DECAY_BY_RATE, _ADMIT_AFTER, _OWN = range(8)
 _OWN_COUNT = 5
 _INFINITY = np.float32(np.inf)
 _ZERO, _ONE, _TWO, _HALF = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(0.5)
 
 
 def optimizer_parameters(optimizer: Optimizer) -> tuple[int, Array]:
-    """The code of an optimizer, and its settings without the learning rate as float32 [11]."""
+    """The code of an optimizer, and its settings without the learning rate as float32 [12]."""
     limits = (
         optimizer.clip_gradient_min,
         optimizer.clip_gradient_max,
@@ -56,7 +56,7 @@ def optimizer_parameters(optimizer: Optimizer) -> tuple[int, Array]:
     code, own = _own_parameters(optimizer)
     own += [0.0] * (_OWN_COUNT - len(own))
     by_rate = float(optimizer.multiply_weight_decay_factor_by_learning_rate)
-    return code, np.array([*common, decay, by_rate, *own], np.float32)
+    return code, np.array([*common, decay, by_rate, optimizer.admit_after, *own], np.float32)
 
 
 def _own_parameters(optimizer: Optimizer) -> tuple[int, list[float]]:
@@ -202,9 +202,17 @@ def _limit(values: Array, at: int, dim: int, least: np.float32, most: np.float32
 
 @inlined
 def update_row(
-    code: int, parameters: Array, t: int, rate: np.float32, dim: int, weights: Array, w: int, slots: Array, s: int, sums: Array, g: int
+    code: int, parameters: Array, t: int, rate: np.float32, dim: int, weights: Array, w: int, slots: Array, s: int, slot_dim: int,
+    sums: Array, g: int,
 ) -> None:  # fmt: skip
-    """Update one row of table ``t`` by the optimizer of this code; ``parameters``: those of all tables, by :func:`optimizer_parameters`."""
+    """Update one row of table ``t`` by the optimizer of this code; ``parameters``: those of all tables, by :func:`optimizer_parameters`.
+
+    A row that is not admitted yet counts the update in the last of its ``slot_dim`` slot values.
+    """
+    if parameters[t, _ADMIT_AFTER] > _ONE and slots[s + slot_dim - 1] < parameters[t, _ADMIT_AFTER]:
+        slots[s + slot_dim - 1] += _ONE
+        if slots[s + slot_dim - 1] < parameters[t, _ADMIT_AFTER]:
+            return
     if parameters[t, _GRADIENT_MIN] != -_INFINITY or parameters[t, _GRADIENT_MAX] != _INFINITY:
         _limit(sums, g, dim, parameters[t, _GRADIENT_MIN], parameters[t, _GRADIENT_MAX])
     if parameters[t, _DECAY] != _ZERO:

@@ -28,7 +28,7 @@ _ABSENT_FROM_SPARSE_CORE: dict[str, object] = {
 def refuse_for_sparse_core(features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`UnsupportedSetting` for what ``TPUEmbeddingV2`` would ignore, and :class:`ConfigError` for equal names."""
     for table in engine_tables(features):
-        _refuse_row_wise(table)
+        _refuse_on_all(table)
         for setting, value in _ABSENT_FROM_SPARSE_CORE.items():
             _refuse_unless(getattr(table.optimizer, setting) == value, table, setting, value, "SparseCore")
         _refuse_in_formulas(table, table.optimizer)
@@ -44,10 +44,11 @@ def _refuse_in_formulas(table: TableSpec, optimizer: Optimizer) -> None:
 def refuse_for_tpu_embedding(features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`UnsupportedSetting` for what ``TPUEmbedding`` (v2 to v4) does not have, :class:`ConfigError` for equal names."""
     for table in engine_tables(features):
-        _refuse_row_wise(table)
+        _refuse_on_all(table)
 
 
-def _refuse_row_wise(table: TableSpec) -> None:
+def _refuse_on_all(table: TableSpec) -> None:
+    _refuse_unless(table.optimizer.admit_after == 1, table, "admit_after", 1, "TPU")
     found = type(table.optimizer).__name__
     _refuse_unless(not isinstance(table.optimizer, RowWiseAdagrad), table, "optimizer", "SGD, Adagrad, AdagradMomentum, Adam or FTRL", "TPU",
                    found)  # fmt: skip

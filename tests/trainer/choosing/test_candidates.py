@@ -1,0 +1,62 @@
+"""The candidates of a trial."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainer.choosing.test_rules import facts
+from trainer.choosing.candidates import candidates_of, most_passes, variants_of
+from trainer.config import TrainConfig
+
+
+def test_a_network_is_tried_only_without_options_of_one():
+    def networks(given):
+        return {one.options["network"] for one in candidates_of(given) if one.options["deep"]}
+
+    assert networks({}) == networks({"linear_learning_rate": 0.1}) == {"dlrm", "dcn", "fm"}
+    assert networks({"network": "dcn"}) == {"dcn"}
+    assert networks({"network": "fm"}) == {"fm"}
+    assert networks({"deep": True}) == networks({"top_mlp": [8]}) == {"dlrm"}
+    assert all("network" not in one.options for one in candidates_of({}) if not one.options["deep"])
+
+
+def test_linear_models_come_first():
+    kinds = [one.is_linear for one in candidates_of({})]
+    assert kinds == sorted(kinds, reverse=True)
+    assert kinds[0]
+
+
+@given(
+    given_options=st.fixed_dictionaries(
+        {},
+        optional={
+            "deep": st.booleans(),
+            "linear": st.just(True),
+            "network": st.sampled_from(["dlrm", "dcn", "fm"]),
+            "linear_learning_rate": st.just(0.5),
+            "embedding_learning_rate": st.just(0.7),
+            "embedding_initial_stddev": st.just(0.3),
+            "admit_after": st.just(2),
+            "embedding_dropout": st.just(0.1),
+            "engine": st.sampled_from(["cpu", "tpu"]),
+        },
+    )
+)
+def test_all_candidates_and_variants_are_valid_and_keep_what_is_given(given_options):
+    tpu = given_options.get("engine") == "tpu"
+    if tpu:
+        given_options = {name: value for name, value in given_options.items() if name != "admit_after"}
+    found = candidates_of(given_options)
+    assert found
+    for candidate in found:
+        for one in (candidate, *variants_of(candidate, given_options, embedded=True)):
+            merged = {**given_options, **one.options}
+            assert all(merged[name] == value for name, value in given_options.items())
+            TrainConfig("run", **merged)
+    assert variants_of(found[0], given_options, embedded=False) == ()
+
+
+@given(st.integers(1, 10**10), st.integers(1, 10**10))
+def test_larger_logs_have_fewer_passes(events, more):
+    assert 1 <= most_passes(facts(events + more)) <= most_passes(facts(events)) <= 16

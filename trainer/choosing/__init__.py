@@ -1,0 +1,1 @@
+"""The choice of training options from the data: rules, and a trial of candidates on slices of the newest events."""
