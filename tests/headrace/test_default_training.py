@@ -32,7 +32,7 @@ def test_the_choices_are_shown_and_stored(submitted, tmp_path):
     assert "trying 10 candidates on slice 1 of 3" in first.err
     assert len(first.json["trial"]) >= 10
     assert sum(one["is_chosen"] for one in first.json["trial"]) == 1
-    assert [one["kind"] for one in first.json["verdict"]][0] == "base_rate"
+    assert first.json["verdict"][0]["kind"] == "base_rate"
     again = submitted(*TRAIN)
     assert "Options chosen from the data" in again.out
     assert "128 steps a pass" in again.out
