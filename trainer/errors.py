@@ -24,6 +24,7 @@ Busy
 StorageError
 ├── ClusterError          the API of a Kubernetes cluster does not answer, or refuses a request
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+├── MemoryFull            the memory folder of a parameter server has no room for its tables
 ├── EventNotLogged        an event could not be written to the log of a job; nothing was done
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 CheckFailed               a program for TPUs could not be lowered or compiled
@@ -116,6 +117,10 @@ class CommitConflict(Busy):
 
 class CheckpointNotWritten(StorageError):
     """A checkpoint could not be made durable; the one before it is untouched."""
+
+
+class MemoryFull(StorageError):
+    """The memory folder of a parameter server has no room for its tables: they were not opened, or an update was not made."""
 
 
 class CheckFailed(HeadraceError):

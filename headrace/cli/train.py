@@ -347,6 +347,7 @@ def train(
                 None if on_servers is None else on_servers.spec,
                 named_towers,
                 on_commit=None if exporter is None else exporter.look,
+                check_servers=(lambda: None) if on_servers is None else on_servers.check,
             )
             hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
         else:

@@ -100,6 +100,7 @@ def train_job(
     towers: Towers = (),
     *,
     on_commit: Callable[[], None] | None = None,
+    check_servers: Callable[[], None] = lambda: None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
@@ -109,13 +110,14 @@ def train_job(
         servers: that hold the tables instead of the hosts.
         towers: the names of the inputs of each tower, whose plan is ``plan``; none: hosts exchange flat.
         on_commit: called after each commit that is seen.
+        check_servers: raises for a server of this machine that has ended by an error, and is not started again.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
     another plan.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit)
+    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit, check_servers)
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -157,11 +159,11 @@ class _Job:
         servers: ServersSpec | None,
         towers: Towers,
         on_commit: Callable[[], None] | None,
+        check_servers: Callable[[], None],
     ) -> None:
         from trainer.control.job_files import JobFiles
 
-        self._on_commit, self._seen_commit = on_commit, (0, 0)
-
+        self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
         self._hold, self._servers = "", servers
@@ -222,6 +224,7 @@ class _Job:
         self._recorded = max(job.newest.epochs - 1, 0)  # the newest commit may not be recorded yet
 
         def show(status: JobStatus) -> None:
+            self._check_servers()
             self._show_hold(status)
             self._report_commit(status)
             self._record_commits(status)

@@ -102,5 +102,11 @@ def new_cell_file() -> int:
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    os.ftruncate(fd, CELL_BYTES)
+    try:
+        os.write(
+            fd, bytes(CELL_BYTES)
+        )  # a file that is only made longer may have no room: its mapping would kill the child
+    except OSError:
+        os.close(fd)
+        raise
     return fd

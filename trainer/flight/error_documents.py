@@ -29,6 +29,15 @@ class RemoteError(HeadraceError):
         self.kinds = kinds
 
 
+class _Shown(str):
+    """The repr of a value in another process, which is shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class Unreachable(HeadraceError):
     """A service does not answer: it ended, it is starting, or the network is interrupted."""
 
@@ -82,4 +91,11 @@ def from_bytes(content: bytes, service: str) -> RemoteError:
                         next_step="run the same release of Headrace in all processes of a job") from None  # fmt: skip
     what, where, value, allowed, next_step = texts
     place = f"{service}: {where}" if where else service
-    return RemoteError(what, kinds=tuple(kinds), where=place, value=value or None, allowed=allowed, next_step=next_step)
+    return RemoteError(
+        what,
+        kinds=tuple(kinds),
+        where=place,
+        value=_Shown(value) if value else None,
+        allowed=allowed,
+        next_step=next_step,
+    )

@@ -1,7 +1,7 @@
 """A keeper: a small process that listens, and forks the process that answers again when it ends.
 
 It loads the code and holds the listening socket: clients that connect meanwhile wait in the socket. So a child that is killed is replaced in
-some milliseconds.
+some milliseconds. A child that ends by an error that would repeat, such as memory of other bytes than were written, is not replaced.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
 from trainer.launch.role_signals import end_with_supervisor
+from trainer.scheduling.holds import ErrorClass, classify, describe_error
 from transforms.errors import HeadraceError
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ _LOG = logging.getLogger(__name__)
 _STARTED_SECS = 1.0
 #: Children that end sooner, one after the other, before the keeper gives up, and the wait after each of them.
 _MOST_FAILURES, _WAIT_SECS = 20, 0.02
+#: What a child adds to its exit status after an error that would repeat; other statuses are below.
+_WOULD_REPEAT = 128
 #: The signals that end a keeper.
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -55,11 +58,16 @@ class Keeper:
             status = self._wait()
             if self._is_ending or status == 0:
                 break
+            if status >= _WOULD_REPEAT:
+                _LOG.error("the process that answers would end by the same error again: it is not started again")
+                return status - _WOULD_REPEAT
             failures = failures + 1 if time.monotonic() - began < _STARTED_SECS else 0
-            _LOG.warning("the process that answers ended with status %s; the next one takes its place", status)
+            _LOG.warning("the process that answers %s; the next one takes its place", describe_end(status))
             time.sleep(failures * _WAIT_SECS)
             if failures >= _MOST_FAILURES:
-                _LOG.error("%s processes ended at once, one after the other", failures)
+                _LOG.error(
+                    "%s processes ended at once, one after the other; the last one %s", failures, describe_end(status)
+                )
                 return 1 if status < 0 else status
         return 0
 
@@ -93,12 +101,18 @@ class Keeper:
                     signal.pause()
         except HeadraceError as error:
             _LOG.error("error: %s", error)
-            status = error.exit_status
+            is_repeated = classify(describe_error(error)) is ErrorClass.PERMANENT
+            status = error.exit_status + (_WOULD_REPEAT if is_repeated else 0)
         except BaseException:
             _LOG.exception("the process that answers failed")
             status = 70
         finally:
             os._exit(status)
+
+
+def describe_end(status: int) -> str:
+    """How a process has ended, by its status; a signal is a negative number."""
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from trainer.flight.addresses import LOOPBACK, Address
+from trainer.launch.keeper import describe_end
 from transforms.errors import StorageError
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ class _Server:
 class LocalServers:
     """``count`` servers on loopback, each in a process of its own, with their rows in shared memory; or embedding workers, without rows.
 
-    A server that ends is started again at its address, with its rows. All of them end, and their memory is freed, at the end of the context.
+    A server that ends is started again at its address, with its rows, unless it ends by an error of its own: its keeper has tried it again, or
+    the error would repeat, and :meth:`check` raises it. All of them end, and their memory is freed, at the end of the context.
 
     Args:
         command: the command line of a server.
@@ -47,6 +49,7 @@ class LocalServers:
         token_file: a file with their token; empty for none.
         kind: the letter before the number of each in its name.
         has_rows: False for embedding workers.
+        memory: the folder in which they have one of their own; None: ``/dev/shm``, or where there is none that of temporary files.
     """
 
     def __init__(
@@ -58,13 +61,14 @@ class LocalServers:
         token_file: str = "",
         kind: str = "s",
         has_rows: bool = True,
+        memory: Path | None = None,
     ) -> None:
         self._has_rows = has_rows
         self._command, self._logs, self._token_file = command, logs, token_file
-        # A folder of its own for each run: /dev/shm where there is one.
-        parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        parent = memory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
         self._servers = [_Server(f"{kind}{k}", self._folder / f"{kind}{k}", LOOPBACK) for k in range(count)]
+        self._given_up: dict[str, int] = {}  # the exit statuses of servers that are not started again
         self._ends = threading.Event()
         self._changing = threading.Lock()  # of a start, or of a loss
         self._watching = threading.Thread(target=self._watch, name="servers", daemon=True)
@@ -132,8 +136,7 @@ class LocalServers:
         while not path.exists():
             assert server.process is not None
             if server.process.poll() is not None or time.monotonic() >= until:
-                raise StorageError("a parameter server must start", where=str(self._logs / f"{server.name}.log"),
-                                   value=f"status {server.process.poll()}", next_step="see its log")  # fmt: skip
+                raise self._ended("a parameter server must start", server.name, server.process.poll())
             time.sleep(_LOOK_SECS / 5)
         return Address.parse(path.read_text())
 
@@ -142,11 +145,26 @@ class LocalServers:
         while not self._ends.wait(_LOOK_SECS):
             for one in self._servers:
                 with self._changing:
-                    if one.process is not None and one.process.poll() is not None and not self._ends.is_set():
-                        _LOG.warning(
-                            "server %s ended with status %s; it is started again", one.name, one.process.returncode
-                        )
-                        self._start(one)
+                    if one.process is None or one.process.poll() is None or self._ends.is_set():
+                        continue
+                    status = one.process.returncode
+                    if status > 0:
+                        self._given_up.setdefault(one.name, status)
+                        continue
+                    _LOG.warning("server %s %s; it is started again", one.name, describe_end(status))
+                    self._start(one)
+
+    def check(self) -> None:
+        """Raise :class:`StorageError` if a server has ended by an error, and is not started again. Any thread may call it."""
+        for name, status in tuple(self._given_up.items()):
+            raise self._ended("a parameter server must run", name, status)
+
+    def _ended(self, what: str, name: str, status: int | None) -> StorageError:
+        log = self._logs / f"{name}.log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        errors = [one.partition("error: ")[2] for one in lines if "error: " in one]
+        end = "no answer" if status is None else describe_end(status)
+        return StorageError(what, where=str(log), value=": ".join([end, *errors[-1:]]), next_step="see its log")
 
     def end(self) -> None:
         """End the servers, and free their memory."""

@@ -305,7 +305,7 @@ def fail(job: Job, error: ErrorDocument, role: str = "") -> Outcome:
     error_class = classify(error)
     if error_class is ErrorClass.TRANSIENT:
         return restart(job, error.summary, role)
-    return hold(give_up(job) if job.state in ATTEMPT else job, Hold(error_class, error.summary, role))
+    return hold(give_up(job) if job.state in ATTEMPT else job, Hold(error_class, error.reason, role))
 
 
 def hold(job: Job, reason: Hold) -> Outcome:

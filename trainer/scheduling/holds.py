@@ -18,6 +18,8 @@ from enum import StrEnum
 _MOST_MESSAGE = 2000
 _MOST_NAME = 200
 _MOST_TYPES = 40
+#: How the lines of an error's message begin after the first; see :class:`~transforms.errors.HeadraceError`.
+_FIELDS = ("where: ", "value: ", "allowed: ", "next: ")
 
 
 class ErrorClass(StrEnum):
@@ -49,6 +51,13 @@ class ErrorDocument:
         """The most derived type and the message's first line."""
         first = (self.message.splitlines() or [""])[0]
         return f"{self.types[0] if self.types else 'error'}: {first}" if first else (self.types or ("error",))[0]
+
+    @property
+    def reason(self) -> str:
+        """The summary, and where, the value, what is allowed and the next step, for an error of Headrace, which has a line for each."""
+        others = [line.strip() for line in self.message.splitlines()[1:]]
+        fields = [" ".join(line.split(maxsplit=1)) for line in others if line.startswith(_FIELDS)]
+        return "; ".join([self.summary, *fields])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,7 @@ TYPE_RULES: tuple[HoldRule, ...] = (
     _rule(_D, "the data to train is not there yet", "DataNotReady"),
     _rule(_P, "another controller trains the same run", "CommitConflict"),
     _rule(_P, "training diverged", "NonFiniteLoss", "FloatingPointError"),
+    _rule(_P, "the memory folder of a parameter server is full", "MemoryFull"),
     _rule(_P, "memory is exhausted", "MemoryError", "ArrowMemoryError", "ResourceExhaustedError", "OutOfMemoryError"),
     _rule(_P, "the accelerator's memory is exhausted", "InternalError", "UnknownError", "RuntimeError", "XlaRuntimeError",
           pattern=r"out of memory|RESOURCE_EXHAUSTED|\bOOM\b"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import secrets
@@ -26,7 +27,8 @@ from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
-from transforms.errors import DataError
+from trainer.servers.table_room import check_room
+from transforms.errors import DataError, HeadraceError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,7 +46,8 @@ class HeldRows:
         folder: of the memory, which the rows of the last process are taken from; None: memory of this process.
         threads: threads of the loops.
 
-    Raises :class:`DamagedMemory` for a folder with other bytes than were written.
+    Raises :class:`DamagedMemory` for a folder with other bytes than were written, and :class:`~trainer.errors.MemoryFull` for one without
+    room for them.
     """
 
     def __init__(self, folder: Path | None, *, threads: int = 1) -> None:
@@ -133,23 +136,36 @@ class HeldRows:
     def open(self, held: HeldTables, attempt: int) -> None:
         """Hold these tables: their rows stay if they are held already, else, and during a load, all rows have their initial values.
 
-        Raises :class:`ConfigError` for tables that do not fit.
+        Raises :class:`ConfigError` for tables that do not fit, and :class:`~trainer.errors.MemoryFull` for a folder without room for them;
+        there are no tables then.
         """
         if self._loading is not None:
             self._clear()
             self._stop_load()
         if self.digest != held.digest:
-            self._engine = self._held = None
+            self._drop()
             if self._folder is not None:
-                (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the rest is of no tables
-                for path in self._folder.iterdir():
-                    path.unlink()
-            self._attach(held)
+                check_room(self._folder, held)
+            try:
+                self._attach(held)
+            except HeadraceError:
+                self._drop()  # the files of which there is room do not stay
+                raise
             self._begin_generation()
             if self._folder is not None:
                 _write_tables(self._folder / _TABLES_FILE, held)
         with self._log.transaction() as words:
             words[_ATTEMPT] = max(int(words[_ATTEMPT]), attempt)
+
+    def _drop(self) -> None:
+        """Hold no tables; the folder is empty."""
+        self._engine = self._held = None
+        if self._folder is None:
+            return
+        gc.collect()  # an engine and its log refer to each other, and mapped files take room until both are gone
+        (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the rest is of no tables
+        for path in self._folder.iterdir():
+            path.unlink()
 
     def _attach(self, held: HeldTables) -> None:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)

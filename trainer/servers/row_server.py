@@ -177,7 +177,7 @@ class RowServer:
         return any(one.greeting.saves and not one.is_over for one in tuple(self._sessions))
 
     def _end(self, session: Session) -> None:
-        session.is_over = True
+        session.is_over, session.snapshot = True, None  # its memory is free
         self._sessions.discard(session)
 
     def opened(self, session: Session) -> Reply:

@@ -26,7 +26,7 @@ from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 PLAIN = ServedOptions()
 
 
-def _go_on() -> None:
+def go_on() -> None:
     """The check of a wait that nothing ends."""
 
 
@@ -82,8 +82,8 @@ class RunServers:
         attempt: int,
         client: int = 0,
         clients: int = 1,
-        check: Callable[[], None] = _go_on,
-        check_saving: Callable[[], None] = _go_on,
+        check: Callable[[], None] = go_on,
+        check_saving: Callable[[], None] = go_on,
     ) -> list[Connect]:
         """What connects to each server in an attempt of the run.
 
@@ -94,7 +94,7 @@ class RunServers:
         return [connect_to(address, options, check_saving) for address in self.addresses]
 
     def connect_worker(
-        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = _go_on
+        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = go_on
     ) -> ConnectWorker | None:
         """What connects to the embedding worker of a client; None without workers. Otherwise as :meth:`connect`."""
         if not self.workers:

@@ -20,7 +20,7 @@ from trainer.errors import MoveGivenUp, ServerLost
 from trainer.flight.addresses import Address
 from trainer.servers.move_checks import check_movable, check_request, taken_over
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
-from trainer.servers.run_servers import PLAIN, RunServers
+from trainer.servers.run_servers import PLAIN, RunServers, go_on
 from transforms.errors import HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.
@@ -33,6 +33,9 @@ class StartedServers(Protocol):
     @property
     def addresses(self) -> tuple[Address, ...]:
         """Their addresses."""
+
+    def check(self) -> None:
+        """Raise :class:`~transforms.errors.StorageError` if one has ended by an error, and is not started again."""
 
     def end(self) -> None:
         """End them, if they have not ended."""
@@ -104,13 +107,14 @@ class ServerMoves:
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))
         if not self._is_open:
             self._open_files()
-        worker = self._servers.connect_worker(attempt)
+        check = go_on if self._started is None else self._started.check
+        worker = self._servers.connect_worker(attempt, check=check)
 
         def make(servers: RunServers, connects: Sequence[Connect]) -> ServedEngine:
             return servers.engine_over(connects, features, seed, held, options, worker)
 
         self._attempt, self._make = attempt, make
-        return make(self._servers, self._servers.connect(attempt))
+        return make(self._servers, self._servers.connect(attempt, check=check, check_saving=check))
 
     def follow(self, engine: ServedEngine, may_end: bool) -> ServedEngine:
         """The engine to go on with: ``engine``, or that on other servers once these have all rows.

@@ -24,7 +24,7 @@ from trainer.embedding.ps.frames import (
     write_document,
 )
 from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, ConnectWorker, Request
-from trainer.errors import ConfigError, ServerLost
+from trainer.errors import ConfigError, MemoryFull, ServerLost
 from trainer.flight.addresses import Address
 from trainer.flight.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
 from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
@@ -300,6 +300,10 @@ class TcpLink:
         error = from_bytes(bytes(body), str(self._address))
         if ServerLost.__name__ in error.kinds:
             return ServerLost(error.what, where=error.where, value=error.value, next_step=error.next_step or _GO_ON)
+        if MemoryFull.__name__ in error.kinds:
+            return MemoryFull(
+                error.what, where=error.where, value=error.value, allowed=error.allowed, next_step=error.next_step
+            )
         return error
 
     def close(self) -> None:

@@ -207,6 +207,11 @@ class OpenServers:
     folder: str
     local: LocalServers | None = None
 
+    def check(self) -> None:
+        """Raise :class:`~transforms.errors.StorageError` for a server of this machine that has ended by an error of its own."""
+        if self.local is not None:
+            self.local.check()
+
     def moves(self) -> ServerMoves:
         """The servers of training in this process, which a user may replace by others."""
         from trainer.launch.local_servers import LocalServers

@@ -1,7 +1,8 @@
 """The embedding engine of one process: tables in memory, compiled loops on all cores, bit-for-bit repeatable.
 
 A row gets its initial values when it is first read, from a hash of (seed, table name, row, column), independent of the
-order of reads. The system commits memory as rows are touched, so a large vocabulary costs only its used rows.
+order of reads. The system commits memory of the process as rows are touched, so a large vocabulary costs only its used rows; a table in
+shared memory costs all of them.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class CpuEngine:
         self._allocate(is_fresh=undo_log is not None and undo_log.is_empty)
 
     def _allocate(self, *, is_fresh: bool) -> None:
-        """Reserve the tables. The system commits no page before it is written to, but reserves no array larger than its memory."""
+        """Reserve the tables."""
         try:
             self._values = table_values(self._layout, self._memory, is_fresh=is_fresh)
         except (MemoryError, ValueError) as error:

@@ -203,9 +203,9 @@ def table_layout(
 
 
 def table_values(layout: TableLayout, memory: TableMemory, *, is_fresh: bool) -> TableValues:
-    """The values of tables in ``memory``; fresh ones were never read. The system commits memory for them as it is written to.
+    """The values of tables in ``memory``; fresh ones were never read.
 
-    Raises MemoryError where the system refuses memory of this size.
+    Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without room.
     """
     rows = layout.vocabulary
     sizes = {

@@ -1,10 +1,12 @@
-"""Memory of tables: zeros that the system commits as rows are touched, in pages whose size depends on the table's.
+"""Memory of tables: zeros, in pages whose size depends on the table's.
 
-It is the process's own, or shared memory in files, which outlives the process.
+It is the process's own, which the system commits as rows are touched, or shared memory in files, which outlives the process. Files have room
+for every byte before it is written: a process that writes to a page for which a full folder has no room is killed by SIGBUS.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -13,28 +15,49 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from trainer.errors import MemoryFull
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The float32 values of a cache line.
 LINE_FLOATS = 16
 #: The largest table in huge pages. They make random rows faster, but one row of a table commits 2 MB of it.
 _HUGE_PAGES_BYTES = 64 << 20
+#: Arrays that grow are reserved in steps of this size, where the folder has room for it.
+_STEP_BYTES = 4 << 20
+#: The errors of a file system that has no room for a file, or allows none of this size.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class TableMemory(Protocol):
     """Where the arrays of an engine's tables are."""
 
-    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+    def array(
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
+    ) -> Array:
         """An array for tables that begin at ``starts`` and have ``sizes`` items, together all of it; it begins a page.
 
-        ``is_fresh``: zeros, in place of what the memory has under this name. Raises MemoryError where the system refuses memory of this size.
+        Args:
+            name: of the array.
+            starts: where each table begins, in items.
+            sizes: of each table, in items.
+            dtype: of the items.
+            is_fresh: zeros, in place of what the memory has under this name.
+            is_reserved: all of it may be written. Else :meth:`reserve` makes room for its first bytes before they are written.
+
+        Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without room.
         """
+
+    def reserve(self, name: str, size_bytes: int) -> None:
+        """Make room for the first bytes of an array. Raises :class:`~trainer.errors.MemoryFull`; nothing is changed then."""
 
 
 class PrivateMemory:
-    """Memory of the process, which ends with it: all arrays are fresh."""
+    """Memory of the process, which ends with it: all arrays are fresh, and the system commits what is written."""
 
-    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+    def array(
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
+    ) -> Array:
         """See :class:`TableMemory`."""
         size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
         if not size_bytes:
@@ -45,34 +68,99 @@ class PrivateMemory:
             raise MemoryError(str(error)) from error
         return _in_pages(memory, starts, sizes, dtype)
 
+    def reserve(self, name: str, size_bytes: int) -> None:
+        """See :class:`TableMemory`: the system commits what is written."""
+
 
 class SharedMemory:
     """Arrays in files of ``folder``, such as one in ``/dev/shm``: a process that starts again finds the values of the last one.
 
-    A fresh array is a new file, so that arrays of the old one stay as they are until they are dropped.
+    A fresh array has the file of the one before, if that has its size: a folder need not have room for both.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._reserved: dict[str, int] = {}
 
-    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+    def array(
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
+    ) -> Array:
         """See :class:`TableMemory`; an array of another size than the file's is fresh."""
         size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
         if not size_bytes:
             return np.zeros(0, dtype)
         path = self._folder / name
+        is_kept = path.exists() and path.stat().st_size == size_bytes and (is_reserved or not is_fresh)
         try:
-            if is_fresh or not path.exists() or path.stat().st_size != size_bytes:
-                path.unlink(missing_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                os.ftruncate(descriptor, size_bytes)
-            else:
-                descriptor = os.open(path, os.O_RDWR)
-            with open(descriptor, "r+b") as file:
-                memory = mmap.mmap(file.fileno(), size_bytes, flags=mmap.MAP_SHARED)
+            memory = self._map(path, size_bytes, is_kept=is_kept, is_reserved=is_reserved)
         except (OSError, OverflowError, ValueError) as error:
+            if not is_kept:
+                path.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise no_room(self._folder, f"array {name}", size_bytes) from None
             raise MemoryError(str(error)) from error
-        return _in_pages(memory, starts, sizes, dtype)
+        found = _in_pages(memory, starts, sizes, dtype)
+        if is_fresh and is_kept:
+            found.view(np.uint8)[:] = 0
+        return found
+
+    def _map(self, path: Path, size_bytes: int, *, is_kept: bool, is_reserved: bool) -> mmap.mmap:
+        """The memory of a file; of a new one unless it is kept."""
+        self._reserved.pop(path.name, None)
+        if not is_kept:
+            path.unlink(missing_ok=True)
+        flags = os.O_RDWR if is_kept else os.O_RDWR | os.O_CREAT | os.O_EXCL
+        with open(os.open(path, flags, 0o600), "r+b") as file:
+            if not is_kept:
+                os.ftruncate(file.fileno(), size_bytes)
+            if is_reserved:
+                _allocate(file.fileno(), size_bytes)
+            return mmap.mmap(file.fileno(), size_bytes, flags=mmap.MAP_SHARED)
+
+    def reserve(self, name: str, size_bytes: int) -> None:
+        """See :class:`TableMemory`."""
+        if size_bytes <= self._reserved.get(name, 0):
+            return
+        path = self._folder / name
+        with open(path, "r+b") as file:
+            most_bytes = os.fstat(file.fileno()).st_size
+            steps_bytes = min(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES, most_bytes)
+            for reserved_bytes in (steps_bytes, size_bytes):
+                try:
+                    _allocate(file.fileno(), reserved_bytes)
+                except OSError as error:
+                    if error.errno not in _NO_ROOM:
+                        raise
+                else:
+                    self._reserved[name] = reserved_bytes
+                    return
+        raise no_room(self._folder, f"array {name}", size_bytes)
+
+
+def _allocate(descriptor: int, size_bytes: int) -> None:
+    """Let a file have room for its first bytes, which stay as they are. Raises OSError."""
+    if os.fstat(descriptor).st_blocks * 512 >= size_bytes:
+        return
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size_bytes)
+        return
+    for at in range(0, size_bytes, _STEP_BYTES):  # macOS
+        os.pwrite(descriptor, os.pread(descriptor, min(_STEP_BYTES, size_bytes - at), at), at)
+
+
+def free_bytes(folder: Path) -> int | None:
+    """The bytes that files of a folder may take yet; None if its file system has no limit."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def no_room(folder: Path, what: str, needed_bytes: int) -> MemoryFull:
+    """The error for a memory folder without room for something."""
+    return MemoryFull("the memory folder of a parameter server must have room for its tables", where=f"{folder}: {what}",
+                      value=f"{needed_bytes:,} bytes needed, {free_bytes(folder) or 0:,} bytes free",
+                      allowed="at least as many free bytes as are needed",
+                      next_step="enlarge the folder (mount -o remount,size=SIZE FOLDER; docker run --shm-size SIZE), give headrace ps serve "
+                      "another --memory FOLDER, use more servers, or make the tables smaller: fewer buckets, a smaller dim")  # fmt: skip
 
 
 def _in_pages(memory: mmap.mmap, starts: Array, sizes: Array, dtype: type) -> Array:

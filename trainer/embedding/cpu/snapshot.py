@@ -18,7 +18,7 @@ from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.engine import ChangedRows
-from trainer.errors import DamagedMemory
+from trainer.errors import DamagedMemory, MemoryFull
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,24 +51,26 @@ def _space_bytes(layout: TableLayout, most_bytes: int) -> int:
 class _Aside(threading.Condition):
     """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values.
 
-    ``memory``: keeps them beyond the end of the process, in space for ``most_bytes`` of values; None: memory of this process, as it is needed.
+    ``memory``: keeps them beyond the end of the process, in space for ``most_bytes`` of values, which is reserved as it is needed;
+    None: memory of this process.
     """
 
     def __init__(self, rows: int, memory: TableMemory | None, most_bytes: int, *, is_fresh: bool = True) -> None:
         super().__init__()
-        self._is_kept = memory is not None
+        self._memory = memory
         entries, floats = (min(rows, most_bytes // 4), most_bytes // 4) if memory is not None else (0, 0)
 
-        def array(name: str, size: int, dtype: type, *, fresh: bool = is_fresh) -> Array:
+        def array(name: str, size: int, dtype: type, *, fresh: bool = is_fresh, grows: bool = True) -> Array:
             if memory is None:
                 return np.zeros(size, dtype)  # the system commits what is written
-            return memory.array(f"aside_{name}", np.zeros(1, np.int64), np.array([size]), dtype, is_fresh=fresh)
+            one = np.array([size])
+            return memory.array(_file(name), np.zeros(1, np.int64), one, dtype, is_fresh=fresh, is_reserved=not grows)
 
-        self.is_aside = array("marks", rows, np.uint8, fresh=True)  # one byte per row of all tables
+        self.is_aside = array("marks", rows, np.uint8, fresh=True, grows=False)  # one byte per row of all tables
         self.rows, self.places = array("rows", entries, np.int64), array("places", entries, np.int64)
         self.was_changed = array("was_changed", entries, np.uint8)
         self.values = array("values", floats, np.float32)
-        self._ends = array("ends", 2, np.int64)
+        self._ends = array("ends", 2, np.int64, grows=False)
         self._check()
         self.is_aside[self.rows[: self.count]] = 1
 
@@ -97,12 +99,26 @@ class _Aside(threading.Condition):
 
     def has_space(self, rows: int) -> bool:
         """Whether so many more rows can be noted; no row is noted twice."""
-        return not self._is_kept or len(self.rows) == len(self.is_aside) or self.count + rows <= len(self.rows)
+        is_kept = self._memory is not None
+        return not is_kept or len(self.rows) == len(self.is_aside) or self.count + rows <= len(self.rows)
 
-    def reserve(self, rows: int, floats: int) -> None:
-        """Make space for more rows."""
-        if self._is_kept:
-            return
+    def reserve(self, rows: int, floats: int) -> bool:
+        """Make space for more rows; whether the memory has room for them."""
+        if self._memory is None:
+            self._grow(rows, floats)
+            return True
+        entries, values = min(self.count + rows, len(self.rows)), min(self.used + floats, len(self.values))
+        try:
+            for name, array, items in (("rows", self.rows, entries), ("places", self.places, entries),
+                                       ("was_changed", self.was_changed, entries), ("values", self.values, values)):  # fmt: skip
+                if items:
+                    self._memory.reserve(_file(name), items * array.itemsize)
+        except MemoryFull:
+            return False
+        return True
+
+    def _grow(self, rows: int, floats: int) -> None:
+        """Make space in the memory of this process."""
         if self.count + rows > len(self.rows):
             size = 2 * (self.count + rows)
             self.rows, self.was_changed, self.places = (
@@ -113,6 +129,11 @@ class _Aside(threading.Condition):
             grown = np.empty(2 * (self.used + floats), np.float32)
             grown[: self.used] = self.values[: self.used]
             self.values = grown
+
+
+def _file(name: str) -> str:
+    """The name of an array of rows that were put aside, in a memory."""
+    return f"aside_{name}"
 
 
 class EngineSnapshot:
@@ -199,22 +220,28 @@ class EngineSnapshot:
 
         ``table_of``: the table of each feature of this batch, if it has other features.
         """
-        table_of = self._table_of if table_of is None else table_of
-        aside, width = self._aside, int((self._layout.dims + self._layout.slot_dims).max())
-        may_be_noted = aside.has_space(len(bags.ids))  # rows without changes are noted, too
-        if not self._is_done and (not may_be_noted or 4 * (aside.used + len(bags.ids) * width) > self._most_bytes):
-            # An upper bound of what this batch may need: count it only when it seems too much.
-            needed = count_aside(bags, table_of, self._layout, self._captured, aside.is_aside, self._values.row_state)
-            is_full = not may_be_noted or 4 * (aside.used + needed) > self._most_bytes
-            if is_full and not aside.wait_for(lambda: self._is_done, self._patience_secs):
-                self.close()  # its reader is gone
+        table_of, aside = self._table_of if table_of is None else table_of, self._aside
+        has_space = self._is_done or self._make_space(bags, table_of)
+        if not has_space and not aside.wait_for(lambda: self._is_done, self._patience_secs):
+            self.close()  # its reader is gone
         if self._is_done:
             return
-        aside.reserve(len(bags.ids), len(bags.ids) * width)
         aside.extend(*put_aside(
             bags, table_of, self._layout, self._values, self._captured, aside.is_aside, aside.rows, aside.was_changed,
             aside.places, aside.values, aside.count, aside.used,
         ))  # fmt: skip
+
+    def _make_space(self, bags: Bags, table_of: Array) -> bool:
+        """Make space for the rows of a batch that are not captured yet; whether there is some."""
+        aside, rows = self._aside, len(bags.ids)
+        if not aside.has_space(rows):  # rows without changes are noted, too
+            return False
+        most = rows * int((self._layout.dims + self._layout.slot_dims).max())
+        if 4 * (aside.used + most) <= self._most_bytes and aside.reserve(rows, most):
+            return True
+        # An upper bound of what this batch may need: it is counted only when that seems too much.
+        needed = count_aside(bags, table_of, self._layout, self._captured, aside.is_aside, self._values.row_state)
+        return 4 * (aside.used + needed) <= self._most_bytes and aside.reserve(rows, needed)
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""

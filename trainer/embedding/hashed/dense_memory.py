@@ -27,7 +27,9 @@ class DenseMemory:
     def __init__(self, memory: TableMemory, is_dense: Sequence[bool] | None = None) -> None:
         self._memory, self._is_dense = memory, is_dense
 
-    def array(self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool) -> Array:
+    def array(
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
+    ) -> Array:
         """See :class:`~trainer.embedding.cpu.memory.TableMemory`."""
         step = _PIECE_BYTES // np.dtype(dtype).itemsize
         if self._is_dense is None:
@@ -36,7 +38,11 @@ class DenseMemory:
             tables = zip(self._is_dense, starts.tolist(), sizes.tolist(), strict=True)
             parts = [_pieces(start, size, step if dense else max(size, 1)) for dense, start, size in tables]
             starts, sizes = (np.concatenate(one) for one in zip(*parts, strict=True))
-        return self._memory.array(name, starts, sizes, dtype, is_fresh=is_fresh)
+        return self._memory.array(name, starts, sizes, dtype, is_fresh=is_fresh, is_reserved=is_reserved)
+
+    def reserve(self, name: str, size_bytes: int) -> None:
+        """See :class:`~trainer.embedding.cpu.memory.TableMemory`."""
+        self._memory.reserve(name, size_bytes)
 
 
 def _pieces(first: int, size: int, step: int) -> tuple[Array, Array]:

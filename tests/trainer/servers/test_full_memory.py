@@ -1,0 +1,156 @@
+"""A memory folder without room: tables, updates and snapshots that it cannot hold are refused with one error, and no process is killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.support.parameter_servers import ThreadServer
+from tests.support.small_folders import free_bytes_in, small_folder
+from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.engine import ChangedRows
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
+from trainer.embedding.ps.table_documents import held_tables
+from trainer.errors import MemoryFull
+from trainer.servers.held_rows import HeldRows
+from trainer.servers.table_room import table_room
+
+MIB, DIM = 1 << 20, 16
+
+
+def table(rows: int, name: str = "one") -> TableSpec:
+    return TableSpec(name, rows, DIM, Adagrad(0.1, 0.25), "sum")
+
+
+def held(*tables: TableSpec, limits=None):
+    return held_tables([(one, TableOrigin(one.name)) for one in tables], 3, limits)
+
+
+def change(rows: HeldRows, first: int, count: int, number: int) -> None:
+    numbers = RowNumbers(np.arange(first, first + count), np.array([count]))
+    rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)))], number)
+
+
+def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_are_opened(tmp_path):
+    with small_folder(tmp_path / "small", 4 * MIB) as folder:
+        rows = HeldRows(folder)
+        large = held(table(50_000), table(9, "two"))
+        with pytest.raises(MemoryFull, match="memory folder of a parameter server must have room") as raised:
+            rows.open(large, 1)
+        needed = sum(table_room(one) for one in large.tables)
+        assert raised.value.value == f"{needed:,} bytes needed, {4 * MIB:,} bytes free"
+        assert raised.value.where.startswith(f"{folder}: table one, 50,000 rows of 16 columns")
+        assert not rows.is_open
+        assert (list(folder.iterdir()), free_bytes_in(folder)) == ([], 4 * MIB)
+        rows.open(held(table(20_000)), 2)
+        change(rows, 0, 100, 1)
+        again = HeldRows(folder)
+        assert_same(again.engine.state(), rows.engine.state())
+
+
+def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_path):
+    """Where other files take the room between the look and the files."""
+    with small_folder(tmp_path / "small", 4 * MIB) as folder:
+        rows, exact = HeldRows(folder), held(table(32_240))
+        assert 4 * MIB - 10_000 < table_room(exact.tables[0]) < 4 * MIB
+        with pytest.raises(MemoryFull, match="bytes free"):
+            rows.open(exact, 1)
+        assert (rows.is_open, list(folder.iterdir())) == (False, [])
+
+
+def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
+    unbounded, limits = table((1 << 62) - 1), TableLimits(10_000, admit_after=2)
+    with small_folder(tmp_path / "small", MIB) as folder:
+        with pytest.raises(MemoryFull, match="must have room") as raised:
+            HeldRows(folder).open(held(unbounded, limits={"one": limits}), 1)
+        assert "10,000 rows" in raised.value.where
+    with small_folder(tmp_path / "large", 4 * MIB) as folder:
+        tables = held(unbounded, limits={"one": limits})
+        rows = HeldRows(folder)
+        rows.open(tables, 1)
+        used = 4 * MIB - free_bytes_in(folder)
+        assert 0.8 * used < table_room(tables.tables[0]) < 1.3 * used
+        snapshot = rows.engine.begin_kept_snapshot(most_bytes=MIB, patience_secs=1.0)
+        snapshot.close()
+
+
+def test_a_load_takes_the_room_of_the_rows_before(tmp_path):
+    """Twice, since a run that goes on loads its tables each time."""
+    with small_folder(tmp_path / "small", 4 * MIB) as folder:
+        rows = HeldRows(folder)
+        rows.open(held(table(25_000)), 1)
+        for k in range(2):
+            change(rows, 0, 500, k + 1)
+            rows.begin_load()
+            weights, slots = np.full((9, DIM), k, np.float32), np.ones((9, DIM), np.float32)
+            rows.load(0, ChangedRows(np.arange(9), weights, slots))
+            rows.end_load()
+            state = rows.engine.state()["one"]
+            assert (state.rows.tolist(), state.weights.tobytes()) == (list(range(9)), weights.tobytes())
+
+
+def test_an_update_for_whose_log_there_is_no_room_changes_nothing(tmp_path):
+    with small_folder(tmp_path / "small", 4 * MIB) as folder:
+        rows = HeldRows(folder)
+        rows.open(held(table(20_000)), 1)
+        change(rows, 0, 10, 1)
+        before = rows.engine.state()
+        with pytest.raises(MemoryFull, match="array undo_"):
+            change(rows, 0, 20_000, 2)
+        assert_same(rows.engine.state(), before)
+        assert rows.applied(1) == [1]
+        change(rows, 5, 10, 2)
+        again = HeldRows(folder)
+        assert again.applied(1) == [2]
+        assert_same(again.engine.state(), rows.engine.state())
+
+
+def test_training_waits_for_a_snapshot_that_has_no_room_for_changed_rows(tmp_path):
+    """Rows that are put aside get room as they come; without it training goes on when the snapshot is read."""
+    with small_folder(tmp_path / "small", 4 * MIB) as folder:
+        rows = HeldRows(folder)
+        rows.open(held(table(20_000)), 1)
+        for k in range(10):
+            change(rows, 2_000 * k, 2_000, k + 1)
+        before = rows.engine.state()
+        snapshot = rows.engine.begin_kept_snapshot(most_bytes=64 * MIB, patience_secs=None)
+        (folder / "other").write_bytes(bytes(free_bytes_in(folder) - MIB))
+        changes = [partial(change, rows, 2_000 * k, 2_000, 11 + k) for k in range(10)]
+        training = threading.Thread(target=lambda: [one() for one in changes], daemon=True)
+        training.start()
+        until = time.monotonic() + 60.0
+        while rows.applied(1) == [10] and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert 0 < snapshot.aside_bytes < MIB
+        assert training.is_alive()
+        found = list(snapshot.table(0))
+        training.join(60.0)
+        assert not training.is_alive()
+        assert np.concatenate([part.weights for part in found]).tobytes() == before["one"].weights.tobytes()
+        assert rows.applied(1) == [20]
+
+
+def test_a_client_gets_the_error_of_its_server(tmp_path):
+    features = [FeatureSpec("f", table(50_000))]
+    with small_folder(tmp_path / "small", 2 * MIB) as folder:
+        server = ThreadServer(folder)
+        try:
+            with pytest.raises(MemoryFull, match="must have room") as raised:
+                PsEngine(features, seed=3, servers=[server.connect()])
+            assert raised.value.where.startswith(f"{server.address}: {folder}: table one")
+            assert "value:   '6,500,000 bytes needed, 2,097,152 bytes free'\n" in str(raised.value)
+            small = [FeatureSpec("f", table(5_000))]
+            engine, alone = PsEngine(small, seed=3, servers=[server.connect()]), CpuEngine(small, seed=3)
+            assert_same(engine.state(), alone.state())
+            engine.close()
+        finally:
+            server.close()

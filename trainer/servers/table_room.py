@@ -1,0 +1,40 @@
+"""The room that tables take in the memory folder of a parameter server, and the error for a folder that has less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainer.embedding.cpu.memory import free_bytes, no_room
+from trainer.embedding.cpu.table_bytes import row_bytes
+from trainer.embedding.hashed.options import CANDIDATE_BYTES, WAYS, bytes_per_row
+from trainer.embedding.ps.table_documents import HeldTable, HeldTables
+
+#: The bytes by which a snapshot marks a row, and by which it keeps a row of a hashed table: its id, place and age.
+_MARK_BYTES, _KEPT_BYTES = 1, 24
+#: The removed ids that a hashed table keeps: a quarter of its places, and at least these.
+_LEAST_TOMBSTONES, _TOMBSTONE_BYTES = 1024, 8
+#: The largest tables are listed.
+_LISTED = 3
+
+
+def table_room(held: HeldTable) -> int:
+    """The bytes of a table's rows, of their index, and of what a snapshot of all of them needs before rows change."""
+    if held.limits is None:
+        return held.table.vocabulary_size * (row_bytes(held.table) + _MARK_BYTES)
+    hashed = held.limits.table(held.table)
+    tombstones = max(hashed.places // 4, _LEAST_TOMBSTONES) * _TOMBSTONE_BYTES
+    candidates = 2 * hashed.candidate_lines * WAYS * CANDIDATE_BYTES
+    return hashed.places * (bytes_per_row(hashed) + _MARK_BYTES + _KEPT_BYTES) + tombstones + candidates
+
+
+def check_room(folder: Path, held: HeldTables) -> None:
+    """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no room, before it is filled."""
+    rooms = {one.table.name: table_room(one) for one in held.tables}
+    needed_bytes, free = sum(rooms.values()), free_bytes(folder)
+    if free is None or needed_bytes <= free:
+        return
+    largest = sorted(held.tables, key=lambda one: -rooms[one.table.name])
+    texts = [f"table {one.table.name}, {one.most_rows:,} rows of {one.table.dim} columns, {rooms[one.table.name]:,} bytes"
+             for one in largest[:_LISTED]]  # fmt: skip
+    more = f"; and {len(largest) - _LISTED} more" if len(largest) > _LISTED else ""
+    raise no_room(folder, "; ".join(texts) + more, needed_bytes)
