@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import grid
-from headrace.terminal.units import count_text, many, more_rows, secs_text
+from headrace.terminal.units import changed_text, count_text, many, more_rows, secs_text
 from transforms.analysis.full_pass import PREPROCESSING
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
             of.model,
             one.operator,
             one.expression,
-            f"{count_text(one.rows_before)} -> {count_text(one.rows)}",
+            changed_text(count_text(one.rows_before), count_text(one.rows)),
             one.difference,
         )
         for of in changes

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import facts
-from headrace.terminal.units import bytes_text, count_text, many, secs_text
+from headrace.terminal.units import bytes_text, changed_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
     from warehouse.eviction.plan import EvictionPlan
@@ -65,6 +65,6 @@ class EvictionScreen:
     def _budget(self, budget_bytes: int) -> str:
         plan = self.plan
         left = plan.stored_bytes - plan.bytes
-        said = f"{bytes_text(plan.stored_bytes)} before, {bytes_text(left)} after; budget {bytes_text(budget_bytes)}"
+        said = f"{changed_text(bytes_text(plan.stored_bytes), bytes_text(left))}; budget {bytes_text(budget_bytes)}"
         over = f"; {bytes_text(plan.over_budget_bytes)} over it, and no other memo that matches can be evicted"
         return said + (over if plan.over_budget_bytes else "")

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import grid
-from headrace.terminal.units import brief_text, bytes_text, count_text, many, percent_text
+from headrace.terminal.units import brief_text, bytes_text, changed_text, count_text, longer_text, many, percent_text
 from trainer.planning.plan import PartitionPlan, TablePlan
 from trainer.planning.plan_changes import TableChange, partition_text
 from trainer.planning.plan_report import PlanReport, TableReport, WayReport
 
 _SHOWN_TABLES = 40
 _SHOWN_CORES = 16
+#: Times of the cost model are sums of floating-point numbers.
+_ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def _reasons(table: TablePlan, facts: TableReport | None, report: PlanReport | N
     whole = facts.row_bytes * table.rows
     if whole > report.memory_bytes:
         found.append(
-            f"Not table: its {bytes_text(whole)} do not fit on a core, which has {bytes_text(report.memory_bytes)}."
+            f"Not table: its {bytes_text(whole)} do not fit on a core: they are {bytes_text(whole - report.memory_bytes)} more than it has."
         )
     chosen = next((one for one in facts.ways if one.is_chosen), None)
     mean_secs = sum(one.secs for one in report.cores) / max(len(report.cores), 1)
@@ -201,11 +203,12 @@ def _way_text(one: WayReport) -> str:
 
 
 def _drawback(one: WayReport, chosen: WayReport, mean_secs: float) -> str:
-    """Why ``chosen`` is better; ``mean_secs``: the mean load of a core."""
-    if one.largest_secs > max(chosen.largest_secs, mean_secs):
-        return f"its largest shard alone takes {brief_text(one.largest_secs)}, and the mean load of a core is {brief_text(mean_secs)}"
-    if one.step_secs > chosen.step_secs:
-        return f"it adds {brief_text(one.step_secs)} to a step, not {brief_text(chosen.step_secs)}"
+    """Why ``chosen`` is better; ``mean_secs``: the mean load of a core. A time is longer if it is so by more than rounding."""
+    if one.largest_secs > _ROUNDING * max(chosen.largest_secs, mean_secs):
+        more = longer_text(one.largest_secs, mean_secs, other="the mean load of a core")
+        return f"its largest shard alone takes {more}"
+    if one.step_secs > _ROUNDING * chosen.step_secs:
+        return f"what it adds to a step takes {longer_text(one.step_secs, chosen.step_secs, other='the chosen way')}"
     return f"its shards take up to {brief_text(one.largest_secs)} each, which balances the cores less well with the other tables"
 
 
@@ -232,7 +235,8 @@ class PlanDiffScreen:
         head = f"{cores}; {many(len(self.changes), 'table')} differ, {self.unchanged_tables} do not"
         secs = []
         if self.step_secs_before is not None and self.step_secs_after is not None:
-            secs = [f"estimated step: {brief_text(self.step_secs_before)} → {brief_text(self.step_secs_after)}"]
+            before, after = brief_text(self.step_secs_before), brief_text(self.step_secs_after)
+            secs = [f"estimated step: {changed_text(before, after)}"]
         rows = (
             (one.name, one.before or "absent", one.after or "absent", percent_text(one.moved_share))
             for one in self.changes

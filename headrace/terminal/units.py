@@ -32,9 +32,9 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
-def many(count: int, noun: str) -> str:
-    """1 as ``1 row``, 2,000 as ``2,000 rows``."""
-    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+def many(count: int, noun: str, plural: str = "") -> str:
+    """1 as ``1 row``, 2,000 as ``2,000 rows``; ``plural``: of a noun that takes no s."""
+    return f"{count_text(count)} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def more_rows(before: int, now: int) -> str:
@@ -49,6 +49,12 @@ def percent_text(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.1f} %"
 
 
+def percent_range_text(least: float, most: float) -> str:
+    """0.41 and 0.516 as ``41.0 to 51.6 %``; bounds that look alike as one figure."""
+    low, high = percent_text(least), percent_text(most)
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
 def moment(at: float | None) -> datetime | None:
     """Epoch seconds as a time in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC)
@@ -61,7 +67,17 @@ def time_text(at: datetime | None) -> str:
 
 def brief_text(secs: float) -> str:
     """A time of three digits, with the unit that suits it: ``12.3 µs``, ``1.23 ms``, ``4.5 s``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if secs >= size:
             return f"{secs / size:.3g} {unit}"
-    return f"{secs / 1e-6:.3g} µs"
+    return f"{secs / 1e-9:.3g} ns" if secs else "0 s"
+
+
+def changed_text(before: str, now: str) -> str:
+    """Two figures as ``12 → 14``; those that look alike as ``12, as before``."""
+    return f"{now}, as before" if before == now else f"{before} → {now}"
+
+
+def longer_text(secs: float, other_secs: float, *, other: str) -> str:
+    """How much longer a time is: ``120 µs, 20 µs more than OTHER``; the difference is shown, since the times may look alike."""
+    return f"{brief_text(secs)}, {brief_text(secs - other_secs)} more than {other}"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.screens.plan_drawing import plan_svg
-from headrace.terminal.units import brief_text
+from headrace.screens.plans import _drawback
+from headrace.terminal.units import brief_text, changed_text, percent_range_text
 from tests.headrace.test_commands import check_golden
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
+from trainer.planning.infeasible import needed_text
 from trainer.planning.plan_document import read_about, read_plan
-from trainer.planning.plan_report import PlanReport
+from trainer.planning.plan_report import PlanReport, WayReport
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.valencies import VALENCY_BOUNDS
 from trainer.training.run_statistics import STATISTICS, NamedStatistics, RunStatistics
@@ -181,4 +186,30 @@ def test_a_plan_with_another_number_of_loads_is_refused(planned, tmp_path):
 
 
 def test_times_have_three_digits():
-    assert [brief_text(secs) for secs in (2.5, 0.0123, 4.56e-5, 0.0)] == ["2.5 s", "12.3 ms", "45.6 µs", "0 µs"]
+    assert [brief_text(secs) for secs in (2.5, 0.0123, 4.56e-5, 0.0)] == ["2.5 s", "12.3 ms", "45.6 µs", "0 s"]
+
+
+def way_of(step_secs: float, largest_secs: float) -> WayReport:
+    return WayReport("row", 1, 4, step_secs, largest_secs, 1000, is_chosen=False)
+
+
+@given(st.floats(1e-9, 10.0), st.floats(0.0, 0.01), st.sampled_from(["step", "shard"]), st.floats(0.5, 2.0))
+def test_a_drawback_never_compares_equal_figures(secs, longer, what, mean):
+    """Times of a cost model may differ by less than the digits that are shown."""
+    chosen, more = way_of(secs, secs), secs * (1.0 + longer)
+    one = way_of(more, secs) if what == "step" else way_of(secs, more)
+    text = _drawback(one, chosen, mean * secs)
+    figures = re.findall(r"[0-9.e-]+ (?:s|ms|µs|ns)\b", text)
+    assert len(figures) == len(set(figures)) >= 1, text
+
+
+def test_figures_that_look_alike_are_no_change():
+    assert changed_text("100 µs", "100 µs") == "100 µs, as before"
+    assert changed_text("100 µs", "101 µs") == "100 µs → 101 µs"
+    assert percent_range_text(0.50001, 0.50002) == "50.0 %"
+    assert percent_range_text(0.459, 1.0) == "45.9 to 100.0 %"
+
+
+def test_sizes_that_look_alike_state_what_is_too_much():
+    assert needed_text((5 << 30) + 7, 5 << 30) == "5.01 GiB"
+    assert needed_text((5 << 30) + 7, (5 << 30) + 3) == "5.01 GiB, 4 bytes too much,"

@@ -20,14 +20,15 @@ def refuse(tables: Sequence[TableFacts], topology: PlanTopology) -> ConfigError:
         return ConfigError(
             "a core's memory must hold its share of each table",
             where=f"table {largest.name} on {topology.name}",
-            value=f"{size_text(needed)} on a core, with its rows spread over all {topology.cores}",
+            value=f"{needed_text(needed, topology.memory_bytes)} on a core, with its rows spread over all {topology.cores}",
             allowed=f"<= {size_text(topology.memory_bytes)}",
             next_step=_next_step(tables, topology),
         )
+    whole = needed_text(_core_bytes(tables, topology.cores), topology.memory_bytes)
     return ConfigError(
         "a core's memory must hold its share of all tables with their slots",
         where=topology.name,
-        value=f"{size_text(_core_bytes(tables, topology.cores))} on a core, with all rows spread over all {topology.cores}",
+        value=f"{whole} on a core, with all rows spread over all {topology.cores}",
         allowed=f"<= {size_text(topology.memory_bytes)}",
         next_step=_next_step(tables, topology),
     )
@@ -54,6 +55,13 @@ def _next_step(tables: Sequence[TableFacts], topology: PlanTopology) -> str:
         changes.insert(0, f"take {low} cores")
     largest = max(tables, key=lambda table: table.table_bytes)
     return f"{', or '.join(changes)}; the largest table is {largest.name} with {size_text(largest.table_bytes)}"
+
+
+def needed_text(needed_bytes: int, limit_bytes: int) -> str:
+    """A size above a limit; with what is too much where both would look alike."""
+    text = size_text(needed_bytes)
+    alike = text == size_text(limit_bytes)
+    return f"{text}, {needed_bytes - limit_bytes:,} bytes too much," if alike else text
 
 
 def size_text(size_bytes: int) -> str:
