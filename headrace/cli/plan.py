@@ -17,6 +17,7 @@ from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.cli.options.training import read_options
 from headrace.terminal.output import emit, say, write_output
+from headrace.terminal.units import many
 from transforms.errors import InputError, NotFound
 from warehouse.storage.locations import is_gcs
 
@@ -294,8 +295,10 @@ def tables_of_model(
         if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
             source, of_feature = found
             statistics[feature.name] = of_feature
-            loads[feature.name] = FeatureLoad(feature.name, of_feature.mean_valency, of_feature.frequencies)
-            sources[feature.table.name] = f"{round(of_feature.events):,} sampled events {source}"
+            loads[feature.name] = FeatureLoad(
+                feature.name, of_feature.mean_valency, of_feature.frequencies, sample=of_feature.sample
+            )
+            sources[feature.table.name] = f"{_sampled_text(of_feature)} {source}"
     single = {one.name for one in stored if isinstance(one.component.type, Dense)}
     similar = [load for name, load in loads.items() if name not in single] or list(loads.values())
     for feature in features:
@@ -328,6 +331,12 @@ def _limits(planned: Planned, tables: TablesToPlan) -> tuple[StackLimits, ...]:
     return tuple(StackLimits(names, one.ids, one.rows) for names, one in found.items())
 
 
+def _sampled_text(statistics: FeatureStatistics) -> str:
+    """From how many events statistics come."""
+    events, batches = many(round(statistics.events), "event"), many(round(statistics.batches), "batch", "batches")
+    return f"a sample of {events} in {batches}"
+
+
 def _assumption(load: FeatureLoad, similar: Sequence[FeatureLoad]) -> str:
     if not similar:
         return "none: one id an event is assumed, of all rows alike"
@@ -342,7 +351,8 @@ def _statistics_in_catalog(
 
     found = newest_statistics(connection, fingerprints)
     return {
-        key: (f"in the catalog, version {one.version}", read_document(one.document, key)) for key, one in found.items()
+        key: (f"from the catalog, by {many(one.version, 'commit')} of training", read_document(one.document, key))
+        for key, one in found.items()
     }
 
 

@@ -69,5 +69,6 @@ class FeatureStatisticsScreen:
             f"top {TOP_ROWS}: the share of the ids that the {TOP_ROWS} most frequent rows have",
             "imbalance: the most ids of one of 64 classes of rows over their mean",
             "sampled: events; the weight of an old sample halves every 10 million",
+            "version: the commits of training that have added to the sample",
         )
         return Group(grid(titles, lines), *meaning, *((none,) if none else ()))

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import grid
-from headrace.terminal.units import bytes_text, count_text, many, percent_text
-from trainer.planning.hot_shares import HotShare, served_share
+from headrace.terminal.units import bytes_text, count_text, many, percent_range_text, percent_text
+from trainer.planning.hot_shares import HotShare, served_shares
 
 _SHOWN_TABLES = 40
+_MEANING = (
+    "A range is what the best choice of so many rows serves: a sample does not show all rows that are looked up. "
+    "997 of 1,000 samples keep to it; training on more batches, or a larger statistics_share, narrows it."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HotTableRow:
-    """The hot rows of a table, and the share of its lookups that they serve."""
+    """The hot rows of a table, and the least and the most share of its lookups that they serve."""
 
     name: str
     rows: int
@@ -24,24 +28,26 @@ class HotTableRow:
     hot_bytes: int
     ids_per_event: float
     served_share: float
+    most_served_share: float
     statistics: str
 
 
 @dataclass(frozen=True, slots=True)
 class HotRowsScreen:
-    """The hot rows of all tables within ``budget_bytes``."""
+    """The hot rows of all tables within ``budget_bytes``, and the least and the most share of all lookups that they serve."""
 
     budget_bytes: int
     hot_bytes: int
     all_bytes: int
     served_share: float
+    most_served_share: float
     tables: tuple[HotTableRow, ...]
 
     def render(self) -> RenderableType:
         """What all hot rows serve, and the tables."""
         rows = (
             (one.name, count_text(one.rows), count_text(one.hot_rows), percent_text(one.hot_rows / one.rows), bytes_text(one.hot_bytes),
-             f"{one.ids_per_event:.4g}", percent_text(one.served_share), one.statistics)
+             f"{one.ids_per_event:.4g}", percent_range_text(one.served_share, one.most_served_share), one.statistics)
             for one in self.tables[:_SHOWN_TABLES]
         )  # fmt: skip
         titles = (
@@ -59,10 +65,11 @@ class HotRowsScreen:
         return Group(
             f"hot rows of {many(len(self.tables), 'table')}: {bytes_text(self.hot_bytes)} of {bytes_text(self.budget_bytes)}; "
             f"all rows take {bytes_text(self.all_bytes)}",
-            f"they serve {percent_text(self.served_share)} of the lookups while popularity is that of the statistics",
+            f"they serve {percent_range_text(self.served_share, self.most_served_share)} of the lookups while popularity is that of the statistics",
             "",
             grid(titles, rows),
             *rest,
+            *([_MEANING] if self.served_share < self.most_served_share else []),
         )  # fmt: skip
 
 
@@ -74,7 +81,7 @@ def hot_rows_screen(
         budget_bytes,
         sum(one.hot_bytes for one in shares),
         all_bytes,
-        served_share(shares),
+        *served_shares(shares),
         tuple(
             HotTableRow(
                 one.name,
@@ -83,6 +90,7 @@ def hot_rows_screen(
                 one.hot_bytes,
                 one.ids_per_event,
                 one.served_share,
+                one.most_served_share,
                 sources.get(one.name, ""),
             )
             for one in shares

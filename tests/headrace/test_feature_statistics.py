@@ -64,9 +64,11 @@ def test_plans_use_the_statistics_of_the_catalog(recorded, tmp_path):
     made = recorded("plan", "make", "second", "--topology", "cpu:2", "--output", tmp_path / "plan.json", "--json")
     rows = {one["name"]: one for one in made.json["tables"]}
     assert rows["user"]["ids_per_event"] == 7
-    assert rows["user"]["statistics"] == "1,000 sampled events in the catalog, version 1"
+    assert (
+        rows["user"]["statistics"] == "a sample of 1,000 events in 10 batches from the catalog, by 1 commit of training"
+    )
     assert "assumed" in rows["overlap"]["statistics"]
-    assert "1,000 sampled events in the catalog" in recorded("plan", "show", tmp_path / "plan.json").out
+    assert "a sample of 1,000 events in 10 batches" in recorded("plan", "show", tmp_path / "plan.json").out
 
 
 def test_limits_of_sparse_core_are_by_statistics_unless_they_are_given(recorded, tmp_path):

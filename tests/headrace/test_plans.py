@@ -129,7 +129,7 @@ def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(subm
     answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--run", tmp_path / "other", "--json")
     rows = {one["name"]: one for one in answer.json["tables"]}
     assert rows["user"]["ids_per_event"] == 7
-    assert rows["user"]["statistics"] == "1,000 sampled events of run other"
+    assert rows["user"]["statistics"] == "a sample of 1,000 events in 10 batches of run other"
     assert "assumed" in rows["overlap"]["statistics"]
     answer = submitted("plan", "make", "second", "--topology", "cpu:2", "--run", tmp_path, status=4)
     assert "a run must have statistics of features" in answer.err

@@ -80,4 +80,5 @@ class BatchSampler:
             most_distinct_rows=int(self._distinct[1, f]),
             ids_by_residue=tuple(self._residues[f].astype(float).tolist()),
             frequencies=self._sketches[f].frequencies(),
+            sample=self._sketches[f].sample(),
         )

@@ -5,6 +5,7 @@ doubles when the table is full: a row that is in it was in it from its first id 
 Misra-Gries algorithm, which loses half of its rows, and the median of all counts, when its table is full. A new row with one id in a batch does not
 fill the last quarter: the loss that such rows cause comes once, at the batch's end. A table has its rows one
 after another, with twice as many slots that have their places: few bytes are touched, and a full table is shortened in one pass.
+A row has its ids, and the number of batches that hold it since it came into the table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
+from trainer.planning.row_sample import RowSample
 from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,8 +26,8 @@ _LEVEL, _SAMPLED, _HEAVY, _LOST = range(4)
 _FREE: Final = -1
 #: Ids of tables with at most so many rows are counted by row, in 4 bytes per row.
 _SMALL_ROWS: Final = 1 << 20
-#: The memory of a sketch: of a row 16 bytes, and two slots of 4.
-SKETCH_BYTES: Final = 24 * (_SAMPLE_ROWS + _HEAVY_ROWS) + 32
+#: The memory of a sketch: of a row 24 bytes, and two slots of 4.
+SKETCH_BYTES: Final = 32 * (_SAMPLE_ROWS + _HEAVY_ROWS) + 32
 
 
 class RowSketch:
@@ -48,7 +50,7 @@ class RowSketch:
         if not self._ids:
             return RowFrequencies(self._rows)
         lost = int(self._state[_LOST])
-        heavy, counts = self._heavy[:, : self._state[_HEAVY]]
+        heavy, counts = self._heavy[:2, : self._state[_HEAVY]]
         # A row that was lost and came again has more ids than are known: such a row is left to the sample.
         kept = counts >= lost
         heavy, counts = heavy[kept], counts[kept] + lost
@@ -64,6 +66,18 @@ class RowSketch:
         return RowFrequencies.of_sample(
             self._rows, dict(zip(heavy[head].tolist(), counts[head].tolist(), strict=True)), rest, self._ids
         )
+
+    def sample(self) -> RowSample:
+        """The sampled rows and the heavy ones, with their ids and batches."""
+        counts = {
+            row: (float(ids), float(min(batches, ids)))  # the ids of a heavy row have lost some, its batches none
+            for table, used in (
+                (self._heavy, _HEAVY),
+                (self._sample, _SAMPLED),
+            )  # of a row in both, the sample is exact
+            for row, ids, batches in table[:, : self._state[used]].T.tolist()
+        }
+        return RowSample.of_counts(int(self._state[_LEVEL]), float(self._ids), counts)
 
 
 def _by_count(counts: Array, weight: float) -> dict[int, float]:
@@ -109,8 +123,8 @@ class IdCounter:
 
 
 def _table(rows: int) -> tuple[Array, Array]:
-    """An empty table, the rows and their counts, and its slots; ``rows``: a power of two."""
-    return np.zeros((2, rows), np.int64), np.full(2 * rows, _FREE, np.int32)
+    """An empty table, the rows with their counts and batches, and its slots; ``rows``: a power of two."""
+    return np.zeros((3, rows), np.int64), np.full(2 * rows, _FREE, np.int32)
 
 
 @compiled
@@ -123,16 +137,17 @@ def _hash(row: int) -> int:
 
 @compiled
 def _insert(table: Array, slots: Array, used: int, row: int, hashed: int, count: int) -> int:
-    """Add ``count`` to a row with this hash in a table that has ``used`` rows; 1 if it is new. The table must have a free slot."""
+    """Add a batch with ``count`` ids to a row with this hash in a table that has ``used`` rows; 1 if it is new. The table must have a free slot."""
     mask = slots.shape[0] - 1
     slot = (hashed >> 24) & mask
     while slots[slot] != -1:
         if table[0, slots[slot]] == row:
             table[1, slots[slot]] += count
+            table[2, slots[slot]] += 1
             return 0
         slot = (slot + 1) & mask
     slots[slot] = used
-    table[0, used], table[1, used] = row, count
+    table[0, used], table[1, used], table[2, used] = row, count, 1
     return 1
 
 
@@ -261,7 +276,7 @@ def _shorten(table: Array, slots: Array, used: int, level: int, loss: int) -> in
     slots[:] = -1
     mask, kept = slots.shape[0] - 1, 0
     for k in range(used):
-        row, count = table[0, k], table[1, k] - loss
+        row, count, batches = table[0, k], table[1, k] - loss, table[2, k]
         if count > 0:
             hashed = _hash(row)
             if hashed & ((np.int64(1) << level) - 1) == 0:
@@ -269,6 +284,6 @@ def _shorten(table: Array, slots: Array, used: int, level: int, loss: int) -> in
                 while slots[slot] != -1:
                     slot = (slot + 1) & mask
                 slots[slot] = kept
-                table[0, kept], table[1, kept] = row, count
+                table[0, kept], table[1, kept], table[2, kept] = row, count, batches
                 kept += 1
     return kept

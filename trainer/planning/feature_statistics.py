@@ -11,6 +11,7 @@ from typing import Any, Final
 from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.row_sample import NO_SAMPLE, RowSample
 from trainer.planning.valencies import VALENCY_BOUNDS
 
 #: Ids are counted by the row modulo this number.
@@ -34,6 +35,7 @@ class FeatureStatistics:
         most_distinct_rows: the most of a batch, ever.
         ids_by_residue: the ids whose row is 0, 1, … modulo :data:`RESIDUES`.
         frequencies: the share of each row.
+        sample: rows with the exact ids of each, from which the rows that no batch had are estimated.
         version: counts the samples that were merged.
     """
 
@@ -47,6 +49,7 @@ class FeatureStatistics:
     most_distinct_rows: int
     ids_by_residue: tuple[float, ...]
     frequencies: RowFrequencies
+    sample: RowSample = NO_SAMPLE
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -89,7 +92,8 @@ class FeatureStatistics:
         """A JSON object."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
-        return {**found, **lists, "frequencies": self.frequencies.to_document()}
+        return {**found, **lists, "frequencies": self.frequencies.to_document(),
+                "sample": self.sample.to_document()}  # fmt: skip
 
     @staticmethod
     def from_document(field: DocumentField) -> FeatureStatistics:
@@ -106,6 +110,7 @@ class FeatureStatistics:
                 most_distinct_rows=field.at("most_distinct_rows").count(),
                 ids_by_residue=_numbers(field.at("ids_by_residue")),
                 frequencies=RowFrequencies.from_document(field.at("frequencies")),
+                sample=_sample(field),
                 version=field.at("version").count(),
             )
         except ConfigError as error:
@@ -121,17 +126,20 @@ def aged_merge(
     """Both samples; the weight of the old one halves with every ``half_life_events`` sampled events of the new one."""
     if not 0.0 < half_life_events < math.inf:
         raise ConfigError("a half-life must be a number of events", value=half_life_events, allowed="> 0")
-    return _merged(old, new, 0.5 ** (new.events / half_life_events), old.version + 1)
+    kept = 0.5 ** (new.events / half_life_events)
+    return _merged(old, new, kept, old.version + 1, is_same_time=False)
 
 
 def pooled(samples: Sequence[FeatureStatistics]) -> FeatureStatistics:
     """Samples of one time, such as those of several hosts, as one: none is older than another."""
     if not samples:
         raise ConfigError("pooled statistics must be of a sample", value=0, allowed=">= 1")
-    return reduce(lambda one, other: _merged(one, other, 1.0, one.version), samples)
+    return reduce(lambda one, other: _merged(one, other, 1.0, one.version, is_same_time=True), samples)
 
 
-def _merged(old: FeatureStatistics, new: FeatureStatistics, kept: float, version: int) -> FeatureStatistics:
+def _merged(
+    old: FeatureStatistics, new: FeatureStatistics, kept: float, version: int, *, is_same_time: bool
+) -> FeatureStatistics:
     """Both, with the sums of the old one times ``kept``."""
     return FeatureStatistics(
         events=kept * old.events + new.events,
@@ -144,6 +152,7 @@ def _merged(old: FeatureStatistics, new: FeatureStatistics, kept: float, version
         most_distinct_rows=max(old.most_distinct_rows, new.most_distinct_rows),
         ids_by_residue=_aged_sum(kept, old.ids_by_residue, new.ids_by_residue),
         frequencies=_merged_frequencies(old, new, kept),
+        sample=old.sample.merged(new.sample, kept, is_same_time=is_same_time),
         version=version,
     )
 
@@ -156,6 +165,11 @@ def _merged_frequencies(old: FeatureStatistics, new: FeatureStatistics, kept: fl
 
 def _aged_sum(kept: float, old: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
     return tuple(kept * one + other for one, other in zip(old, new, strict=True))
+
+
+def _sample(field: DocumentField) -> RowSample:
+    """The sample of rows; documents of earlier releases have none."""
+    return RowSample.from_document(field.at("sample")) if "sample" in field.members() else NO_SAMPLE
 
 
 def _numbers(field: DocumentField) -> tuple[float, ...]:

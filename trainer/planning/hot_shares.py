@@ -1,7 +1,8 @@
 """How many rows of each table to keep in the accelerator's memory, within a budget of bytes over all tables. Pure.
 
-Every row has a benefit, its lookups in an event, and a price, its bytes. Rows are taken in the order of benefit by price. This is the
-best choice for the bytes that it takes: the most frequent rows of a table come first, and no other rows serve more.
+Every row has a benefit, its lookups in an event, and a price, its bytes. Rows are taken in the order of benefit by price: the most
+frequent rows of a table come first. Where shares are stated this is the best choice for the bytes that it takes; by a sample it is the
+best choice for lookups that the sample has not seen, and the share that it serves is known within bounds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.errors import ConfigError
+from trainer.planning.served_lookups import ServedLookups, served_lookups
 from trainer.planning.tables import TableFacts
 
 
@@ -22,7 +24,8 @@ class HotShare:
         name, rows, row_bytes: the table, with the slots of its optimizer.
         hot_rows: the rows in the accelerator's memory.
         ids_per_event: the lookups of an event.
-        served_share: the share of them that hot rows have, by the statistics.
+        served_share: the least share of them that the best choice of so many hot rows serves.
+        most_served_share: the most; both are equal where shares are stated or assumed.
     """
 
     name: str
@@ -31,6 +34,7 @@ class HotShare:
     hot_rows: int
     ids_per_event: float
     served_share: float
+    most_served_share: float
 
     @property
     def hot_bytes(self) -> int:
@@ -51,34 +55,34 @@ def hot_shares(tables: Sequence[TableFacts], budget_bytes: int) -> tuple[HotShar
     """The hot rows of each table in its order. Raises :class:`ConfigError` for a budget below 0."""
     if budget_bytes < 0:
         raise ConfigError("the memory for hot rows must be >= 0", value=budget_bytes, allowed=">= 0")
+    served = [served_lookups(table) for table in tables]
     taken = [0.0] * len(tables)
     left = float(budget_bytes)
-    for one in sorted(_classes(tables), key=lambda one: (-one.worth, one.table)):
+    for one in sorted(_classes(tables, served), key=lambda one: (-one.worth, one.table)):
         rows = min(one.rows, left / tables[one.table].row_bytes)
         taken[one.table] += rows
         left -= rows * tables[one.table].row_bytes
-    return tuple(_share(table, rows) for table, rows in zip(tables, taken, strict=True))
+    return tuple(_share(*one) for one in zip(tables, served, taken, strict=True))
 
 
-def _classes(tables: Sequence[TableFacts]) -> list[_Class]:
+def _classes(tables: Sequence[TableFacts], served: Sequence[ServedLookups]) -> list[_Class]:
     """All rows of all tables, those without lookups too, which may be looked up one day."""
-    found = []
-    for t, table in enumerate(tables):
-        frequencies = table.frequencies()
-        by_row = table.ids_per_event / table.row_bytes
-        found += [_Class(t, 1.0, share * by_row) for _, share in frequencies.head]
-        found += [_Class(t, rows, share * by_row) for rows, share in frequencies.classes]
-        found.append(_Class(t, max(table.rows - frequencies.distinct_rows, 0.0), 0.0))
-    return found
+    return [
+        _Class(t, rows, share * table.ids_per_event / table.row_bytes)
+        for t, (table, of_table) in enumerate(zip(tables, served, strict=True))
+        for rows, share in of_table.classes()
+    ]
 
 
-def _share(table: TableFacts, rows: float) -> HotShare:
+def _share(table: TableFacts, served: ServedLookups, rows: float) -> HotShare:
     hot = min(math.floor(rows + 1e-6), table.rows)
-    served = min(table.frequencies().share_of_hottest(hot), 1.0) if table.ids_per_event else 0.0
-    return HotShare(table.name, table.rows, table.row_bytes, hot, table.ids_per_event, served)
+    least, most = served.bounds(hot) if table.ids_per_event else (0.0, 0.0)
+    return HotShare(table.name, table.rows, table.row_bytes, hot, table.ids_per_event, least, most)
 
 
-def served_share(shares: Sequence[HotShare]) -> float:
-    """The share of all lookups that hot rows have; 0 without lookups."""
+def served_shares(shares: Sequence[HotShare]) -> tuple[float, float]:
+    """The least and the most share of all lookups that hot rows serve; 0 without lookups."""
     ids = math.fsum(one.ids_per_event for one in shares)
-    return math.fsum(one.ids_per_event * one.served_share for one in shares) / ids if ids else 0.0
+    least = math.fsum(one.ids_per_event * one.served_share for one in shares)
+    most = math.fsum(one.ids_per_event * one.most_served_share for one in shares)
+    return (least / ids, most / ids) if ids else (0.0, 0.0)

@@ -9,6 +9,7 @@ from functools import reduce
 
 from trainer.errors import ConfigError
 from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.row_sample import RowSample
 
 #: The bytes of a value.
 VALUE_BYTES = 4
@@ -23,12 +24,14 @@ class FeatureLoad:
         ids_per_event: its mean valency.
         frequencies: how often its rows occur among its ids.
         is_assumed: whether both are assumed, not measured.
+        sample: of measured frequencies, the sampled rows; None where frequencies are assumed or stated.
     """
 
     name: str
     ids_per_event: float
     frequencies: RowFrequencies
     is_assumed: bool = False
+    sample: RowSample | None = None
 
     @staticmethod
     def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:

@@ -17,6 +17,7 @@ from trainer.embedding.row_sketch import SKETCH_BYTES, IdCounter, RowSketch
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.planning.feature_statistics import pooled
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
+from trainer.planning.row_sample import MOST_SAMPLE_ROWS, RowSample
 
 
 def feature(name: str, rows: int) -> FeatureSpec:
@@ -85,6 +86,26 @@ def test_a_sketch_has_bounded_memory():
     assert sketch.frequencies().distinct(1000.0) == pytest.approx(1000.0, rel=0.01)
 
 
+def test_the_sample_of_a_sketch_has_exact_counts():
+    """Also of a sketch that has thinned its rows; heavy rows have at most their ids."""
+    ids = zipf(300_000, 0.9, 60_000, 5)
+    sketch, counter = RowSketch(300_000), IdCounter(300_000)
+    counts: dict[int, list[int]] = {}
+    for part in np.array_split(ids, 30):
+        sketch.add(*counter.count(part), np.zeros(64, np.int64))
+        for row, count in zip(*(one.tolist() for one in np.unique(part, return_counts=True)), strict=True):
+            known = counts.setdefault(row, [0, 0])
+            known[0], known[1] = known[0] + count, known[1] + 1
+    sample = sketch.sample()
+    assert sample.ids == len(ids)
+    assert sample.level > 2
+    assert MOST_SAMPLE_ROWS // 3 < len(sample.rows) <= MOST_SAMPLE_ROWS
+    assert all([of_row, batches] == counts[row] for row, of_row, batches in sample.rows)
+    assert len(sample.heavy) == HEAD_ROWS
+    assert all(of_row <= counts[row][0] for row, of_row, _ in sample.heavy)
+    assert {row for row, _, _ in sample.heavy} >= set(range(5)) - {row for row, _, _ in sample.rows}
+
+
 def test_three_percent_of_the_batches_are_sampled():
     sampled = [step for step in range(20_000) if is_sampled(7, step, 0.03)]
     assert len(sampled) == pytest.approx(600, rel=0.15)
@@ -129,8 +150,10 @@ def test_hosts_together_sample_what_one_process_does(hosts, steps, rows, random)
         assert whole == {}
         return
     together = pooled(parts)
-    exact = RowFrequencies(rows)
-    assert replace(together, frequencies=exact) == replace(whole["a"], frequencies=exact)
+    left_out = {"frequencies": RowFrequencies(rows), "sample": RowSample()}
+    assert replace(together, **left_out) == replace(whole["a"], **left_out)
+    ids = [{row: of_row for row, of_row, _ in one.sample.rows} for one in (together, whole["a"])]
+    assert ids[0] == ids[1]
     assert dict(together.frequencies.head) == pytest.approx(dict(whole["a"].frequencies.head))
     assert not whole["a"].ids or together.frequencies.total_share == pytest.approx(1.0)
 

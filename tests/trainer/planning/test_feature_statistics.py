@@ -12,6 +12,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics, aged_merge
 from trainer.planning.row_frequencies import RowFrequencies
+from trainer.planning.row_sample import RowSample
 from trainer.planning.valencies import VALENCY_BOUNDS
 
 CLASSES = len(VALENCY_BOUNDS)
@@ -30,6 +31,7 @@ def statistics(events: float = 1000.0, rows: int = 50, hot: int = 3) -> FeatureS
         most_distinct_rows=1,
         ids_by_residue=residues,
         frequencies=RowFrequencies.of_counts(rows, {hot: 5}),
+        sample=RowSample.of_counts(0, 2.0 * events, {hot: (2.0 * events, events / 100)}),
     )
 
 
@@ -51,6 +53,14 @@ def test_a_document_gives_the_same_statistics():
     one = aged_merge(statistics(), statistics(77.0), 500.0)
     document = json.loads(json.dumps(one.to_document()))
     assert FeatureStatistics.from_document(DocumentField(document, "s")) == one
+
+
+def test_a_document_of_an_earlier_release_has_no_sample():
+    document = statistics().to_document()
+    del document["sample"]
+    found = FeatureStatistics.from_document(DocumentField(document, "s"))
+    assert found.sample == RowSample()
+    assert aged_merge(found, statistics()).sample == statistics().sample
 
 
 def test_impossible_statistics_are_refused():
