@@ -60,6 +60,10 @@ class LinkRefused(InputError):
     """A link of a chain of weights does not follow the state that it is applied to; nothing was changed."""
 
 
+class MissingLink(LinkRefused):
+    """Links begin after what a state holds, so the one before them, or a full snapshot, is missing; nothing was changed."""
+
+
 class IllegalEvent(InputError):
     """The state of a training job does not allow the event; nothing was changed."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.errors import TornCheckpoint
+from trainer.errors import MissingLink, TornCheckpoint
 from trainer.runs.lock import run_lock
 from trainer.serving.deltas.chain import Link, Position, link_folders, links_to_apply, links_until, read_chain
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
@@ -102,8 +102,8 @@ def follow_chain(
 ) -> Iterator[Applied]:
     """Bring a target to the end of a chain, again and again as links are added; yields what was applied each time.
 
-    A chain may have no link at first, and links that are being copied to it: what does not fit is read again, for up to ``patience_secs``
-    since a link was added. It ends by what ``wait`` raises, which is called between looks, and raises as :func:`apply_chain`.
+    A chain may have no link at first, and links that are being copied to it, in any order: what does not fit, such as a delta before its
+    full snapshot, is read again, for up to ``patience_secs`` since a link was added. It ends by what ``wait`` raises, which is called between looks, and raises as :func:`apply_chain`.
     """
     looked: list[Path] = []
     is_applied, added_secs = True, clock()
@@ -113,7 +113,7 @@ def follow_chain(
         if looked and not is_applied:
             try:
                 applied = apply_chain(chain, target, window_bytes=window_bytes)
-            except (TornCheckpoint, StorageError):
+            except (TornCheckpoint, StorageError, MissingLink):
                 if clock() - added_secs > patience_secs:
                     raise
             else:

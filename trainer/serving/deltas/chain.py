@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.checkpoints.local_run import read_file
-from trainer.errors import LinkRefused, TornCheckpoint
+from trainer.errors import LinkRefused, MissingLink, TornCheckpoint
 from trainer.serving.deltas.link_manifest import FULL, MANIFEST, LinkManifest, link_hash, link_name
 from transforms.errors import NotFound
 
@@ -115,7 +115,7 @@ def links_to_apply(links: Sequence[Link], at: Position | None, where: str) -> tu
         at: what the state holds; None for no state yet.
         where: names the state in errors.
 
-    Raises :class:`LinkRefused` for links of another chain or model, older links, and a gap before the first one.
+    Raises :class:`LinkRefused` for links of another chain or model and older links, and :class:`MissingLink` for a gap before the first one.
     """
     if at is None:
         return _from_newest_full(links, where, "a new state must begin with a full snapshot, got none")
@@ -173,7 +173,7 @@ def _shortest(links: Sequence[Link]) -> tuple[Link, ...]:
 
 def _from_newest_full(links: Sequence[Link], where: str, rule: str) -> tuple[Link, ...]:
     if not any(one.manifest.kind == FULL for one in links):
-        raise LinkRefused(rule, where=where, value=", ".join(one.manifest.name for one in links[:4]), allowed="a full snapshot",
+        raise MissingLink(rule, where=where, value=", ".join(one.manifest.name for one in links[:4]), allowed="a full snapshot",
                           next_step="headrace export full RUN --output FOLDER adds one to the chain")  # fmt: skip
     return _shortest(links)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.serving.deltas.histories import history
 from trainer.checkpoints.open_run import open_run
-from trainer.errors import LinkRefused, TornCheckpoint
+from trainer.errors import LinkRefused, MissingLink, TornCheckpoint
 from trainer.serving.apply_chain import Applied, apply_chain, follow_chain
 from trainer.serving.deltas.chain import link_folders
 from trainer.serving.deltas.export_links import export_delta, export_full
@@ -115,3 +115,38 @@ def test_links_of_another_chain_end_it(exported, tmp_path):
     apply_chain(exported, tmp_path / "served")
     with pytest.raises(LinkRefused):
         next(follow_chain(other, tmp_path / "served", wait=lambda: None))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_links_that_arrive_in_any_order_are_applied_once_those_before_them_are_there(exported, tmp_path, seed):
+    """A copy of many folders need not begin with the full snapshot."""
+    chain, links = tmp_path / "chain", link_folders(exported)
+    order = [*links[1:], links[0]] if seed == 0 else random.Random(seed).sample(links, len(links))
+    looks = [lambda link=link: shutil.copytree(link, chain / link.name) for link in order]
+    found = followed(chain, tmp_path / "served", [*looks, lambda: None])
+    assert [one.manifest.name for each in found for one in each.links] == [one.name for one in links]
+    assert len(found) <= len(links)
+
+
+def test_a_delta_of_a_state_that_lacks_the_one_before_it_waits(exported, tmp_path):
+    links = link_folders(exported)
+    chain = tmp_path / "chain"
+    shutil.copytree(links[0], chain / links[0].name)
+    apply_chain(chain, tmp_path / "served")
+    shutil.rmtree(chain)
+    looks = [lambda link=link: shutil.copytree(link, chain / link.name) for link in (links[3], links[2], links[1])]
+    found = followed(chain, tmp_path / "served", [*looks, lambda: None])
+    assert [one.manifest.name for each in found for one in each.links] == [one.name for one in links[1:]]
+
+
+def test_a_full_snapshot_that_never_arrives_ends_it_after_a_while(exported, tmp_path):
+    chain, secs = tmp_path / "chain", [0.0]
+    shutil.copytree(link_folders(exported)[1], chain / "000001-delta")
+
+    def wait() -> None:
+        secs[0] += 1.0
+
+    with pytest.raises(MissingLink, match="must begin with a full snapshot"):
+        next(follow_chain(chain, tmp_path / "served", wait=wait, clock=lambda: secs[0], patience_secs=9.5))
+    assert secs[0] == 10.0
+    assert not (tmp_path / "served").exists()
