@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
+from headrace.cli.options.runs import named_run, run_folder, run_folder_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.quiet import import_quietly
 from transforms.errors import InputError, StorageError, listed
@@ -35,7 +36,9 @@ class ExportExists(InputError):
 
 
 def export(
-    name: Annotated[str, typer.Argument(help="Name of the model.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of the model, or the folder MODEL-vVERSION of a run: export the trained model.")
+    ],
     output: Annotated[
         str, typer.Option(help="Folder of the served model; the export is a folder in it, named by the version.")
     ],
@@ -48,7 +51,8 @@ def export(
     trained: Annotated[
         str,
         typer.Option(
-            help="Folder of a training run, or gs://bucket/path: export the trained model, from raw columns to predictions."
+            help="Folder of a training run, gs://bucket/path, or the model's name for its run in the home: export the trained "
+            "model, from raw columns to predictions."
         ),
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an export of the same version.")] = False,
@@ -60,9 +64,11 @@ def export(
     from warehouse.files.artifacts import ArtifactSource
     from warehouse.models.models import get_model, stored_inputs
 
+    named = named_run(name, version)
+    name, trained = named.model, trained or named.run_dir
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:
-            model = get_model(connection, name, version or None)
+            model = get_model(connection, name, named.version or None)
             components = {item.name: item.component for item in stored_inputs(connection, model.id)}
         artifacts = ArtifactSource(warehouse.storage.home)
     target = _target(output, model, force=force)
@@ -75,7 +81,7 @@ def export(
     left_out = unservable(components)
     _check(name, components, left_out, skip_unservable)
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
-    run = _trained(run_location(trained), components, model) if trained else None
+    run = _trained(_run_of(trained, model, home), components, model) if trained else None
     scorer = _scorer(run)
     serving = Serving(served, artifacts, scorer)
     size_bytes = _publish(serving, _document(serving, model, run, scorer, left_out), target)
@@ -91,6 +97,13 @@ def export(
         checkpoint=Path(run.checkpoint).name if run else "",
     )
     emit(screen, as_json=as_json)
+
+
+def _run_of(trained: str, model: ModelRecord, home: str) -> str:
+    """The run of ``--trained``; the name of the model is that of its run in the home."""
+    if trained == model.name and not Path(trained).is_dir():
+        return run_folder_of("", model.name, model.version, home)
+    return run_folder(trained, 0, home)
 
 
 def _target(output: str, model: ModelRecord, *, force: bool) -> Path:

@@ -581,6 +581,7 @@ def _screen(
     towers: Towers,
 ) -> Any:
     from headrace.screens.training import TrainedScreen, export_row
+    from trainer.training.kept_rows import unpruned_share_of
 
     ledger = report.ledger
     return TrainedScreen(
@@ -617,6 +618,7 @@ def _screen(
         towers=_tower_row(solution, settings, towers),
         trial=settings.trial,
         verdict=training_verdict(settings, report, scores),
+        unpruned_share=unpruned_share_of(settings, on_skip=say),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -23,6 +24,7 @@ class PruningScreen:
         rounds: rounds of pruning until then.
         budget: the share of the weights that there is memory for.
         tables: what the rows of each table are worth.
+        unpruned_share: the share of the weights that occurs, if all of it is kept; None: rows were pruned.
         drawing: the file of the curves; empty: none was asked for.
     """
 
@@ -32,6 +34,7 @@ class PruningScreen:
     rounds: int
     budget: float
     tables: tuple[KeptImportance, ...]
+    unpruned_share: float | None = None
     drawing: str = ""
 
     def render(self) -> RenderableType:
@@ -48,6 +51,7 @@ class PruningScreen:
         return Group(
             f"{self.run}, after {many(self.epochs, 'epoch')}: {many(self.rounds, 'round')} of pruning in {many(self.steps, 'step')}",
             f"memory for {percent_text(self.budget)} of the weights, {percent_text(total_share(self.tables))} are kept; what is free takes new rows",
+            *([] if self.unpruned_share is None else [nothing_pruned_text(self.unpruned_share)]),
             "",
             grid(titles, rows),
             *rest,
@@ -55,3 +59,17 @@ class PruningScreen:
             "",
             "seen: rows that events have looked up; rows of 90 %: the fewest that have 90 % of the importance of all seen ones",
         )
+
+
+def nothing_pruned_text(unpruned_share: float) -> str:
+    """That a budget is above what occurs; ``unpruned_share``: the share of the weights that does."""
+    return (
+        f"nothing was pruned: the rows that occur have {percent_text(unpruned_share)} of the weights, which the budget has room for; "
+        f"next: give a pruning.budget below {_rounded_down(unpruned_share):g}"
+    )
+
+
+def _rounded_down(share: float) -> float:
+    """A share with three digits, never more than it is."""
+    scale = 10.0 ** (2 - math.floor(math.log10(share))) if share > 0.0 else 1.0
+    return math.floor(share * scale) / scale

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.pruning import nothing_pruned_text
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
@@ -165,6 +166,7 @@ class TrainedScreen:
         staleness: the updates that lookups missed, as measured.
         hashed: by name of a hashed table, what it has done on all servers since this command loaded its rows.
         budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
+        unpruned_share: of a pruned run that has pruned nothing, the share of the weights that occurs; else None.
         test_unlabelled: the same of the test range.
         baselines: the AUC of raw columns, each alone, on the test events.
         finished: whether nothing is left to train; a preempted or stopped job trains the rest when it is started again.
@@ -207,6 +209,7 @@ class TrainedScreen:
     towers: TowerRow | None = None
     trial: tuple[TrialRow, ...] = ()
     verdict: tuple[Finding, ...] = ()
+    unpruned_share: float | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -245,6 +248,8 @@ class TrainedScreen:
             pairs.append(
                 ("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}")
             )
+        if self.unpruned_share is not None:
+            pairs.append(("", nothing_pruned_text(self.unpruned_share)))
         if self.test:
             if self.test.events:
                 pairs += [("" if k else "test", text) for k, text in enumerate(_test_lines(self.test))]

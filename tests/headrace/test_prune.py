@@ -11,6 +11,7 @@ import pytest
 from tests.headrace.test_checkpoints import GOLDENS
 from tests.trainer.synthetic import Synthetic, config
 from trainer.planning.kept_importance import kept_importance, total_share
+from trainer.training.kept_rows import unpruned_share_of
 from trainer.training.loop import train
 
 pytest.importorskip("tensorflow")
@@ -45,6 +46,39 @@ def test_the_report_as_json(cli, run):
         assert 0 < table["kept_rows"] <= table["seen_rows"] <= table["rows"]
         assert 0 < table["importance_share"] <= 1
         assert table["curve"] == sorted(table["curve"])
+
+
+def test_a_budget_above_what_occurs_is_said(cli, tmp_path):
+    """The rows that occur all have places: a report that calls them kept would read as if pruning had lost nothing."""
+    data = Synthetic(2, 60)
+    settings = config(tmp_path / "roomy", pruning={"budget": 0.9}, deep=True)
+    train(data.solution, data.read, settings)
+    found = cli("prune", "report", tmp_path / "roomy", "--json").json
+    assert found["rounds"] == 0
+    share = unpruned_share_of(settings, on_skip=pytest.fail)
+    assert 0 < share < 0.9
+    assert found["unpruned_share"] == share
+    shown = cli("prune", "report", tmp_path / "roomy").out
+    assert "nothing was pruned: the rows that occur have" in shown
+    below = float(shown.partition("a pruning.budget below ")[2].split()[0])
+    assert below <= share < below + 0.001
+
+
+def test_a_run_that_pruned_says_nothing_of_it(cli, run):
+    assert "nothing was pruned" not in cli("prune", "report", run).out
+    assert cli("prune", "report", run, "--json").json["unpruned_share"] is None
+    assert unpruned_share_of(config(run, deep=True), on_skip=pytest.fail) is None
+
+
+def test_a_run_is_named_by_its_folder_its_model_or_both(cli, run, tmp_path):
+    home = tmp_path / "home"
+    (home / "runs").mkdir(parents=True)
+    (home / "runs" / "ctr-v2").symlink_to(run)
+    named = cli("prune", "report", "ctr", "--home", home, "--json").json
+    assert named["run"] == str(home / "runs" / "ctr-v2")
+    assert cli("prune", "report", "ctr", "--run-dir", run, "--home", home, "--json").json["run"] == str(run)
+    error = cli("prune", "report", run, "--run-dir", run, status=2).err
+    assert "--run-dir and --version must go with the name of a model" in error
 
 
 def test_other_runs_are_refused(cli, tmp_path):

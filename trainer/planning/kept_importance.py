@@ -62,3 +62,11 @@ def total_share(tables: Sequence[KeptImportance]) -> float:
     """The share of the weights of all vocabularies that is kept."""
     whole = sum(one.rows * one.columns for one in tables)
     return sum(one.kept_rows * one.columns for one in tables) / whole if whole else 0.0
+
+
+def unpruned_share(tables: Sequence[KeptImportance]) -> float | None:
+    """The share of the weights of all vocabularies that training has looked up, if all of it is kept: nothing was pruned; else None."""
+    if any(one.kept_rows < one.seen_rows for one in tables):
+        return None
+    whole = sum(one.rows * one.columns for one in tables)
+    return sum(one.seen_rows * one.columns for one in tables) / whole if whole else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,43 @@ Run = Annotated[
 RunVersion = Annotated[
     int, typer.Option("--version", help="The model's version. Default: the newest with a run.", show_default=False)
 ]
+RunDir = Annotated[
+    str,
+    typer.Option(
+        "--run-dir",
+        help="Folder of the model's run, or gs://bucket/path. Default: runs/MODEL-vVERSION in the home.",
+        show_default=False,
+    ),
+]
+ModelOrRun = Annotated[str, typer.Argument(help="Name of a submitted model, or the folder MODEL-vVERSION of its run.")]
 _VERSION = re.compile("v([1-9][0-9]{0,8})")
+_RUN_NAME = re.compile("(.+)-v([1-9][0-9]{0,8})")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRun:
+    """A model version with the folder of its run; version 0: the newest, an empty folder: the default one."""
+
+    model: str
+    version: int
+    run_dir: str
+
+
+def named_run(model: str, version: int, run_dir: str = "") -> NamedRun:
+    """What a command names: a model, or the folder of a run, whose name says the model and the version.
+
+    Raises :class:`InputError` for a folder with another name, and for one beside ``--run-dir`` or ``--version``.
+    """
+    if "/" not in model and not (Path(model) / "checkpoints").is_dir():
+        return NamedRun(model, version, run_dir)
+    if run_dir or version:
+        raise InputError("--run-dir and --version must go with the name of a model, got a folder", where="MODEL", value=model,
+                         next_step="leave them out, or give the model's name")  # fmt: skip
+    found = _RUN_NAME.fullmatch(model.rstrip("/").rpartition("/")[2])
+    if found is None:
+        raise InputError("the folder of a run must be named by its model and version", where="MODEL", value=model,
+                         allowed="MODEL-vVERSION", next_step=f"give the model's name and --run-dir {model}")  # fmt: skip
+    return NamedRun(found[1], int(found[2]), model)
 
 
 def run_folder_of(run_dir: str, model: str, version: int, home: str) -> str:
@@ -28,8 +65,13 @@ def run_folder_of(run_dir: str, model: str, version: int, home: str) -> str:
     return str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{version}")
 
 
-def run_folder(run: str, version: int, home: str) -> str:
-    """The folder of a run, or its location in a bucket. Raises :class:`NotFound` for a model without a run."""
+def run_folder(run: str, version: int, home: str, run_dir: str = "") -> str:
+    """The folder of a run, or its location in a bucket; ``run_dir``: that of the model's run, if it is not in the home.
+
+    Raises :class:`NotFound` for a model without a run.
+    """
+    if run_dir:
+        return run_location(named_run(run, version, run_dir).run_dir)
     folder = run_location(run) if _is_folder(run) else _folder_of_model(run, version, home)
     if version and _is_folder(run):
         raise InputError("--version must go with the name of a model, got a folder", where="--version", value=version)

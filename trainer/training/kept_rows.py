@@ -1,0 +1,42 @@
+"""What the budget of a run with pruned tables has bought, from its newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from trainer.config import TrainConfig
+from trainer.model.inputs import lay_out
+from trainer.planning.kept_importance import KeptImportance, kept_importance, unpruned_share
+from trainer.training.pruned_tables import saved_importance
+from trainer.training.saved_run import SavedRun, read_newest_run
+from trainer.training.saved_tables import own_place
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows that pruned tables keep; ``rounds``: the rounds of pruning that there were."""
+
+    tables: tuple[KeptImportance, ...]
+    rounds: int
+
+
+def kept_rows_of(saved: SavedRun, config: TrainConfig) -> KeptRows:
+    """The rows that the tables of a pruned run keep, with the importance of all."""
+    sizes = {one.table.name: one.table.vocabulary_size for one in lay_out(saved.identity.typed_inputs, config).features}
+    found, rounds = [], 0
+    for kind in ("embedding", "linear"):
+        names = [name for name in sizes if f"{kind}/rows/{name}" in saved.arrays]
+        for name, history in saved_importance(saved.arrays, partial(own_place, kind), names).items():
+            kept, columns = saved.arrays[f"{kind}/rows/{name}"], saved.arrays[f"{kind}/weights/{name}"].shape[1]
+            label = name if kind == "embedding" else f"linear {name}"
+            found.append(kept_importance(label, sizes[name], columns, kept, history.rows, history.importance))
+            rounds = max(rounds, history.rounds)
+    return KeptRows(tuple(found), rounds)
+
+
+def unpruned_share_of(config: TrainConfig, on_skip: Callable[[str], None]) -> float | None:
+    """:func:`~trainer.planning.kept_importance.unpruned_share` of a run's newest checkpoint; None for a run without pruned tables."""
+    saved = None if config.pruning is None else read_newest_run(config.run_dir, on_skip=on_skip)
+    return None if saved is None else unpruned_share(kept_rows_of(saved, config).tables)
