@@ -3,15 +3,15 @@
     partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file per fragment
 
 Partitions of one merged fragment are one element, so that one worker loads its memos once.
-Row i of a file is the i-th event of its fragment that is not deleted. The name of a file identifies its input (the scores'
-source, the fragment, the columns), so the same command again computes only what is missing.
+Row i of a file is the i-th event of its fragment that is not deleted: its keys, raw columns, and predictions. The name of a file
+identifies its input (the scores' source, the fragment, the columns), so the same command again computes only what is missing.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -40,13 +40,17 @@ from warehouse.solution.parts import SolutionFragment, SolutionPartition
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.durable_files import sync_path
 from warehouse.storage.storage import Storage
-from warehouse.tables.table import content_of
+from warehouse.tables.table import Fragment, content_of
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 #: A function from a table with a column for each input to scores: [rows], or [rows, classes]; of several labels by name.
 Score = Callable[[pa.Table], _Array | Mapping[str, _Array]]
 
 PREDICTION = "prediction"
+#: The first columns of a file: the partition, the fragment, the stored event of each row in it, and the event's time.
+KEYS = ("partition", "fragment", "row", "time")
+#: Before the name of a raw column that has that of a key or a prediction.
+RAW = "raw_"
 _STATE = "_scores"
 _SOURCE = "source.json"
 
@@ -60,7 +64,9 @@ class ScoringConfig:
         output: a local folder for scores of one ``source``.
         source: the identity of the scores' source, such as a checkpoint's digest.
         load: returns the scoring function; called once per process. Beam sends it to its workers.
-        columns: raw columns to write with the scores.
+        columns: raw columns to write with the scores. One that has the name of a key or of a prediction, but other values, is
+            written as :data:`RAW` and its name.
+        time_column: the table's; "" without one.
     """
 
     home: str
@@ -68,6 +74,12 @@ class ScoringConfig:
     source: str
     load: Callable[[], Score]
     columns: tuple[str, ...] = ()
+    time_column: str = ""
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The raw columns to read, each once."""
+        return tuple(dict.fromkeys((*self.columns, *([self.time_column] if self.time_column else ()))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,7 @@ def partition_groups(partitions: Sequence[SolutionPartition]) -> list[list[int]]
 def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
     """Assign the output to this source, or check that it is."""
     wanted = {"model": solution.model, "model_version": solution.model_version, "source": config.source,
-              "columns": list(config.columns)}  # fmt: skip
+              "columns": list(config.columns), "keys": [*KEYS, config.time_column]}  # fmt: skip
     place = state / _SOURCE
     if place.exists():
         found = parse_document(place.read_bytes(), f"scores in {config.output}").value
@@ -170,12 +182,13 @@ class _Job:
         files = rows = known = 0
         errors = []
         names = _names(self.config, solution, partition)
-        for fragment, name in zip(partition.fragments, names, strict=True):
+        keys = fragment_keys(partition.fragments)
+        for fragment, name, key in zip(partition.fragments, names, keys, strict=True):
             if (folder / name).exists():
                 known += 1
                 continue
             try:
-                table = self._score(solution, fragment, score)
+                table = self._score(solution, fragment, score, (partition.key, key))
                 write_atomic(folder / name, parquet_bytes(table))
                 files, rows = files + 1, rows + table.num_rows
             except HeadraceError as error:
@@ -187,19 +200,65 @@ class _Job:
         sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
-    def _score(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
-        read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.columns)
+    def _score(
+        self, solution: ReadSolution, fragment: SolutionFragment, score: Score, place: tuple[str, str]
+    ) -> pa.Table:
+        """The rows of one fragment's file; ``place``: the keys of its partition and of itself."""
+        columns = self.config.read
+        read = read_fragment(Storage(self.config.home), solution, fragment, columns=columns, rows=True)
+        # By position: a raw column may have the name of an input.
+        width = len(solution.inputs) + 1
+        inputs, raw = read.select(range(width)), read.select(range(width, width + len(columns)))
         with _ONE_AT_A_TIME:
-            scores = score(read)
-        table = read.select(list(self.config.columns))
+            scores = score(inputs)
         named = (
             {f"{PREDICTION}_{name}": one for name, one in scores.items()}
             if isinstance(scores, Mapping)
             else {PREDICTION: scores}
         )
-        for name, one in named.items():
-            table = table.append_column(name, _column(one))
-        return table
+        predictions = {name: _column(one) for name, one in named.items()}
+        keys = self._keys(raw, place, read.column(read.num_columns - 1))
+        return _joined(keys, raw, self.config, predictions)
+
+    def _keys(self, raw: pa.Table, place: tuple[str, str], rows: pa.ChunkedArray) -> dict[str, pa.Array]:
+        time = self.config.time_column
+        values = (*(pa.repeat(one, raw.num_rows) for one in place), rows,
+                  raw.column(time) if time else pa.nulls(raw.num_rows, pa.timestamp("us", "UTC")))  # fmt: skip
+        return dict(zip(KEYS, values, strict=True))
+
+
+def _joined(
+    keys: Mapping[str, pa.Array], raw: pa.Table, config: ScoringConfig, predictions: Mapping[str, pa.Array]
+) -> pa.Table:
+    """The columns of a file: keys, raw columns, predictions."""
+    found = dict(keys)
+    for name, written in written_names(config.columns, {*keys, *predictions}).items():
+        if not name == KEYS[-1] == config.time_column:  # the key has its values
+            found[written] = raw.column(name)
+    found.update(predictions)
+    return pa.table(list(found.values()), names=list(found))
+
+
+def written_names(columns: Sequence[str], own: Set[str]) -> dict[str, str]:
+    """The name under which each raw column is written; ``own``: the names of keys and predictions, which none of them gets."""
+    names = {}
+    for name in columns:
+        written = name
+        while written in own or (written != name and written in columns):
+            written = f"{RAW}{written}"
+        names[name] = written
+    return names
+
+
+def fragment_keys(fragments: Sequence[Fragment]) -> list[str]:
+    """The key of each fragment in its partition: its identity; copies of a file, which have the same one, are numbered."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for fragment in fragments:
+        seen[fragment.fragment_id] += 1
+        number = seen[fragment.fragment_id]
+        keys.append(fragment.fragment_id if number == 1 else f"{fragment.fragment_id}-{number}")
+    return keys
 
 
 def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
@@ -210,13 +269,14 @@ def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
 
 def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPartition) -> list[str]:
     """The files of a partition's fragments, in order; fragments of equal content have different files."""
-    read = {column.name for item in solution.inputs for column in raw_columns(item.root)} | set(config.columns)
+    read = {column.name for item in solution.inputs for column in raw_columns(item.root)} | set(config.read)
     inputs = [[item.name, item.fingerprint] for item in solution.inputs]
+    columns = [*KEYS, config.time_column, *config.columns]
     seen: Counter[str] = Counter()
     names = []
     for fragment in partition.fragments:
         deleted = "" if fragment.deletions is None else fragment.deletions.checksum
-        content = digest([config.source, list(config.columns), inputs, content_of(fragment, read), deleted])
+        content = digest([config.source, columns, inputs, fragment.fragment_id, content_of(fragment, read), deleted])
         names.append(f"scores-{digest([content, seen[content]])[:16]}.parquet")
         seen[content] += 1
     return names

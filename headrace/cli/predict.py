@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.options.beam import BeamOptions, Runner
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.runs import run_folder_of
+from headrace.cli.options.runs import ModelOrRun, RunDir, named_run, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
@@ -20,20 +20,24 @@ from transforms.errors import DataError, NotFound
 if TYPE_CHECKING:
     from trainer.training.saved_run import SavedRun
     from warehouse.solution.solution import ReadSolution
+    from warehouse.warehouse import Warehouse
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    model: ModelOrRun,
     output: Annotated[str, typer.Option(help="Local folder of the scores: PARTITION/scores-*.parquet.")],
-    run_dir: Annotated[
-        str, typer.Option(help="Folder of the run's checkpoints. Default: runs/MODEL-vVERSION in the home.")
-    ] = "",
+    run_dir: RunDir = "",
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
     ] = 0,
     start: Annotated[str, typer.Option(help="Score partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Score partitions that start before this time.")] = "",
-    columns: Annotated[str, typer.Option(help="Raw columns to write with the scores, separated by commas.")] = "",
+    columns: Annotated[
+        str,
+        typer.Option(
+            help="Raw columns to write with the scores, separated by commas, beside partition, fragment, row and time."
+        ),
+    ] = "",
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     home: Home = "",
@@ -51,8 +55,11 @@ def predict(
 
     first, last = moment_of("--start", start), moment_of("--end", end)
     options = RunnerOptions(runner, flags=tuple(beam_options or ()))
-    with open_warehouse(home) as warehouse, pinned(warehouse, model, version, first, last, "predict") as solution:
-        folder = run_folder_of(run_dir, model, solution.model_version, home)
+    named = named_run(model, version, run_dir)
+    model = named.model
+    with open_warehouse(home) as warehouse, pinned(warehouse, model, named.version, first, last, "predict") as solution:
+        folder = run_folder_of(named.run_dir, model, solution.model_version, home)
+        raw, time_column = _raw_columns(warehouse, solution.table, columns)
         saved = _saved(folder, model)
         _check(saved, solution, folder)
         config = ScoringConfig(
@@ -60,7 +67,8 @@ def predict(
             output=output,
             source=saved.digest,
             load=partial(load_scores, folder, saved.path),
-            columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+            columns=raw,
+            time_column=time_column,
         )
         with progress_bar(f"scoring {model}", "partitions") as report:
             done = score_partitions(solution, config, options, progress=report)
@@ -79,6 +87,16 @@ def predict(
     emit(screen, as_json=as_json)
     if done.failures:
         raise typer.Exit(DataError.exit_status)
+
+
+def _raw_columns(warehouse: Warehouse, table: str, columns: str) -> tuple[tuple[str, ...], str]:
+    """The raw columns that are asked for, each once, and the table's time column. Raises :class:`~transforms.errors.UnknownColumn`."""
+    from warehouse.tables.manifests import get_table
+
+    with warehouse.catalog.read() as connection:
+        found = get_table(connection, table)
+    asked = dict.fromkeys(name for one in columns.split(",") if (name := one.strip()))
+    return tuple(found.column(name).name for name in asked), found.time_column or ""
 
 
 def _saved(run_dir: str, model: str) -> SavedRun:

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.cli.options.runs import NamedRun, named_run
 from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
+from transforms.errors import InputError
 
 
 @pytest.fixture
@@ -53,13 +55,36 @@ def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
     solution = read_solution(warehouse, "first")
     model = load_trained(str(tmp_path / "home" / "runs" / "first-v1"))
     for table in files.values():
-        assert table.schema.names == ["event_id", "time", "prediction"]
+        assert table.schema.names == ["partition", "fragment", "row", "time", "event_id", "prediction"]
         assert table.schema.field("prediction").type == pa.float32()
     for fragment in list(solution.fragments)[2:]:
         read = read_fragment(warehouse.storage, solution, fragment, columns=["event_id"])
         (written,) = (one for one in files.values() if one["event_id"] == read["event_id"])
         np.testing.assert_allclose(written["prediction"].to_numpy(), model.predict(read), rtol=1e-6)
     warehouse.close()
+    folder = tmp_path / "home" / "runs" / "first-v1"
+    by_folder = trained("predict", folder, *predict[2:], "--json").json
+    assert (by_folder["model"], by_folder["files"], by_folder["known_files"]) == ("first", 0, 2), (
+        "the run names its model"
+    )
+
+
+def test_the_folder_of_a_run_names_its_model_and_version(tmp_path):
+    folder = tmp_path / "a" / "ctr-v2-v3"
+    assert named_run(str(folder), 0) == NamedRun("ctr-v2", 3, str(folder))
+    assert named_run("gs://bucket/runs/ctr-v2", 0) == NamedRun("ctr", 2, "gs://bucket/runs/ctr-v2")
+    assert named_run("ctr", 2, "/runs/x") == NamedRun("ctr", 2, "/runs/x")
+    with pytest.raises(InputError, match="named by its model and version"):
+        named_run(str(tmp_path), 0)
+    with pytest.raises(InputError, match="must go with the name of a model"):
+        named_run(str(folder), 4)
+
+
+def test_an_unknown_column_is_refused_before_anything_is_scored(submitted, tmp_path):
+    error = submitted("predict", "first", "--output", tmp_path / "scores", "--columns", "event_id,tiem", status=2).err
+    assert "no such column" in error
+    assert "time" in error
+    assert not (tmp_path / "scores").exists()
 
 
 @pytest.mark.slow
