@@ -39,8 +39,8 @@ def drop(
     from warehouse.tables.manifests import find_table
     from warehouse.tables.register import check_table_name
 
-    check_table_name(name)
     with open_warehouse(home) as warehouse:
+        check_table_name(warehouse, name)
         with warehouse.catalog.read() as connection:
             table = find_table(connection, name)
         local = home_location(home)

@@ -151,9 +151,7 @@ def import_(
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to reject files with the reason."""
     from pipelines.ingest.job import ImportConfig
     from pipelines.runners.runner import RunnerOptions
-    from warehouse.tables.register import check_table_name
 
-    check_table_name(name)
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
@@ -210,8 +208,10 @@ def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: 
     """Raise, before anything is written, if the imported columns do not fit the known table."""
     from warehouse.tables.manifests import find_table
     from warehouse.tables.parquet import check_drift
+    from warehouse.tables.register import check_table_name
     from warehouse.tables.table import ColumnSchema
 
+    check_table_name(warehouse, name)
     with warehouse.catalog.read() as connection:
         table = find_table(connection, name)
     if table is None:

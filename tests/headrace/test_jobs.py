@@ -16,6 +16,7 @@ def headrace(tmp_path, monkeypatch, capsys):
     """Runs a command in the home; its status, its JSON document, and its output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
 
     def call(*arguments):
         status = run([str(one) for one in arguments])
@@ -51,7 +52,8 @@ def test_jobs_are_queued_listed_and_stopped(headrace, tmp_path):
         (("submit", "--", "train"), 2, "Missing argument"),
         (("submit", "--", "train", "ctr", "--host", "1"), 2, "No such option"),
         (("submit", "--", "train", "ctr", "--hosts", "many"), 2, "a valid integer"),
-        (("submit", "--name", "7", "--", "train", "ctr"), 2, "short and plain"),
+        (("submit", "--name", "7", "--", "train", "ctr"), 2, "must begin with a letter"),
+        (("submit", "--name", "a..b", "--", "train", "ctr"), 2, "must be of letters, digits"),
         (("submit", "--slots", "-1", "--", "train", "ctr"), 2, "at least one slot"),
         (("show", "ctr"), 4, "one of the fleet"),
         (("stop", "ctr"), 4, "one of the fleet"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from trainer.scheduling.events import Event, Role, RoleKind
 from trainer.scheduling.orders import Hold, Order, TrainingPhase
 from trainer.scheduling.transitions import EventKind, JobState
 from transforms.errors import DataError
+from transforms.names import allowed_names, is_name
 
 _T = TypeVar("_T")
 #: The version of the messages.
@@ -34,7 +34,8 @@ _MOST_EVENTS = 64
 _MOST_INCARNATION = 2**53
 _MOST_TEXT = 4_000
 _MOST_NUMBERS = 128
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
+#: The most characters of a role's name.
+_MOST_NAME = 64
 #: The events that a role may send about itself.
 ROLE_EVENTS = frozenset(
     {
@@ -298,9 +299,9 @@ def read_message_value(kind: type[_T], found: DocumentField) -> _T:
 
 def check_role(role: Role) -> None:
     """Raise :class:`DataError` unless the role has a valid name."""
-    if not _NAME.match(role.name):
+    if not is_name(role.name, most=_MOST_NAME):
         raise DataError("the name of a role must be short and plain", value=role.name[:80],
-                        allowed="up to 64 letters, digits, dots, dashes and underscores")  # fmt: skip
+                        allowed=allowed_names(most=_MOST_NAME))  # fmt: skip
 
 
 def _role_call(found: DocumentField) -> RoleCall:

@@ -18,12 +18,14 @@ from trainer.errors import TornCheckpoint
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.fleet import ENDED, FleetJob
 from transforms.errors import DataError, InputError, NotFound, StorageError, nearest
+from transforms.names import check_name
 from warehouse.storage.durable_files import make_folders
 
 FORMAT = "headrace.fleet/1"
 _MOST_BYTES = 1 << 20
 _FILE = re.compile(r"([0-9]{6,12})\.json\Z", re.ASCII)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
+#: The most characters of a job's name.
+_MOST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,9 @@ class Submission:
     run_dir: str = ""
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
-            raise InputError("the name of a job must be short and plain", where="--name", value=self.name[:80],
-                             allowed="a letter, then up to 63 letters, digits, dots, dashes and underscores")  # fmt: skip
+        check_name(self.name, "a job", where="--name", most=_MOST_NAME)
+        if not self.name[0].isalpha():  # a number is that of a job
+            raise InputError("the name of a job must begin with a letter", where="--name", value=self.name)
         if not 1 <= self.slots <= 1_000_000:
             raise InputError("a job must take at least one slot", where="--slots", value=self.slots)
         if abs(self.priority) > 1_000_000:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,8 +10,7 @@ from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import CanonicalForms
 from transforms.graphs.graph import Node
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+from transforms.names import check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,7 @@ class Model:
         classes: int = 0,
     ) -> None:
         for what, value in (("model", name), ("client", client)):
-            if not isinstance(value, str) or not _NAME.fullmatch(value):
-                raise InputError(f"the name of a {what} must be of letters, digits, '_', '.' and '-'", value=value,
-                                 allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+            check_name(value, f"a {what}")
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1_000_000:
             raise InputError("a priority must be a whole number", where=f"model {name}", value=priority,
                              allowed="-1000000 to 1000000; higher goes first")  # fmt: skip
@@ -106,9 +102,7 @@ class Model:
 
         Raises :class:`DuplicateInput` for a name in use and :class:`TypeMismatch` for anything but an expression.
         """
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InputError("the name of an input must be of letters, digits, '_', '.' and '-'", where=f"model {self.name}", value=name,
-                             allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        check_name(name, "an input", where=f"model {self.name}")
         where = f"model {self.name}, input {name}"
         if name in self.inputs:
             raise DuplicateInput("the inputs of a model must have different names", where=where, value=name,
@@ -132,9 +126,7 @@ def _target_of(label: object, task: object, classes: int, where: str, forms: Can
                          allowed=f"2 to {MOST_TASKS}", next_step='a model of one label has label="clicked"')  # fmt: skip
     tasks = []
     for name, each in label.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InputError("the name of a label must be of letters, digits, '_', '.' and '-'", where=where, value=name,
-                             allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        check_name(name, "a label", where=where)
         given = each if isinstance(each, Label) else Label(each)
         tasks.append((name, _target(given.label, given.task, given.classes, f"{where} {name}", forms)))
     return Target.of_tasks(tasks)

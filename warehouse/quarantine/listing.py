@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, and_, case, func, se
 
 from transforms.errors import InputError
 from transforms.graphs.graph import component_from_document, raw_columns
+from transforms.names import is_whole_number
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import computes, is_current, waits_for
@@ -280,7 +281,7 @@ def _find(connection: Connection, named: str, partition: str | None) -> str:
     listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state, schema.memos.c.memo_key)
     listed = listed.select_from(PLACED).order_by(of, tasks.id).limit(_MOST_CANDIDATES + 1)
     rows: Sequence[Any] = ()
-    if is_number := named.isdecimal() and int(named) < 2**63:
+    if is_number := is_whole_number(named) and int(named) < 2**63:
         rows = connection.execute(listed.where(tasks.id == int(named), *here)).all()
     if not rows:
         is_number = False

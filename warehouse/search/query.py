@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
+from transforms.names import is_whole_number
 from warehouse.scheduling.task_states import MemoState
 
 Sort = Literal["newest", "oldest", "size", "hits", "saved", "secs"]
@@ -65,7 +66,7 @@ class ComponentQuery:
         """Raises :class:`InputError` for conditions that no component can fulfil."""
         if self.operator is not None and "@" in self.operator:
             name, _, version = self.operator.partition("@")
-            if not version.isdigit() or self.operator_version not in (None, int(version)):
+            if not is_whole_number(version) or self.operator_version not in (None, int(version)):
                 raise InputError("operator must be a name, or a name with a version", where="operator", value=self.operator,
                                  allowed="a name, or name@version such as hash_buckets@1")  # fmt: skip
             object.__setattr__(self, "operator", name)

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from transforms.errors import DataError
 
-_DAY = re.compile(r"date=(\d{4})-(\d{2})-(\d{2})")
-_HOUR = re.compile(r"hour=(\d{1,2})")
+_DAY = re.compile(r"date=(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_HOUR = re.compile(r"hour=(\d{1,2})", re.ASCII)
 _ALLOWED = "date=YYYY-MM-DD or date=YYYY-MM-DD/hour=HH"
 
 

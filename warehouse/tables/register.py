@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from transforms.errors import DataError, InputError, TypeMismatch
+from transforms.errors import DataError, TypeMismatch
+from transforms.names import check_name
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.storage.stored_file import ListedFile
@@ -135,16 +136,15 @@ def register_table(
     return warehouse.catalog.run(write)
 
 
-def check_table_name(name: str) -> None:
-    """Raise :class:`InputError` unless ``name`` can be the name of a table and of a folder."""
-    sound = all(letter.isalnum() or letter in "_.-" for letter in name) and not name.startswith(".")
-    if not name or len(name) > 128 or not sound:
-        raise InputError("a table name must consist of allowed characters", value=name,
-                         allowed="letters, digits, '_', '.', '-', at most 128, no '.' first")  # fmt: skip
+def check_table_name(warehouse: Warehouse, name: str) -> None:
+    """Raise :class:`InputError` unless a table has this name, as one of an earlier release may, or can have it."""
+    with warehouse.catalog.read() as connection:
+        if find_table(connection, name) is None:
+            check_name(name, "a table")
 
 
 def _check_name_and_root(warehouse: Warehouse, name: str, root: str) -> str:
-    check_table_name(name)
+    check_table_name(warehouse, name)
     if not warehouse.storage.folder_exists(root):
         raise DataError("no such folder", where=f"root of table {name!r}", value=root,
                         next_step="give the folder that holds the date=... folders")  # fmt: skip

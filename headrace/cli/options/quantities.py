@@ -11,10 +11,10 @@ from transforms.errors import InputError
 _UNITS = {"": 1, "b": 1}
 _UNITS.update({f"{letter}{suffix}": 1000**power for power, letter in enumerate("kmgtp", 1) for suffix in ("", "b")})
 _UNITS.update({f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)})
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
 _SPAN_SECS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)")
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)", re.ASCII)
 _AGE_SECS = {"": 86_400, "d": 86_400, "h": 3_600}
 
 
