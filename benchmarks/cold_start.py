@@ -60,6 +60,11 @@ with Warehouse.open(WarehouseConfig(sys.argv[2])) as warehouse:
     submit_model(warehouse, model)
 """
 )
+EMPTY = """
+import sys
+from warehouse import Warehouse, WarehouseConfig
+Warehouse.open(WarehouseConfig(sys.argv[1])).close()
+"""
 CHILDREN = """
 import sys, time
 from pathlib import Path
@@ -124,6 +129,7 @@ class Tree:
         idle, busy, leased = self.folder / "idle", self.folder / "busy", self.folder / "leased"
         for home in (busy, leased):
             self.run("-c", SUBMIT, str(log), str(home))
+        self.run("-c", EMPTY, str(idle))
         work = ("-m", "headrace", "work", "--until-idle", "--home")
         found = {
             "headrace --help": self.run("-m", "headrace", "--help"),

@@ -201,14 +201,14 @@ def _beside(
 @contextmanager
 def _opened(home: str, catalog_url: str) -> Iterator[Warehouse]:
     from warehouse.config import WarehouseConfig
+    from warehouse.homes import check_exists
     from warehouse.warehouse import Warehouse
 
     if "://" not in home:
         home = os.path.abspath(home)
-        if not os.path.isdir(home):
-            raise InputError("the home must be the folder of a warehouse", where="home", value=home,
-                             next_step="name the folder that headrace commands take as --home")  # fmt: skip
-    with Warehouse.open(WarehouseConfig(home=home, catalog_url=catalog_url)) as warehouse:
+    config = WarehouseConfig(home=home, catalog_url=catalog_url)
+    check_exists(config)
+    with Warehouse.open(config) as warehouse:
         yield warehouse
 
 

@@ -24,14 +24,18 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Go from raw logs to a trained model: register, submit, memoize, train, kill -9, resume, measure."""
-    from headrace.demo.play import Demo
+    from headrace.demo.needs import check_needs
     from headrace.demo.registry import script
     from headrace.demo.sample_log import SampleLogConfig
+
+    chosen = script(log_format, SampleLogConfig(seed=seed, hours=hours, mean_rows_per_hour=rows_per_hour))
+    check_needs(chosen, logs)
+
+    from headrace.demo.play import Demo
     from headrace.demo.scripts import LogOptions
     from headrace.screens.demo import demo_screen
 
-    chosen = script(log_format, SampleLogConfig(seed=seed, hours=hours, mean_rows_per_hour=rows_per_hour))
-    folder = Path(home or Path(home_folder("", "the demo")) / "demo" / log_format).resolve()
+    folder = Path(home or Path(home_folder("", "the demo", creates=True)) / "demo" / log_format).resolve()
     played = Demo(
         chosen,
         folder,

@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 #: The commands and groups in the order of ``--help``.
 COMMANDS = {
+    "init": Place("headrace.cli.init", "init"),
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "train"),

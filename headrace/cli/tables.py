@@ -61,7 +61,7 @@ def add(
     """Register a folder of hive-partitioned Parquet. Run it again to register added files."""
     from warehouse.tables.manifests import find_table
 
-    with open_warehouse(home) as warehouse:
+    with open_warehouse(home, creates=True) as warehouse:
         with warehouse.catalog.read() as connection:
             known = find_table(connection, name)
         if known is not None and not move:
@@ -154,7 +154,7 @@ def import_(
 
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
-    local = Path(home_folder(home, "importing logs"))
+    local = Path(home_folder(home, "importing logs", creates=True))
     config = ImportConfig(
         tuple(files),
         log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text)),
@@ -165,7 +165,7 @@ def import_(
         unique_by=tuple(column for column in unique_by.split(",") if column),
     )
     imported = _import_files(home, name, config, options, schema or files[0])
-    with open_warehouse(home) as warehouse:
+    with open_warehouse(home, creates=True) as warehouse:
         registered = register(warehouse, name, config.output, config.time_column, invalid_text)
     emit(_imported_screen(config, imported, registered), as_json=as_json)
 
@@ -177,7 +177,7 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
     """
     from pipelines.ingest.job import import_logs
 
-    with open_warehouse(home) as warehouse:
+    with open_warehouse(home, creates=True) as warehouse:
         _check_import(warehouse, name, config, where)
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, options, progress=report)

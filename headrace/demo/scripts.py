@@ -46,9 +46,14 @@ class DemoScript:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
+def example_path(name: str) -> Path:
+    """Where a file of ``examples/`` is, in the checkout that this package runs from."""
+    return Path(__file__).resolve().parents[2] / "examples" / name
+
+
 def example_file(name: str) -> Path:
-    """A file of ``examples/`` in the checkout that this package runs from."""
-    path = Path(__file__).resolve().parents[2] / "examples" / name
+    """A file of ``examples/``. Raises :class:`DataError` outside of a checkout."""
+    path = example_path(name)
     if not path.is_file():
         raise DataError("the demo must run in a clone of the repository, got no examples/", value=str(path),
                         next_step="make demo in a clone")  # fmt: skip

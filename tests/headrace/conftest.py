@@ -76,6 +76,8 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         words = [str(argument) for argument in arguments]
         without = "demo" in words or "--help" in words or words[:2] in _WITHOUT_HOME
         home = [] if without else ["--home", str(tmp_path / "home")]
+        if home and not (tmp_path / "home").exists():
+            run(["init", *home])  # only a few commands make a home that is not there
         capsys.readouterr()
         end = words.index("--") if "--" in words else len(words)
         found = run([*words[:end], *home, *words[end:]])

@@ -474,7 +474,7 @@ def test_small_mistakes_are_no_defects(cli, table, tmp_path):
 
 
 def _record_nowhere(tmp_path):
-    done = headrace("--record", "/no/such/folder/x.json", "status", home=tmp_path / "home")
+    done = headrace("--record", "/no/such/folder/x.json", "init", home=tmp_path / "home")
     _, error = done.communicate(timeout=PATIENCE_SECS)
     assert done.returncode == 6
     return error

@@ -111,6 +111,10 @@ def test_checkpoints_in_a_bucket_are_found_by_the_emulator_of_the_environment(
 
 def test_holds_and_notices_find_the_job_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / "home"
+    assert run(["holds", "release", RUN, "--home", str(home)]) == 2
+    assert "must be the folder of a warehouse" in capsys.readouterr().err
+    assert not home.exists()
+    home.mkdir()
     assert run(["holds", "release", RUN, "--home", str(home)]) == 4
     assert "a run must have a job" in capsys.readouterr().err
     assert run(["preempt", RUN, "--home", str(home)]) == 4
@@ -130,6 +134,7 @@ def test_a_job_of_a_fleet_keeps_its_bucket_and_its_job_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = str(tmp_path / "home")
+    Path(home).mkdir()
     submit = ["jobs", "submit", "--home", home, "--json", "--", "train", "ctr", "--hosts", "1", "--run-dir", RUN]
     for more, expected in (
         ([], job_folder(RUN, home)),

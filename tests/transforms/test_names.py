@@ -15,7 +15,7 @@ from trainer.launch.fleet_store import Submission
 from trainer.scheduling.events import Role, RoleKind
 from transforms import Model
 from transforms.errors import DataError, InputError
-from transforms.expressions.columns import int64
+from transforms.expressions.expression import int64
 from transforms.names import allowed_names, check_name, is_name, is_whole_number
 from warehouse.search.query import ComponentQuery
 from warehouse.tables.partitions import is_partition_folder, partition_range

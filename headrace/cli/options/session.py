@@ -69,12 +69,16 @@ def run_location(run_dir: str) -> str:
     return run_dir
 
 
-def home_folder(option: str, what: str) -> str:
-    """The home, which must be a local folder for ``what``. Raises :class:`InputError`."""
+def home_folder(option: str, what: str, *, creates: bool = False) -> str:
+    """The home, which must be a local folder for ``what``, and exist unless the command ``creates`` it. Raises :class:`InputError`."""
+    from warehouse.homes import check_folder
+
     home = home_location(option)
     if "://" in home:
         raise InputError(f"the home must be a local folder for {what}", where="--home or $HEADRACE_HOME", value=home,
                          next_step="give a folder of this machine")  # fmt: skip
+    if not creates:
+        check_folder(home)
     return home
 
 
@@ -88,13 +92,14 @@ def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
 
 
 @contextmanager
-def open_warehouse(option: str, opening: Opening = open_once) -> Iterator[Warehouse]:
-    """The warehouse at :func:`home_location`, closed at the end.
+def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool = False) -> Iterator[Warehouse]:
+    """The warehouse at :func:`home_location`, closed at the end; only a command that ``creates`` one makes it.
 
     ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is the longest wait for the write
-    lock of another process.
+    lock of another process. Raises :class:`InputError` for a home that is not a warehouse.
     """
     from warehouse.config import WarehouseConfig
+    from warehouse.homes import check_exists, make_home
     from warehouse.warehouse import Warehouse
 
     config = WarehouseConfig(
@@ -102,6 +107,10 @@ def open_warehouse(option: str, opening: Opening = open_once) -> Iterator[Wareho
         catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""),
         busy_timeout_secs=_seconds("HEADRACE_BUSY_TIMEOUT_SECS", default=30.0),
     )
+    if creates:
+        make_home(config)
+    else:
+        check_exists(config)
     with opening(lambda: Warehouse.open(config)) as warehouse:
         yield warehouse
 

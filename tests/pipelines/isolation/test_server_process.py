@@ -13,6 +13,7 @@ import pytest
 from tests.pipelines.isolation.scenes import descendants, eventually, healthy, is_running, leased, made
 from tests.pipelines.scenes import REPOSITORY
 from tests.support.processes import PATIENCE_SECS
+from warehouse import Warehouse, WarehouseConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the server is always a new interpreter")
 
@@ -172,12 +173,13 @@ def test_a_child_imports_nothing_for_a_fragment(tmp_path: Path) -> None:
 
 
 def test_a_worker_shares_its_imports_and_leaves_no_process_when_it_is_killed(tmp_path: Path) -> None:
+    Warehouse.open(WarehouseConfig(str(tmp_path))).close()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "headrace", "work", "--home", str(tmp_path)]
     worker = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     below: set[int] = set()
     try:
-        assert eventually(lambda: (tmp_path / "catalog.db").exists())
+        assert eventually(lambda: bool(descendants(worker.pid)))
         below = descendants(worker.pid)
         assert [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below] == [
             Path(f"/proc/{worker.pid}/cmdline").read_bytes()

@@ -128,6 +128,7 @@ def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.Capture
         "  allowed: --region=europe-west4 --temp_location=gs://BUCKET/tmp\n"
         "  next:    headrace work --runner DataflowRunner -- --project=... ; see docs/dataflow.md\n"
     )
+    (cloud.folder / "home").mkdir(exist_ok=True)
     assert run([*command, "--home", str(cloud.folder / "home"), "--", *cloud.flags()]) == 2
     assert "cannot reach a folder of this machine" in capsys.readouterr().err
     assert run([*command, "--", "--project=my-project", "--num_workers=many"]) == 2
