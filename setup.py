@@ -1,10 +1,25 @@
-"""Packaging of the ``headrace`` distribution. The light core installs without TensorFlow and Beam."""
+"""Packaging of the ``headrace`` distribution. The light core installs without TensorFlow and Beam.
 
+A wheel has one package at the top. The other four are below it, since any project may have a ``trainer`` or ``pipelines`` of its own; the
+imports of them are rewritten when they are copied. An editable installation has the five packages of the checkout as they are.
+"""
+
+import ast
+import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
 
-PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+TOP, PARTS = "headrace", ("transforms", "warehouse", "pipelines", "trainer")
+PACKAGES = find_packages(include=[pattern for name in (TOP, *PARTS) for pattern in (name, f"{name}.*")])
+DATA = {
+    TOP: ["py.typed"],
+    "transforms.operators": ["public_suffix_list.dat"],
+    "trainer.tpu_check": ["lowering.txt", "compiling.txt"],
+}
 CORE = [
     "alembic>=1.14",
     "grpcio>=1.65",
@@ -48,26 +63,85 @@ EXTRAS = {
 # tfx-bsl, of the extra "tft", and OR-Tools ask for different versions of absl-py: no environment has both by their own requirements.
 EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name != "plan" for requirement in extra})
 
-setup(
-    name="headrace",
-    version="0.1.0",
-    description="Computes each feature once for all models, stores it, and feeds the trainers.",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
-    long_description_content_type="text/markdown",
-    license="Apache-2.0",
-    python_requires=">=3.11,<3.14",
-    packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
-    package_data={
-        **{name: ["py.typed"] for name in PACKAGES},
-        "transforms.operators": ["public_suffix_list.dat"],
-        "trainer.tpu_check": ["lowering.txt", "compiling.txt"],
-    },
-    install_requires=CORE,
-    extras_require=EXTRAS,
-    entry_points={
-        "console_scripts": [
-            "headrace = headrace.cli.main:main",
-            "headrace-beam-worker = pipelines.runners.process_worker:main",
-        ]
-    },
-)
+#: What follows ``from`` up to the name of the module.
+_GAP = re.compile(rb"from(?:[ \t]|\\\r?\n)+")
+
+
+def in_wheel(name: str) -> str:
+    """The name of a package or module in a wheel."""
+    return f"{TOP}.{name}" if name.partition(".")[0] in PARTS else name
+
+
+def wheel_source(source: bytes, file: str) -> bytes:
+    """A module's source with its imports of the four packages as in a wheel; nothing else and no line number changes.
+
+    Raises :class:`ValueError` for ``import trainer.config``, which binds the name of a package.
+    """
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    places = []
+    for node in ast.walk(ast.parse(source, file)):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and in_wheel(node.module) != node.module:
+            begin = starts[node.lineno - 1] + node.col_offset
+            places.append(_GAP.match(source, begin).end())
+        for alias in node.names if isinstance(node, ast.Import) else ():
+            if in_wheel(alias.name) != alias.name:
+                if alias.asname is None:
+                    raise ValueError(
+                        f"a module of Headrace must be imported by from ... import, got import {alias.name}: {file}"
+                    )
+                places.append(starts[alias.lineno - 1] + alias.col_offset)
+    for place in sorted(places, reverse=True):
+        source = source[:place] + f"{TOP}.".encode("ascii") + source[place:]
+    return source
+
+
+class BuildPy(build_py):
+    """Copies the packages as a wheel has them, and nothing that an earlier build left."""
+
+    def run(self) -> None:
+        """Copy all packages; of an editable installation none."""
+        if not self.editable_mode:
+            for name in (TOP, *PARTS):
+                shutil.rmtree(Path(self.build_lib) / name, ignore_errors=True)
+        super().run()
+
+    def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
+        """Copy a module."""
+        copy, is_copied = super().build_module(module, module_file, package)
+        Path(copy).write_bytes(wheel_source(Path(module_file).read_bytes(), module_file))
+        return copy, is_copied
+
+
+class EditableWheel(editable_wheel):
+    """Installs the packages of the checkout by their names there."""
+
+    def run(self) -> None:
+        """Make the wheel that refers to the checkout."""
+        self.distribution.packages, self.distribution.package_dir, self.distribution.package_data = PACKAGES, {}, DATA
+        super().run()
+
+
+if __name__ == "__main__":
+    setup(
+        name="headrace",
+        version="0.1.0",
+        description="Computes each feature once for all models, stores it, and feeds the trainers.",
+        long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+        long_description_content_type="text/markdown",
+        license="Apache-2.0",
+        python_requires=">=3.11,<3.14",
+        cmdclass={"build_py": BuildPy, "editable_wheel": EditableWheel},
+        packages=list(map(in_wheel, PACKAGES)),
+        package_dir={in_wheel(name): name for name in PARTS},
+        package_data={in_wheel(name): files for name, files in DATA.items()},
+        install_requires=CORE,
+        extras_require=EXTRAS,
+        entry_points={
+            "console_scripts": [
+                "headrace = headrace.cli.main:main",
+                "headrace-beam-worker = headrace.pipelines.runners.process_worker:main",
+            ]
+        },
+    )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace import checkout as checkout  # first: it finds the packages beside this one
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:

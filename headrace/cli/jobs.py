@@ -14,6 +14,7 @@ from headrace.cli.options.launchers import LOCAL, check_launcher
 from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.terminal.output import emit, say
+from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ def _run_dir(stored: StoredJob) -> str:
 
 
 def _command(stored: StoredJob, record: Path, supervisor: int) -> list[str]:
-    program = [sys.executable, "-m", "headrace", "--record", str(record), "train"]
-    return [*program, *stored.submission.arguments, "--supervisor", str(supervisor)]
+    training = ("--record", str(record), "train", *stored.submission.arguments)
+    return module_command("headrace", *training, "--supervisor", str(supervisor))
 
 
 def _tell(stored: StoredJob) -> None:

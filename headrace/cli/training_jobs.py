@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -19,6 +18,7 @@ from headrace.cli.options.quantities import check_grace
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
+from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -530,7 +530,7 @@ def _staleness(status: JobStatus) -> dict[int, StalenessCounts]:
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:
     """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller."""
     named = (("--address", listen) if listen else ()) if kind == "controller" else ("--name", name)
-    return [sys.executable, "-m", "headrace", "role", kind, folder, *named, *options]
+    return module_command("headrace", "role", kind, folder, *named, *options)
 
 
 @contextmanager

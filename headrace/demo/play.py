@@ -10,7 +10,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, TextIO
 
 from headrace.demo.scripts import DemoScript, LogOptions, example_file
 from trainer.checkpoints.checkpoint import epochs_committed
+from transforms.child_process import child_environment, module_command
 from transforms.errors import HeadraceError, InputError
 
 #: Marks a folder that a demo created, and may therefore empty.
@@ -125,7 +125,9 @@ class Demo:
         """Start training; after half of its epochs, wait a random part of an epoch and kill it."""
         self._show(arguments)
         run_dir = self.home / "runs" / f"{self.script.first}-v1"
-        process = subprocess.Popen(self._command(*arguments), env=self._environment(), stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            module_command("headrace", *arguments), env=self._environment(), stdout=subprocess.DEVNULL
+        )
         first_commit: tuple[float, int] | None = None
         while process.poll() is None:
             now, committed = time.monotonic(), epochs_committed(run_dir)
@@ -152,11 +154,8 @@ class Demo:
         self.transcript.write(text + "\n")
         self.transcript.flush()
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "headrace", *arguments]
-
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "HEADRACE_HOME": str(self.home)}
+        return child_environment({"HEADRACE_HOME": str(self.home)})
 
     def _show(self, arguments: Sequence[str]) -> None:
         here = os.path.relpath(self.home)
@@ -175,7 +174,7 @@ class Demo:
         record = self.home / "answer.json"
         record.unlink(missing_ok=True)
         done = subprocess.run(
-            self._command("--record", str(record), *arguments),
+            module_command("headrace", "--record", str(record), *arguments),
             env=self._environment(),
             stdout=subprocess.DEVNULL if silent else self.transcript,
             check=False,

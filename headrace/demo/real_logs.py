@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.demo.scripts import DemoScript, LogOptions, Prepare, Progress
 from transforms.errors import InputError
+from transforms.installation import own_module
 
 Split = Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
 
@@ -20,7 +21,7 @@ def _prepare_with(log_format: str) -> Prepare:
                              next_step="make demo LOGS=path FORMAT=" + log_format)  # fmt: skip
         from pipelines.formats.options import FormatOptions
 
-        module = import_module(f"pipelines.formats.{log_format}")
+        module = import_module(own_module(f"pipelines.formats.{log_format}"))
         drawn = FormatOptions(negatives_per_positive=options.negatives_per_positive, seed=options.seed)
         report = module.prepare(source, str(folder), drawn, progress)
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.counts.items())

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
+from transforms.installation import own_module
+
 
 def import_tensorflow_quietly() -> None:
     """Import the model's libraries for the CPU."""
@@ -16,11 +18,11 @@ def import_tensorflow_quietly() -> None:
 
 
 def import_quietly(module: str) -> None:
-    """Import a module that imports TensorFlow, for the CPU. Native output is shown only if the import fails."""
+    """Import a module, by its name in a checkout, that imports TensorFlow, for the CPU. Native output is shown only if the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with _native_stderr_held_back():
-        import_module(module)
+        import_module(own_module(module))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pipelines.formats.options import FormatOptions
 from pipelines.ingest.report import ImportReport
 from pipelines.runners.progress import OnProgress
 from transforms.errors import nearest
+from transforms.installation import own_module
 
 __all__ = ["FORMATS", "FormatOptions", "prepare"]
 
@@ -34,5 +35,6 @@ def prepare(
         raise UnknownFormat("the log format must be a known one", value=format_name, allowed=", ".join(FORMATS),
                             next_step=f"did you mean {nearest(format_name, FORMATS, 1)}? Other logs: give a schema file"
                             )  # fmt: skip
-    report: ImportReport = import_module(f"pipelines.formats.{format_name}").prepare(source, output, options, progress)
+    module = import_module(own_module(f"pipelines.formats.{format_name}"))
+    report: ImportReport = module.prepare(source, output, options, progress)
     return report

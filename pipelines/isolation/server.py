@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
+from transforms.installation import own_module
+
 #: The requests: fork, with a connection and a cell, and end a child by its process id, whose answer is a number; and import what
 #: children need, which has no answer.
 FORK, END, IMPORT = b"F", b"E", b"I"
@@ -86,7 +88,7 @@ def import_shared() -> None:
         if not is_given:
             del os.environ[setting]
         for module in _SHARED:
-            importlib.import_module(module)
+            importlib.import_module(own_module(module))
 
 
 @cache
@@ -96,18 +98,18 @@ def import_child() -> ModuleType:
     with _without_collection():
         from numba.core.entrypoints import init_all
 
-        import transforms.kernels
         from pipelines.isolation import child
+        from transforms import kernels
         from transforms.execution.memory import keep_freed_memory
         from transforms.kernels.kept_code import prepare_loading
 
-        for module in pkgutil.iter_modules(transforms.kernels.__path__):
-            importlib.import_module(f"transforms.kernels.{module.name}")
+        for module in pkgutil.iter_modules(kernels.__path__):
+            importlib.import_module(f"{kernels.__name__}.{module.name}")
         prepare_loading()
         init_all()  # numba's extensions, which it looks for among all installed packages
         for name in _FIRST_FRAGMENT:
             with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+                importlib.import_module(own_module(name))
         keep_freed_memory()
     return child
 

@@ -20,10 +20,11 @@ import traceback
 from typing import Protocol
 
 from pipelines.isolation import server
+from transforms.child_process import child_environment
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from pipelines.isolation.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from headrace.pipelines.isolation.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 _LOOK_SECS = 0.005
 
@@ -45,7 +46,8 @@ def start_interpreter(control: socket.socket) -> ServerProcess:
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
     command = [sys.executable, "-c", _START, paths, str(control.fileno()), str(os.getpid())]
     # A session of its own: Ctrl-C in the terminal is handled by the parent.
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[control.fileno()], start_new_session=True)  # fmt: skip
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[control.fileno()], start_new_session=True,
+                            env=child_environment())  # fmt: skip
 
 
 def fork_or_start(control: socket.socket) -> ServerProcess:

@@ -1,5 +1,7 @@
 """The running Headrace as a wheel; equal files give equal bytes.
 
+Its modules have the names that they have here, by which Beam pickles their functions for workers: a checkout's wheel holds five packages.
+
 A wheel, unlike a source package, installs without compiling or downloading anything.
 """
 
@@ -20,14 +22,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transforms.errors import InputError
+from transforms.installation import PACKAGES, ROOT
 
 NAME = "headrace"
-PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 
 #: The earliest time in a zip file, so that the wheel is independent of modification times.
 _WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
-_DESCRIPTION = ("METADATA", "entry_points.txt", "top_level.txt")
+_DESCRIPTION = ("METADATA", "entry_points.txt")
+_TOP_LEVEL = "".join(f"{package}\n" for package in sorted(PACKAGES)).encode("ascii")
 _FORMAT = b"Wheel-Version: 1.0\nGenerator: headrace\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _ASK_SETUPTOOLS = "import sys, setuptools.build_meta as build; build.prepare_metadata_for_build_wheel(sys.argv[1])"
 
@@ -55,7 +58,7 @@ class OwnMetadata:
 
 def source_folder() -> Path:
     """The folder with the running packages: a checkout, or an environment's packages."""
-    return Path(__file__).resolve().parents[2]
+    return ROOT.resolve()
 
 
 def own_metadata(source: Path) -> OwnMetadata:
@@ -93,7 +96,7 @@ def write_wheel(folder: Path, source: Path, metadata: OwnMetadata) -> Path:
     info = f"{NAME}-{metadata.version}.dist-info"
     contents = {str(path.relative_to(source)): path.read_bytes() for path in _package_files(source)}
     contents |= {f"{info}/{name}": content for name, content in metadata.files.items()}
-    contents[f"{info}/WHEEL"] = _FORMAT
+    contents |= {f"{info}/WHEEL": _FORMAT, f"{info}/top_level.txt": _TOP_LEVEL}
     contents[f"{info}/RECORD"] = _record(contents, f"{info}/RECORD")
     target = folder / f"{NAME}-{metadata.version}-py3-none-any.whl"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

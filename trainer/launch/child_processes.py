@@ -11,6 +11,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 from trainer.launch.role_signals import LEFT_STATUS
+from transforms.child_process import child_environment
 from warehouse.scheduling.backoff import Backoff
 
 #: The command line of a role's process: its kind, its name, and options.
@@ -94,7 +95,7 @@ class ChildProcesses:
         path.parent.mkdir(parents=True, exist_ok=True)
         arguments = [*self._command(child.kind, child.name, options), "--supervisor", str(os.getpid())]
         with open(path, "ab") as log:
-            child.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            child.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment())  # fmt: skip
         child.began_secs = self._clock()
 
     def reap(self, child: Child) -> bool:

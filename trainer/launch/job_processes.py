@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainer.launch.fleet import ProcessEnd
 from trainer.launch.fleet_store import FleetStore, StoredJob
+from transforms.child_process import child_environment
 from transforms.errors import StorageError
 from warehouse.storage.durable_files import make_folders
 
@@ -61,7 +62,7 @@ class LocalProcesses:
             make_folders(path.parent)
         record.unlink(missing_ok=True)
         own = stored.submission
-        environment = {**os.environ, **({"HEADRACE_HOME": own.home} if own.home else {})}
+        environment = child_environment({"HEADRACE_HOME": own.home} if own.home else {})
         try:
             with open(log, "ab") as output:
                 process = subprocess.Popen(

@@ -19,6 +19,7 @@ from typing import Self
 
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.launch.keeper import describe_end
+from transforms.child_process import child_environment
 from transforms.errors import StorageError
 
 _LOG = logging.getLogger(__name__)
@@ -124,8 +125,9 @@ class LocalServers:
             options += ["--token-file", self._token_file]
         with open(self._logs / f"{server.name}.log", "ab") as log:
             server.process = subprocess.Popen(
-                self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(),
+                start_new_session=True,
+            )  # fmt: skip
 
     def _address_file(self, server: _Server) -> Path:
         return self._folder / f"{server.name}.address"

@@ -18,6 +18,7 @@ from trainer.errors import ConfigError, RunMismatch
 from transforms.errors import HeadraceError, nearest
 from transforms.functions.bundle import write_bundle
 from transforms.functions.outside import resolve
+from transforms.installation import IS_WHEEL, PARTS
 
 _NEXT_STEP = "put the module's folder on PYTHONPATH, or start the command in it"
 
@@ -73,12 +74,21 @@ def _imported(path: str, option: str) -> Callable[..., Any]:
                           allowed=nearest(name, known)) from error  # fmt: skip
     except Exception as error:
         raise ConfigError(f"the module of {option} must be importable", where=f"{option} {path}",
-                          value=f"{type(error).__name__}: {error}", next_step=_NEXT_STEP) from error  # fmt: skip
+                          value=f"{type(error).__name__}: {error}", next_step=_next_step(module)) from error  # fmt: skip
     finally:
         sys.path.remove(folder)
     if not callable(found):
         raise ConfigError(f"{option} must be a function", where=f"{option} {path}", value=type(found).__name__)
     return found
+
+
+def _next_step(module: str) -> str:
+    top = module.partition(".")[0]
+    if top in PARTS and not IS_WHEEL:
+        return (
+            f"install Headrace's wheel, or give the package another name: in a checkout {top} is a package of Headrace"
+        )
+    return _NEXT_STEP
 
 
 def _digest_of(function: object, path: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards
 from trainer.planning.planner import Search
 from trainer.planning.topologies import PlanTopology
+from transforms.child_process import child_environment, module_command
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -54,8 +54,8 @@ def _search(
     limit = _START_SECS + _SECS_OF_ONE * solver_secs
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "trainer.solving.cp_sat"], input=json.dumps(problem).encode(), capture_output=True,
-            timeout=limit, check=True,
+            module_command("trainer.solving.cp_sat"), input=json.dumps(problem).encode(), capture_output=True, timeout=limit,
+            check=True, env=child_environment(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return None  # the given assignment is the answer then

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,13 +20,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainer.errors import CheckFailed, ConfigError
+from transforms.child_process import child_environment, module_command
+from transforms.installation import IS_WHEEL, ROOT
 
 #: The one with TensorFlow, and the one with the compiler.
 Part = Literal["lowering", "compiling"]
 PARTS: tuple[Part, ...] = ("lowering", "compiling")
 _READY = "ready.json"
-#: Where this project's packages are, for the modules that run in an environment.
-_SOURCES = Path(__file__).resolve().parents[2]
 #: What an error shows of the end of a process's output.
 _SHOWN_CHARACTERS = 2_000
 
@@ -74,8 +73,8 @@ class TpuEnvironment:
                               next_step="make tpu")  # fmt: skip
         try:
             done = subprocess.run(
-                [str(self._python(part)), "-m", module], input=json.dumps(document), capture_output=True, text=True,
-                timeout=timeout_secs, env=self._variables(part), cwd=_SOURCES,
+                module_command(module, python=str(self._python(part))), input=json.dumps(document), capture_output=True,
+                text=True, timeout=timeout_secs, env=self._variables(part),
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise CheckFailed(f"{module} must end in time", value=f"{timeout_secs:.0f} s",
@@ -95,13 +94,24 @@ class TpuEnvironment:
         own = {
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
             "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(_SOURCES),
+            "PYTHONPATH": str(self._own_packages()),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "TPU_LIBRARY_PATH": str(packages / "libtpu" / "libtpu.so"),
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_WORKER_HOSTNAMES": "localhost",
         }
-        return {**os.environ, **own}
+        return {**child_environment(), **own}
+
+    def _own_packages(self) -> Path:
+        """A folder with Headrace's packages; in that of a wheel are the packages of its environment, and these must not be found."""
+        if not IS_WHEEL:
+            return ROOT.resolve()
+        link, target = self.folder.resolve() / "own" / "headrace", ROOT.resolve() / "headrace"
+        link.parent.mkdir(exist_ok=True)
+        if not link.exists() or link.resolve() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+        return link.parent
 
 
 def requirements_of(part: Part) -> Path:

@@ -36,6 +36,7 @@ from transforms.functions.sources import (
     source_of_function,
 )
 from transforms.functions.values import NOT_A_CONSTANT, Document, encoded
+from transforms.installation import checkout_name, is_foreign_namesake
 
 FORMAT = "headrace.function/1"
 
@@ -355,7 +356,8 @@ class _Bundler:
         needed = {module.__name__}
         for chain in chains:
             needed |= self._walk(module, name, chain)
-        return {"module": [module.__name__, *sorted(needed - {module.__name__})]}
+        others = sorted(map(checkout_name, needed - {module.__name__}))
+        return {"module": [checkout_name(module.__name__), *others]}
 
     def _module_as_value(self, name: str, module: ModuleType) -> Unfingerprintable:
         return self._refusal("is a module used as a value", name, value=module.__name__,
@@ -404,9 +406,12 @@ class _Bundler:
         self._count(found[0], name)
         for chain in sorted(chains):
             self._walk(value, name, chain)
-        return {"import": list(found)}
+        return {"import": [checkout_name(found[0]), found[1]]}
 
     def _count(self, module: str, name: str) -> None:
+        if is_foreign_namesake(module):
+            raise self._refusal(f"comes from {module!r}, whose name is also that of a module of Headrace in fingerprints", name,
+                         next_step="copy what the function uses into a module of the project")  # fmt: skip
         packages = distributions_of(module)
         for package in packages:
             if version_of(package) is None:

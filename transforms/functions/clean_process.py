@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transforms.errors import StorageError
+from transforms.installation import ROOT
 
 Message = Mapping[str, Any]
 
-_TOP = Path(__file__).resolve().parents[2]
 _START = (
     "import json, sys; sys.path += json.loads(sys.argv[1]); "
-    "from transforms.functions.clean_requests import main; main(float(sys.argv[2]))"
+    "from headrace.transforms.functions.clean_requests import main; main(float(sys.argv[2]))"
 )
 #: The environment that a process needs to start and that the function does not see.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SYSTEMROOT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -81,7 +81,7 @@ class CleanProcess:
 
 def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
     installed = [path for path in sys.path if {"site-packages", "dist-packages"} & set(Path(path).parts)]
-    paths = json.dumps([str(_TOP), *installed])
+    paths = json.dumps([str(ROOT.resolve()), *installed])
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     command = [sys.executable, "-s", "-P", "-c", _START, paths, str(idle_secs)]
     try:

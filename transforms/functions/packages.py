@@ -7,11 +7,12 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from transforms.installation import PACKAGES, ROOT
+
 #: The package name of the interpreter and its standard library.
 PYTHON = "python"
 
-_ROOMS = frozenset({"transforms", "warehouse", "pipelines", "trainer", "headrace"})
-_TOP = Path(__file__).resolve().parents[2]
+_OWN_FOLDERS = tuple(ROOT.resolve() / package for package in PACKAGES)
 
 
 def is_project(module_name: str) -> bool:
@@ -26,11 +27,11 @@ def is_project(module_name: str) -> bool:
     if file is None:
         return module is None or top not in _distributions()
     parts = Path(file).resolve().parts
-    return not (_is_headrace(top, Path(file)) or {"site-packages", "dist-packages"} & set(parts))
+    return not (_is_headrace(Path(file)) or {"site-packages", "dist-packages"} & set(parts))
 
 
-def _is_headrace(top: str, file: Path) -> bool:
-    return top in _ROOMS and file.resolve().is_relative_to(_TOP / top)
+def _is_headrace(file: Path) -> bool:
+    return any(file.resolve().is_relative_to(folder) for folder in _OWN_FOLDERS)
 
 
 @cache
@@ -43,7 +44,7 @@ def distributions_of(module_name: str) -> tuple[str, ...]:
     top = module_name.partition(".")[0]
     if top in sys.stdlib_module_names:
         return (PYTHON,)
-    if top in _ROOMS:
+    if top in PACKAGES:
         return ("headrace",)
     return tuple(sorted(set(_distributions().get(top, ()))))
 

@@ -24,6 +24,7 @@ from transforms.functions.outside import resolve
 from transforms.functions.packages import version_of
 from transforms.functions.sources import compiled_class, compiled_function
 from transforms.functions.values import Document, decoded
+from transforms.installation import own_module
 
 
 @lru_cache(maxsize=1024)
@@ -130,11 +131,10 @@ class Rebuilt:
             case "definition":
                 return self._definition(content)
             case "import":
-                return resolve(*content)
+                return resolve(own_module(content[0]), content[1])
             case "module":
-                for name in content:
-                    importlib.import_module(name)
-                return importlib.import_module(content[0])
+                modules = [importlib.import_module(own_module(name)) for name in content]
+                return modules[0]
             case "namespace":
                 return SimpleNamespace(**{name: self.value(document) for name, document in content.items()})
             case "partial":

@@ -17,16 +17,17 @@ from typing import Any, TypeVar
 
 from numba import njit
 
+from transforms.installation import ROOT, own_module
 from transforms.kernels.kept_code import KernelCache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_TOP = Path(__file__).parents[2]
 #: The packages with compiled functions and the modules with constants of them; their sources are digested.
-_DIGESTED = ("transforms.kernels", "transforms.operators", "transforms.columns.positions", "trainer.embedding",
-             "trainer.reading.kernels", "trainer.reading.packing", "warehouse.files.memo_format")  # fmt: skip
+_DIGESTED = tuple(map(own_module, (
+    "transforms.kernels", "transforms.operators", "transforms.columns.positions", "trainer.embedding", "trainer.reading.kernels",
+    "trainer.reading.packing", "warehouse.files.memo_format")))  # fmt: skip
 #: The packages of digested modules: what is imported from them may be a module.
-_PACKAGES = frozenset({*_DIGESTED, "transforms.columns"})
+_PACKAGES = frozenset({*_DIGESTED, own_module("transforms.columns")})
 #: An import at the beginning of a line, as (module, names): ``import ...`` has no module. Comments and escaped ends of lines may be
 #: among them. Parsing the whole source takes twenty times as long.
 _GAP = rb"(?:[ \t]|\\\r?\n)"
@@ -52,7 +53,7 @@ def sources_of(file: Path) -> tuple[Path, ...]:
 def _scan(file: Path) -> tuple[frozenset[Path], bytes]:
     """The digested modules that a file imports, and the SHA-256 of the file."""
     source = file.read_bytes()
-    paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in _imported(source))
+    paths = (ROOT.joinpath(*module.split(".")).with_suffix(".py") for module in _imported(source))
     return frozenset(path for path in paths if path.is_file()), hashlib.sha256(source).digest()
 
 

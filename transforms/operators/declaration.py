@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from transforms.columns.columns import Column
 from transforms.errors import InputError, TypeMismatch
+from transforms.installation import own_module
 from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
@@ -111,7 +112,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A function by module and name, imported at its first call: a declaration loads no compiler.
+    """A function by its name and that of its module in a checkout, imported at its first call: a declaration loads no compiler.
 
     A kernel takes and returns :class:`~transforms.columns.columns.Column`, a twin the types of
     :mod:`transforms.twins.tensors`.
@@ -122,7 +123,7 @@ class Imported:
 
     def __call__(self, *values: Any, **params: Scalar) -> Any:
         """Call the function."""
-        return getattr(importlib.import_module(self.module), self.function)(*values, **params)
+        return getattr(importlib.import_module(own_module(self.module)), self.function)(*values, **params)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ import typer
 from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
+from transforms.child_process import module_command
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -320,13 +320,13 @@ def servers_at(
 
 def server_command(options: Sequence[str]) -> list[str]:
     """The command line of a server."""
-    return [sys.executable, "-m", "headrace", "ps", "serve", *options]
+    return module_command("headrace", "ps", "serve", *options)
 
 
 def worker_command(servers: Sequence[Address], authority: str, options: Sequence[str]) -> list[str]:
     """The command line of an embedding worker of these servers; ``authority``: of their certificates, empty for none."""
     own = ["--servers", ",".join(map(str, servers)), *(("--server-ca", authority) if authority else ())]
-    return [sys.executable, "-m", "headrace", "ps", "worker", *own, *options]
+    return module_command("headrace", "ps", "worker", *own, *options)
 
 
 def wire_of(given: Mapping[str, Any]) -> WireSettings:

@@ -269,7 +269,7 @@ def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monk
     kernels.mkdir(parents=True)
     (kernels / "a.py").write_text("from transforms.kernels.b import x\n")
     (kernels / "b.py").write_text("from transforms.kernels.a import y\nx = 1\n")
-    monkeypatch.setattr(compiled, "_TOP", tmp_path)
+    monkeypatch.setattr(compiled, "ROOT", tmp_path)
     before = compiled.digest_of_sources(kernels / "a.py")
     (kernels / "b.py").write_text("x = 2\n")
     for cached in (compiled.digest_of_sources, compiled.sources_of, compiled._scan):
