@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark tpu test-tpu-aot check bench bench-fbgemm clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark tpu test-tpu-aot check mutants bench bench-fbgemm clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -53,12 +53,16 @@ tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrac
 test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
 
-check: $(READY) ## format, lint, types, import rules, and that each test module can be imported
+check: $(READY) ## format, lint, types, import rules, declared packages, and that each test module can be imported
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.support.declared_imports
 	@tests=$$($(BIN)/python -m pytest -p no:cacheprovider --collect-only -q -m "" 2>&1) && tail -n 1 <<<"$$tests" || { echo "$$tests"; exit 1; }
+
+mutants: $(READY) ## 50 mutants in lines changed since SINCE, with SEED, and the tests nearest to them
+	$(BIN)/python -m tests.mutants $(if $(SINCE),--since $(SINCE)) $(if $(SEED),--seed $(SEED)) $(MUTANTS_OPTIONS)
 
 bench: $(READY) ## the benchmarks that README and docs quote
 	@for script in transform_throughput movielens_throughput kernels_and_reading reading_floor shared_components peak_memory text_validity hostile_arrays \

@@ -1,0 +1,152 @@
+"""Runs tests against mutants, in copies of the tree: the tree itself is only read, so a killed run leaves it as it was."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from tests.mutants.candidates import Mutant
+
+#: How much longer than with the tree's own code tests may take with a mutant, which may loop forever.
+_TIMES, _MORE_SECS = 3.0, 60.0
+#: The modification times of a mutated file are so far apart: bytecode of the one before is not taken for that of the next.
+_MTIME_STEP_SECS = 10
+_NO_TESTS, _PASSED = 5, 0
+
+
+class Outcome(StrEnum):
+    """What the tests made of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    UNTESTED = "no tests"
+    UNJUDGED = "tests fail without it"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A mutant and its outcome.
+
+    Attributes:
+        tests: that ran.
+        secs: how long they took.
+    """
+
+    mutant: Mutant
+    outcome: Outcome
+    tests: tuple[str, ...]
+    secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRun:
+    """How tests ended: pytest's status, negative for a signal and None for a time limit."""
+
+    status: int | None
+    secs: float
+
+
+class Copy:
+    """A copy of the tree in which one mutant at a time is applied."""
+
+    def __init__(self, root: Path, folder: Path, files: Iterable[str], options: Sequence[str]) -> None:
+        self._folder, self._options = folder, options
+        for file in files:
+            target = folder / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / file, target)
+        self._mtime_secs = int(time.time())
+
+    def run(self, tests: Sequence[str], limit_secs: float | None) -> TimedRun:
+        """Run tests; the first failure ends them."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self._options, *tests]
+        environment = {**os.environ, "PYTHONPATH": str(self._folder)}
+        began = time.monotonic()
+        process = subprocess.Popen(command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        try:
+            status: int | None = process.wait(limit_secs)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            _end_group(process)
+        return TimedRun(status, time.monotonic() - began)
+
+    def run_mutated(self, mutant: Mutant, tests: Sequence[str], limit_secs: float) -> TimedRun:
+        """Run tests with a mutant in its file, which is restored after them."""
+        path = self._folder / mutant.file
+        source = path.read_bytes()
+        self._write(path, mutant.applied(source))
+        try:
+            return self.run(tests, limit_secs)
+        finally:
+            self._write(path, source)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        self._mtime_secs += _MTIME_STEP_SECS
+        path.write_bytes(content)
+        os.utime(path, (self._mtime_secs, self._mtime_secs))
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the processes that tests started and left, and the tests if they still run."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_trials(
+    copies: Sequence[Copy],
+    mutants: Sequence[Mutant],
+    tests_of: Callable[[str], tuple[str, ...]],
+    on_trial: Callable[[Trial], None],
+) -> list[Trial]:
+    """The trials of all mutants, in their order; ``on_trial`` is called for each as it ends, by any thread.
+
+    Tests run once without a mutant first: those that fail then judge nothing, and their time limits the others.
+    """
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def baseline(tests: tuple[str, ...]) -> TimedRun:
+        copy = free.get()
+        try:
+            return copy.run(tests, None)
+        finally:
+            free.put(copy)
+
+    def trial(mutant: Mutant) -> Trial:
+        tests = tests_of(mutant.file)
+        copy = free.get()
+        try:
+            done = _tried(copy, mutant, tests, usual.get(tests))
+        finally:
+            free.put(copy)
+        on_trial(done)
+        return done
+
+    with ThreadPoolExecutor(len(copies)) as threads:
+        groups = sorted({tests for mutant in mutants if (tests := tests_of(mutant.file))})
+        usual = dict(zip(groups, threads.map(baseline, groups), strict=True))
+        return list(threads.map(trial, mutants))
+
+
+def _tried(copy: Copy, mutant: Mutant, tests: tuple[str, ...], usual: TimedRun | None) -> Trial:
+    if usual is None or usual.status == _NO_TESTS:
+        return Trial(mutant, Outcome.UNTESTED, tests, 0.0)
+    if usual.status != _PASSED:
+        return Trial(mutant, Outcome.UNJUDGED, tests, 0.0)
+    run = copy.run_mutated(mutant, tests, _TIMES * usual.secs + _MORE_SECS)
+    return Trial(mutant, Outcome.SURVIVED if run.status == _PASSED else Outcome.KILLED, tests, run.secs)
