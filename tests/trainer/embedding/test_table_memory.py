@@ -114,17 +114,27 @@ print(found.sum())
     assert (done.returncode, done.stdout) == (0, f"{3 * MIB / 4}\n"), done.stderr[-2000:]
 
 
-def test_a_fresh_array_takes_the_room_of_the_one_before(tmp_path):
+def test_a_fresh_array_may_take_the_place_of_the_one_before(tmp_path):
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         memory = SharedMemory(folder)
-        before = array(memory, 3 * MIB)
-        before[:] = 1.0
-        found = array(memory, 3 * MIB)
+        array(memory, 3 * MIB)[:] = 1.0
+        before = array(memory, 3 * MIB, is_fresh=False)
+        assert before.all()
+        found = array(memory, 3 * MIB, in_place=True)
         assert not found.any()
-        kept = array(memory, 3 * MIB, is_fresh=False)
         found[5] = 7.0
-        assert kept[5] == 7.0
-        del before, found, kept
+        assert before[5] == 7.0
+        with pytest.raises(MemoryFull, match="must have room"):
+            array(memory, 3 * MIB)
+        del before, found
+
+
+def test_another_fresh_array_leaves_the_one_before_as_it_is(tmp_path):
+    memory = SharedMemory(tmp_path)
+    before = array(memory, 1000)
+    before[:] = 1.0
+    array(memory, 1000)[:] = 2.0
+    assert (before == 1.0).all()
 
 
 def test_a_file_without_room_for_all_its_bytes_gets_it_or_is_refused(tmp_path):

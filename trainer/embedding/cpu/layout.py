@@ -213,7 +213,7 @@ def table_values(layout: TableLayout, memory: TableMemory, *, is_fresh: bool) ->
         "slots": (layout.slot_base, _whole_lines(rows * layout.slot_dims), np.float32),
         "row_state": (layout.row_base, rows, np.uint8),
     }
-    return TableValues(*(memory.array(name, *of, is_fresh=is_fresh) for name, of in sizes.items()))
+    return TableValues(*(memory.array(name, *of, is_fresh=is_fresh, in_place=True) for name, of in sizes.items()))
 
 
 def _whole_lines(floats: Array) -> Array:

@@ -33,8 +33,8 @@ class TableMemory(Protocol):
     """Where the arrays of an engine's tables are."""
 
     def array(
-        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
-    ) -> Array:
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True, in_place: bool = False
+    ) -> Array:  # fmt: skip
         """An array for tables that begin at ``starts`` and have ``sizes`` items, together all of it; it begins a page.
 
         Args:
@@ -44,6 +44,7 @@ class TableMemory(Protocol):
             dtype: of the items.
             is_fresh: zeros, in place of what the memory has under this name.
             is_reserved: all of it may be written. Else :meth:`reserve` makes room for its first bytes before they are written.
+            in_place: a fresh array may be the one before, whose values become zeros: the memory need not have room for both.
 
         Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without room.
         """
@@ -56,8 +57,8 @@ class PrivateMemory:
     """Memory of the process, which ends with it: all arrays are fresh, and the system commits what is written."""
 
     def array(
-        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
-    ) -> Array:
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True, in_place: bool = False
+    ) -> Array:  # fmt: skip
         """See :class:`TableMemory`."""
         size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
         if not size_bytes:
@@ -75,7 +76,7 @@ class PrivateMemory:
 class SharedMemory:
     """Arrays in files of ``folder``, such as one in ``/dev/shm``: a process that starts again finds the values of the last one.
 
-    A fresh array has the file of the one before, if that has its size: a folder need not have room for both.
+    A fresh array is a new file, so that arrays of the old one stay as they are until they are dropped, unless it may take its place.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,14 +84,14 @@ class SharedMemory:
         self._reserved: dict[str, int] = {}
 
     def array(
-        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
-    ) -> Array:
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True, in_place: bool = False
+    ) -> Array:  # fmt: skip
         """See :class:`TableMemory`; an array of another size than the file's is fresh."""
         size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
         if not size_bytes:
             return np.zeros(0, dtype)
         path = self._folder / name
-        is_kept = path.exists() and path.stat().st_size == size_bytes and (is_reserved or not is_fresh)
+        is_kept = path.exists() and path.stat().st_size == size_bytes and (in_place or not is_fresh)
         try:
             memory = self._map(path, size_bytes, is_kept=is_kept, is_reserved=is_reserved)
         except (OSError, OverflowError, ValueError) as error:

@@ -28,8 +28,8 @@ class DenseMemory:
         self._memory, self._is_dense = memory, is_dense
 
     def array(
-        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True
-    ) -> Array:
+        self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True, in_place: bool = False
+    ) -> Array:  # fmt: skip
         """See :class:`~trainer.embedding.cpu.memory.TableMemory`."""
         step = _PIECE_BYTES // np.dtype(dtype).itemsize
         if self._is_dense is None:
@@ -38,7 +38,9 @@ class DenseMemory:
             tables = zip(self._is_dense, starts.tolist(), sizes.tolist(), strict=True)
             parts = [_pieces(start, size, step if dense else max(size, 1)) for dense, start, size in tables]
             starts, sizes = (np.concatenate(one) for one in zip(*parts, strict=True))
-        return self._memory.array(name, starts, sizes, dtype, is_fresh=is_fresh, is_reserved=is_reserved)
+        return self._memory.array(
+            name, starts, sizes, dtype, is_fresh=is_fresh, is_reserved=is_reserved, in_place=in_place
+        )
 
     def reserve(self, name: str, size_bytes: int) -> None:
         """See :class:`~trainer.embedding.cpu.memory.TableMemory`."""

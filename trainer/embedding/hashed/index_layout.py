@@ -121,7 +121,7 @@ def index_values(layout: IndexLayout, memory: TableMemory, *, is_fresh: bool) ->
     one = np.zeros(1, np.int64)
     return IndexValues(
         *(
-            memory.array(f"index_{name}", starts, sizes, dtype, is_fresh=is_fresh)
+            memory.array(f"index_{name}", starts, sizes, dtype, is_fresh=is_fresh, in_place=True)
             for name, starts, sizes, dtype in (
                 ("records", layout.first_place * RECORD, layout.places * RECORD, np.uint32),
                 ("entries", layout.first_entry, layout.entries, np.uint32),
