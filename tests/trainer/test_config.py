@@ -7,6 +7,7 @@ import pytest
 
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
+from trainer.trial_record import TrialRow
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,16 @@ from trainer.errors import ConfigError
         {"hashed": {"a": {}}},
         {"hashed": {"a": {"capacity": 9, "budget_mib": 1}}},
         {"hashed": {"a": {"capacity": 0}}},
+        {"activation": "tanh"},
+        {"admit_after": 0},
+        {"admit_after": 2.0},
+        {"dense_bias": 1},
+        {"embedding_dropout": 1.0},
+        {"embedding_weight_decay": -0.1},
+        {"embedding_weight_decay": float("nan")},
+        {"trial": {}},
+        {"trial": [{"name": 3}]},
+        {"trial": [{"loss": 0.1, "kind": "x"}]},
         {"hashed": {"a": {"capacity": True}}},
         {"hashed": {"a": {"budget_mib": 0.5}}},
         {"hashed": {"a": {"capacity": 9, "admit_after": 0}}},
@@ -118,3 +129,18 @@ def test_options_are_frozen():
         config.dim = 3
     with pytest.raises(TypeError):
         config.dims["a"] = 3
+
+
+@pytest.mark.parametrize("options", [{"admit_after": 2}, {"embedding_weight_decay": 0.1}])
+def test_what_tpus_do_not_have_is_refused_with_them(options):
+    with pytest.raises(ConfigError, match="with the tpu engine"):
+        TrainConfig("run", engine="tpu", **options)
+
+
+def test_the_trial_of_a_run_is_in_its_document():
+    row = TrialRow("linear", 2, 3, 900, 0.9, 0.01, 0.0, 0.0, True, True)
+    config = TrainConfig("run", trial=[row])
+    document = json.loads(json.dumps(config.to_document()))
+    assert document["trial"][0]["loss"] == 0.9
+    assert TrainConfig.from_document(document, run_dir="run") == config
+    assert "trial" not in TrainConfig("run").to_document()

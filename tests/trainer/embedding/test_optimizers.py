@@ -127,3 +127,32 @@ def test_a_setting_that_the_engine_does_not_have_is_refused_by_name(optimizer, s
     with pytest.raises(ConfigError, match=f"{setting} must be True") as caught:
         CpuEngine([FeatureSpec("f", TableSpec("t", 2, 1, optimizer))], seed=0)
     assert caught.value.where == "table t"
+
+
+@pytest.mark.parametrize(
+    "plain", [SGD(0.1), Adagrad(0.1), RowWiseAdagrad(0.1, 0.5), AdagradMomentum(0.1, 0.9), Adam(0.1), FTRL(0.1)], ids=lambda one: type(one).__name__
+)  # fmt: skip
+@pytest.mark.parametrize("dim", [1, 4, 19])
+def test_a_row_changes_from_the_update_on_that_admits_it(plain, dim):
+    optimizer, source = replace(plain, admit_after=3, weight_decay_factor=0.1), np.random.default_rng(dim)
+    weights, gradient = source.normal(size=dim).astype(np.float32), source.normal(size=dim).astype(np.float32)
+    start = np.concatenate(
+        [np.full(1 if slot.is_row_wise else dim, slot.initial, np.float32) for slot in optimizer.slots]
+    )
+    slots = start
+    for count in (1, 2):
+        found, slots = update(optimizer, weights, slots, gradient)
+        np.testing.assert_array_equal(found, weights)
+        np.testing.assert_array_equal(slots, [*start[:-1], count])
+    admitted, slots = update(optimizer, weights, slots, gradient)
+    expected, own = update(replace(plain, weight_decay_factor=0.1), weights, start[:-1], gradient)
+    np.testing.assert_array_equal(admitted, expected)
+    np.testing.assert_array_equal(slots, [*own, 3])
+    _, later = update(optimizer, admitted, slots, gradient)
+    assert later[-1] == 3, "an admitted row is not counted any more"
+
+
+@pytest.mark.parametrize("value", [0, 1.5, (1 << 20) + 1, True])
+def test_an_update_that_admits_must_be_a_whole_number(value):
+    with pytest.raises(ConfigError, match="admit_after must be"):
+        SGD(0.1, admit_after=value)

@@ -26,6 +26,7 @@ def features(optimizer):
         (Adam(0.1, lazy_adam=False), "lazy_adam"),
         (FTRL(0.1, allow_zero_accumulator=True), "allow_zero_accumulator"),
         (RowWiseAdagrad(0.1), "optimizer"),
+        (SGD(0.1, admit_after=2), "admit_after"),
     ],
 )
 def test_settings_that_sparse_cores_program_leaves_out_are_refused(optimizer, setting):
@@ -40,6 +41,8 @@ def test_what_the_engines_have_passes():
     refuse_for_tpu_embedding(features(Adam(0.1, lazy_adam=False, clip_weight_min=-1.0, weight_decay_factor=0.1)))
     with pytest.raises(UnsupportedSetting, match=r"^optimizer must be"):
         refuse_for_tpu_embedding(features(RowWiseAdagrad(0.1)))
+    with pytest.raises(UnsupportedSetting, match="admit_after must be 1 on TPU"):
+        refuse_for_tpu_embedding(features(SGD(0.1, admit_after=2)))
     for refuse in (refuse_for_sparse_core, refuse_for_tpu_embedding):
         with pytest.raises(ConfigError, match="at least one feature"):
             refuse([])
