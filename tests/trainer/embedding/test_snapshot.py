@@ -16,6 +16,7 @@ from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.engine import TableState
+from trainer.errors import ServerLost
 
 ROWS = 13
 
@@ -132,6 +133,20 @@ def test_a_closed_snapshot_lets_training_go_on():
     snapshot.close()
     train(engine, every, 1)
     assert snapshot.aside_bytes == 0
+
+
+def test_rows_that_were_put_aside_for_a_closed_snapshot_are_refused():
+    """Another thread may close a snapshot whose reader was slow: its rows are lost, and no values take their place."""
+    engine = engine_of()
+    every = [[list(range(ROWS))], [list(range(2 * ROWS))], [[]]]
+    train(engine, every)
+    snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+    train(engine, every, 1)
+    snapshot.read(0, 0, ROWS)
+    snapshot.close()
+    for read in (lambda: snapshot.read(0, 0, ROWS), lambda: snapshot.read_some(0, np.arange(ROWS))):
+        with pytest.raises(ServerLost, match="a snapshot must be read before it ends"):
+            read()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,7 +18,7 @@ from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.engine import ChangedRows
-from trainer.errors import DamagedMemory, MemoryFull
+from trainer.errors import DamagedMemory, MemoryFull, ServerLost
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -265,8 +265,12 @@ class EngineSnapshot:
         return found
 
     def read(self, t: int, first: int, stop: int) -> ChangedRows:
-        """As :meth:`capture`, but the rows may be read again until :meth:`leave` is called."""
+        """As :meth:`capture`, but the rows may be read again until :meth:`leave` is called.
+
+        Raises :class:`ServerLost` for a snapshot that another thread has closed.
+        """
         with self._aside:
+            self._check_open()
             return self._capture(t, first, stop)
 
     def leave(self, t: int, stop: int) -> None:
@@ -298,11 +302,15 @@ class EngineSnapshot:
         return found
 
     def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
-        """As :meth:`capture_rows`, but the rows may be read again until :meth:`leave_some` is called."""
+        """As :meth:`capture_rows`, but the rows may be read again until :meth:`leave_some` is called.
+
+        Raises :class:`ServerLost` for a snapshot that another thread has closed.
+        """
         of, aside = self._layout, self._aside
         dim, slot_dim, base = int(of.dims[t]), int(of.slot_dims[t]), int(of.row_base[t])
         size = int(of.vocabulary[t])
         with aside:
+            self._check_open()
             weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size)[rows]
             slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size)[rows]
             kept = np.flatnonzero(aside.is_aside[base + rows])
@@ -332,6 +340,10 @@ class EngineSnapshot:
         """Leave out a table that is not read."""
         with self._aside:
             self._set_captured(t, int(self._layout.vocabulary[t]))
+
+    def _check_open(self) -> None:
+        if self._is_done:
+            raise ServerLost("a snapshot must be read before it ends")
 
     def _set_captured(self, t: int, stop: int) -> None:
         self._captured[t] = stop
