@@ -150,6 +150,10 @@ class ServerLost(HeadraceError):
     exit_status = 6
 
 
+class ServerLeaves(ServerLost):
+    """A parameter server or embedding worker that is about to end takes no new client."""
+
+
 class MoveGivenUp(HeadraceError):
     """A move of tables to other parameter servers was given up; training goes on with those before."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +46,7 @@ Supervisor = Annotated[
     int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
 ]
 _MIB = 1 << 20
+_MOST_DRAIN_SECS = 86_400.0
 
 
 @app.command("serve")
@@ -73,14 +76,24 @@ def serve(
             max=255,
         ),
     ] = 0,
+    drain_secs: Annotated[
+        float,
+        typer.Option(
+            help="After SIGTERM, how long clients may take to commit before the server ends; new ones are refused."
+        ),
+    ] = 25.0,
     supervisor: Supervisor = 0,
 ) -> None:
-    """Serve rows until SIGTERM. A killed process is replaced at once, and finds its rows in shared memory."""
+    """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
     from trainer.flight.addresses import Address
     from trainer.launch.server_process import ServerOptions, run_server
     from trainer.servers.tls import server_tls
 
-    _begin(supervisor)
+    _begin(supervisor, terminated_status)
+    if not 0 <= drain_secs <= _MOST_DRAIN_SECS:
+        raise InputError(
+            "--drain-secs must be a number of seconds", value=drain_secs, allowed=f"0 to {_MOST_DRAIN_SECS:g}"
+        )
     folder = Path(memory) if memory else Path("/dev/shm") / f"headrace-ps-{os.getpid()}"
     if not folder.parent.is_dir():
         raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=str(folder))
@@ -92,6 +105,7 @@ def serve(
         _limits(message_mib, patience_secs),
         patience_secs,
         server_tls(certificate, key),
+        drain_secs,
     )
 
     def listening(place: Address) -> None:
@@ -121,7 +135,7 @@ def worker(
     address_file: AddressFile = "",
     supervisor: Supervisor = 0,
 ) -> None:
-    """Pool rows of servers, and sum gradients by row, until SIGTERM. A killed process is replaced at once."""
+    """Pool rows of servers, and sum gradients by row, until SIGTERM, after which it answers what it has begun. A killed process is replaced at once."""
     from trainer.flight.addresses import Address
     from trainer.launch.worker_process import WorkerOptions, run_worker
     from trainer.servers.tls import client_tls, server_tls
@@ -146,9 +160,11 @@ def worker(
         raise typer.Exit(status)
 
 
-def _begin(supervisor: int) -> None:
-    """Log to standard error, and end with the process that started this one, if there is one."""
+def _begin(supervisor: int, terminated_status: int = 0) -> None:
+    """Log to standard error, and end with the process that started this one, if there is one, and by SIGTERM before it serves."""
     from trainer.launch.role_signals import end_with_supervisor
+
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(terminated_status))
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:

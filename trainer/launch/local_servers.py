@@ -175,7 +175,7 @@ class LocalServers:
             self._watching.join()
         running = [one.process for one in self._servers if one.process is not None and one.process.poll() is None]
         for process in running:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # at once: they have no clients any more
         until = time.monotonic() + _END_SECS
         for process in running:
             try:

@@ -23,6 +23,7 @@ from trainer.embedding.spec import TableSpec
 from trainer.flight.addresses import LOOPBACK, Address, check_token
 from trainer.flight.connections import listen
 from trainer.launch.keeper import Keeper
+from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
@@ -40,6 +41,7 @@ class ServerOptions:
         limits: of its messages.
         patience_secs: how long a request waits for the updates of other clients.
         tls: the certificate of the server; None: connections are not encrypted.
+        drain_secs: after SIGTERM, how long clients may take to commit.
     """
 
     address: Address = LOOPBACK
@@ -49,10 +51,11 @@ class ServerOptions:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     patience_secs: float = 300.0
     tls: ssl.SSLContext | None = None
+    drain_secs: float = DRAIN_SECS
 
 
 def run_server(options: ServerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
-    """Serve until SIGTERM or SIGINT; returns an exit status.
+    """Serve until SIGTERM, after which clients may commit, or SIGINT; returns an exit status.
 
     ``on_listening``: called with the address once it listens. Raises :class:`~trainer.errors.ConfigError` for options that do not fit.
     """
@@ -61,16 +64,16 @@ def run_server(options: ServerOptions, on_listening: Callable[[Address], None] =
         options.memory.mkdir(parents=True, exist_ok=True, mode=0o700)
     listening = listen(options.address)
     _warm_up()
-    keeper = Keeper(listening, partial(_serve, options))
+    keeper = Keeper(listening, partial(_serve, options), drain_secs=options.drain_secs)
     on_listening(Address(*listening.getsockname()[:2]))
     return keeper.run()
 
 
-def _serve(options: ServerOptions, listening: socket.socket) -> ServerService:
+def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> ServerService:
     """The service of rows of the options' memory."""
     rows = HeldRows(options.memory, threads=options.threads)
     server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
-    return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls)
+    return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
 
 
 def _warm_up() -> None:

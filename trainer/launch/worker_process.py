@@ -24,6 +24,7 @@ from trainer.flight.connections import listen
 from trainer.launch.keeper import Keeper
 from trainer.servers.client_updates import Greeting
 from trainer.servers.direct_link import DirectLink
+from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
@@ -57,20 +58,20 @@ class WorkerOptions:
 
 
 def run_worker(options: WorkerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
-    """Work until SIGTERM or SIGINT; returns an exit status.
+    """Work until SIGTERM, after which running requests are answered, or SIGINT; returns an exit status.
 
     ``on_listening``: called with the address once it listens. Raises :class:`~trainer.errors.ConfigError` for options that do not fit.
     """
     check_token(options.address, options.token)
     listening = listen(options.address)
     warm_up()
-    keeper = Keeper(listening, partial(serve_worker, options))
+    keeper = Keeper(listening, partial(serve_worker, options), drain_secs=DRAIN_SECS, waits=False)
     on_listening(Address(*listening.getsockname()[:2]))
     return keeper.run()
 
 
-def serve_worker(options: WorkerOptions, listening: socket.socket) -> ServerService:
-    """The service of a worker."""
+def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain | None = None) -> ServerService:
+    """The service of a worker, whose clients go on with another worker when it drains."""
 
     def connect(greeting: Greeting, check: Callable[[], None]) -> Sequence[Connect]:
         own = replace(greeting, token=options.token)
@@ -83,7 +84,7 @@ def serve_worker(options: WorkerOptions, listening: socket.socket) -> ServerServ
         most_answer_bytes=options.limits.most_bytes,
         most_kept_bytes=options.limits.message_bytes,
     )
-    return ServerService(listening, worker, token=options.token, limits=options.limits, tls=options.tls)
+    return ServerService(listening, worker, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
 
 
 def warm_up() -> None:

@@ -24,6 +24,7 @@ from trainer.embedding.ps.frames import (
     Kind,
     read_document,
     read_header,
+    write_document,
 )
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
@@ -32,7 +33,9 @@ from trainer.flight.connections import Connections, refuse
 from trainer.flight.error_documents import to_bytes
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
+from trainer.servers.drain import Drain
 from trainer.servers.row_server import Reply, Session
+from trainer.servers.running_requests import RunningRequests
 from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -88,6 +91,7 @@ class ServerService:
         token: that a client must have; empty for none.
         limits: of its messages.
         tls: the certificate of the server; None: connections are not encrypted.
+        drain: of the server, which counts its clients; None: it ends without one.
     """
 
     def __init__(
@@ -98,7 +102,10 @@ class ServerService:
         token: str = "",
         limits: ServiceLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        drain: Drain | None = None,
     ) -> None:
+        self._drain = Drain(0) if drain is None else drain
+        self._requests, self._is_finishing = RunningRequests(), False
         host, port = listening.getsockname()[:2]
         self.address = Address(host, port)
         check_token(self.address, token)
@@ -132,6 +139,7 @@ class ServerService:
         finally:
             if session is not None:
                 self._server.end(session)
+                self._drain.remove(session)
 
     def _encrypted(self, connection: socket.socket) -> ssl.SSLSocket:
         """The connection with TLS, in its place among those that :meth:`close` ends, before the handshake."""
@@ -155,7 +163,10 @@ class ServerService:
                 where=f"client {greeting.client}",
                 next_step="give the file of the servers' token: --server-token-file of headrace train",
             )
-        return self._server.begin(greeting)
+        self._drain.check(greeting)
+        session = self._server.begin(greeting)
+        self._drain.add(session, greeting)
+        return session
 
     def _header(self, stream: socket.socket, most_bytes: int, until_secs: float | None = None) -> Header | None:
         """The next header; None at the end of the stream."""
@@ -166,7 +177,7 @@ class ServerService:
     def _answer(self, stream: socket.socket, session: Session) -> bool:
         """Read and answer the next request; False at the end of the stream."""
         header = self._header(stream, self._limits.most_bytes)
-        if header is None:
+        if header is None or self._is_finishing:
             return False
         if header.kind == Kind.OPEN and header.body_bytes > MOST_DOCUMENT_BYTES:
             raise DataError(
@@ -178,17 +189,34 @@ class ServerService:
             body = bytearray(header.body_bytes)
             if receive_into(stream, memoryview(body), time.monotonic() + self._limits.patience_secs) < len(body):
                 raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")
-            try:
-                reply = self._server.handle(session, header, body)
-            except HeadraceError as error:
-                _LOG.warning("a request was refused: %s", error)
-                reply = Reply(Kind.ERROR, [to_bytes(error)])
-            self._reply(stream, reply, header.number)
+            with self._requests.counted():
+                try:
+                    reply = self._handle(session, header, body)
+                except HeadraceError as error:
+                    _LOG.warning("a request was refused: %s", error)
+                    reply = Reply(Kind.ERROR, [to_bytes(error)])
+                self._reply(stream, reply, header.number)
             stream.settimeout(None)
         return True
 
+    def _handle(self, session: Session, header: Header, body: Bytes) -> Reply:
+        """Answer a request; those of the training that watches the server are answered here."""
+        if header.kind not in (Kind.WATCH, Kind.LEAVE):
+            return self._server.handle(session, header, body)
+        if not session.greeting.watches:
+            raise ConfigError("a server must be watched by a connection for it", value=header.kind.name)
+        if header.kind == Kind.LEAVE:
+            self._drain.release(header.number)
+            return Reply(Kind.DONE)
+        return Reply(Kind.DOCUMENT, [write_document(self._drain.watch(session).to_document())])
+
     def _reply(self, stream: socket.socket, reply: Reply, number: int) -> None:
         send_parts(stream, _frame(reply, number), time.monotonic() + self._limits.patience_secs)
+
+    def finish(self, secs: float) -> None:
+        """Begin no more requests, and wait for those that run, at most so long."""
+        self._is_finishing = True
+        self._requests.wait(secs)
 
     def close(self) -> None:
         """Answer no more; connections end."""

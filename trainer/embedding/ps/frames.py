@@ -31,7 +31,10 @@ OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
 
 
 class Kind(IntEnum):
-    """What a frame is: requests of an engine, of which an embedding worker alone takes the last two, then answers."""
+    """What a frame is: requests of an engine, of which an embedding worker alone takes the last two, then answers.
+
+    WATCH and LEAVE are requests of the training beside its engine: whether the server is about to end, and that it may.
+    """
 
     HELLO = 1
     OPEN = 2
@@ -51,6 +54,8 @@ class Kind(IntEnum):
     READ_VALUES = 16
     WRITE_VALUES = 17
     READ_SNAPSHOT_ROWS = 18
+    WATCH = 19
+    LEAVE = 20
     KEEP = 24
     FLUSH = 25
 

@@ -1,0 +1,142 @@
+"""How a server ends that lets its clients commit first: it drains. Decisions with the clock passed in; any thread may call them.
+
+A server that drains answers its clients as before, and refuses others. It ends when the training that watches it says so, when
+nothing uses it any more, or after a time.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from trainer.embedding.ps.frames import Bytes, count_at, read_document, text_at
+from trainer.errors import ServerLeaves
+from trainer.servers.client_updates import Greeting, run_of
+from transforms.errors import DataError
+
+#: How long the clients of a server may take to commit after SIGTERM, unless its options say otherwise.
+DRAIN_SECS = 25.0
+#: A client may connect again after so long, such as for its next attempt.
+_IDLE_SECS = 0.5
+_MOST_SECS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class DrainState:
+    """What a server says to the training that watches it.
+
+    Attributes:
+        process: a number of the server, another one after each start; that of a child which was replaced stays.
+        is_draining: the server will end.
+        left_secs: until it ends at the latest; 0 before it drains.
+        reason: why it drains; empty before.
+    """
+
+    process: int
+    is_draining: bool = False
+    left_secs: float = 0.0
+    reason: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """The JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, body: Bytes) -> DrainState:
+        """The state in a document. Raises :class:`DataError`."""
+        document = read_document(body, frozenset(one.name for one in fields(cls)))
+        is_draining, left = document["is_draining"], document["left_secs"]
+        if not isinstance(is_draining, bool) or isinstance(left, bool) or not isinstance(left, int | float):
+            raise DataError(
+                "the state of a server must say whether it drains, and for how long", value=str(document)[:200]
+            )
+        if not 0 <= left <= _MOST_SECS:
+            raise DataError("left_secs must be a number of seconds", value=left, allowed=f"0 to {_MOST_SECS:g}")
+        return cls(count_at(document, "process"), is_draining, float(left), text_at(document, "reason")[:200])
+
+
+class Drain:
+    """The drain of one server.
+
+    Args:
+        process: see :class:`DrainState`.
+        waits: False for a server whose clients lose nothing when it ends: it does not wait for them.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, process: int, *, waits: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._process, self._waits, self._clock = process, waits, clock
+        self._lock = threading.Lock()
+        self._clients: dict[object, int] = {}
+        self._watchers: set[object] = set()
+        self._runs: frozenset[int] = frozenset()
+        self._reason, self._until_secs, self._is_released = "", math.inf, False
+        self._idle_since_secs = -math.inf
+
+    def begin(self, reason: str, secs: float) -> None:
+        """Drain for at most so long. A drain that has begun goes on as it is."""
+        with self._lock:
+            if not self._reason:
+                self._reason, self._until_secs = reason, self._clock() + secs
+                self._runs = frozenset(self._clients.values())
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the server drains."""
+        return bool(self._reason)
+
+    def check(self, greeting: Greeting) -> None:
+        """Raise :class:`ServerLeaves` for a client of another training while the server drains."""
+        with self._lock:
+            is_known = self._waits and run_of(greeting.attempt) in self._runs
+            if self._reason and not is_known and not greeting.watches:
+                raise ServerLeaves("the server must stay to take a new client", value=f"it leaves after {self._reason}, in at most {self._left_secs():.0f} s",
+                                   next_step="wait until it is back, or give other servers")  # fmt: skip
+
+    def add(self, session: object, greeting: Greeting) -> None:
+        """A session has begun."""
+        if not greeting.watches:
+            with self._lock:
+                self._clients[session] = run_of(greeting.attempt)
+
+    def watch(self, session: object) -> DrainState:
+        """The state for a session that watches the server, which waits for this session before it ends."""
+        with self._lock:
+            self._watchers.add(session)
+            left_secs = self._left_secs() if self._reason else 0.0
+            return DrainState(self._process, bool(self._reason), left_secs, self._reason)
+
+    def remove(self, session: object) -> None:
+        """A session has ended."""
+        with self._lock:
+            self._watchers.discard(session)
+            if self._clients.pop(session, None) is not None and not self._clients:
+                self._idle_since_secs = self._clock()
+
+    def release(self, process: int) -> None:
+        """The training that watches the server needs it no longer: it ends now, if its number is this one."""
+        with self._lock:
+            if process == self._process:
+                self._reason = self._reason or "a preemption notice"
+                self._is_released = True
+
+    @property
+    def end(self) -> str:
+        """Why the server ends now; empty: it does not."""
+        with self._lock:
+            now_secs = self._clock()
+            if not self._reason:
+                return ""
+            if self._is_released or not self._waits:
+                return "its clients do not need it"
+            if now_secs >= self._until_secs:
+                return "its clients have not committed in time"
+            is_idle = now_secs >= self._idle_since_secs + _IDLE_SECS
+            return "" if self._clients or self._watchers or not is_idle else "it has no clients"
+
+    def _left_secs(self) -> float:
+        return max(0.0, self._until_secs - self._clock())

@@ -1,0 +1,32 @@
+"""Counts the requests that a service answers now, so that it can end between two of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class RunningRequests:
+    """The number of requests that are being answered; any thread may count one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """A request is answered in the block."""
+        with self._changed:
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def wait(self, secs: float) -> bool:
+        """Wait until none is answered, at most so long; whether none is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._count, secs)
