@@ -21,7 +21,15 @@ from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.servers import SUMMED, check_hashed, check_servers, server_command, servers_at
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
-from headrace.cli.training_jobs import JobOptions, job_options, job_settings, plan_options, prepare, role_command
+from headrace.cli.training_jobs import (
+    JobOptions,
+    job_options,
+    job_settings,
+    plan_options,
+    prepare,
+    role_command,
+    server_roles,
+)
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
@@ -159,6 +167,7 @@ _NO_CHAOS = (
     "follow",
     "wait_for_memos",
     "least_hosts",
+    "least_servers",
     "notice_file",
     "notice_http",
     "notice_metadata",
@@ -268,6 +277,7 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
             command if injection is None else injection.command,
             on_status,
             settings=settings,
+            servers=server_roles(job.spec, JobFiles(run_dir)),
         )
         if injection is None:
             return supervisor.run(job.newest)

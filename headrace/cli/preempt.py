@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def preempt(
     run: Run,
-    role: Annotated[str, typer.Option(help="One process: host:h0 or reader:r0. Default: the whole job.")] = "",
+    role: Annotated[
+        str, typer.Option(help="One process: host:h0, reader:r0 or server:s0. Default: the whole job.")
+    ] = "",
     grace: Annotated[float, typer.Option(help="The seconds until it ends.")] = 30.0,
     version: RunVersion = 0,
     home: Home = "",
@@ -37,6 +39,9 @@ def preempt(
     check_grace("--grace", grace)
     folder = run_folder(run, version, home)
     files = JobFiles(job_folder(folder, home))
+    if role.startswith("server:") and not files.address.exists():
+        _ask_training(folder, role)
+        return emit(NoticeScreen(folder, role, grace, "training in one process"), as_json=as_json)
     client = ControllerClient.of_run(files, job=JobSpec.read(files).job)
     try:
         status = client.status()
@@ -44,7 +49,27 @@ def preempt(
         client.notice(grace, chosen)
     finally:
         client.close()
-    emit(NoticeScreen(folder, role, grace, str(status.state)), as_json=as_json)
+    return emit(NoticeScreen(folder, role, grace, str(status.state)), as_json=as_json)
+
+
+def _ask_training(folder: str, role: str) -> None:
+    """Give a server of training in one process a notice. Raises :class:`NotFound` without such a training or server."""
+    from trainer.runs.lock import is_locked
+    from trainer.servers.move_documents import MoveFiles
+
+    files = MoveFiles.of_run(folder)
+    state = files.read_state()
+    if not is_locked(files.folder):
+        raise NotFound("a training must run", where=folder, next_step="start it: headrace train MODEL --servers …")
+    known, name = [f"s{k}" for k in range(len(state.servers))], role.removeprefix("server:")
+    if name not in known:
+        raise NotFound(
+            "a server must be one of the training",
+            where="--role",
+            value=role,
+            allowed=", ".join(f"server:{one}" for one in known),
+        )
+    files.ask_to_leave(name, state.training)
 
 
 def _role(text: str, status: JobStatus) -> Role:
@@ -54,7 +79,7 @@ def _role(text: str, status: JobStatus) -> Role:
     kind, _, name = text.partition(":")
     if kind not in tuple(RoleKind) or not name:
         raise InputError("a process must be named by its kind and its name", where="--role", value=text,
-                         allowed="host:h0, reader:r0")  # fmt: skip
+                         allowed="host:h0, reader:r0, server:s0")  # fmt: skip
     known = {f"{one.role.kind}:{one.role.name}" for one in status.members if not one.is_leaving}
     if text not in known:
         raise NotFound("a process must be one of the job", where="--role", value=text,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +48,7 @@ from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
     EmbeddingWorkers,
+    LeastServers,
     OpenServers,
     ServerCa,
     Servers,
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
+    from trainer.servers.leaving_servers import LeavingServers
     from trainer.servers.run_servers import RunServers
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.tower_options import Towers
@@ -247,6 +249,7 @@ def train(
     export: Export = "",
     export_quantize: ExportQuantize = "",
     servers: Servers = "",
+    least_servers: LeastServers = 0,
     embedding_workers: EmbeddingWorkers = "",
     server_token_file: ServerTokenFile = "",
     server_ca: ServerCa = "",
@@ -348,6 +351,7 @@ def train(
                 named_towers,
                 on_commit=None if exporter is None else exporter.look,
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
+                watch=None if on_servers is None else on_servers.watch,
             )
             hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
         else:
@@ -357,7 +361,7 @@ def train(
             if on_servers is None:
                 report, hashed = train_once(partition, sparse_core), {}
             else:
-                report, hashed = _train_on_servers(partial(train_once, None, None), settings, on_servers)
+                report, hashed = _train_on_servers(partial(train_once, None, None), settings, on_servers, least_servers)
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
@@ -453,6 +457,7 @@ def _train(
     sparse_core: SparseCoreSettings | None,
     make_engine: MakeEngine | None = None,
     follow_moves: FollowMoves | None = None,
+    leaving: LeavingServers | None = None,
 ) -> TrainReport:
     from trainer.training.loop import train as run_training
     from trainer.training.served_weights import stay
@@ -479,28 +484,55 @@ def _train(
             settings=sparse_core,
             make_engine=make_engine,
             follow_moves=follow_moves or stay,
+            stop=None if leaving is None else leaving.is_any_back,
+            ends_early=None if leaving is None else leaving.must_end_early,
             record=recorder(warehouse, PROCESS),
         )
 
 
 def _train_on_servers(
-    train_once: Callable[[MakeEngine, FollowMoves], TrainReport], settings: TrainConfig, on_servers: OpenServers
+    train_once: Callable[[MakeEngine, FollowMoves, LeavingServers], TrainReport],
+    settings: TrainConfig,
+    on_servers: OpenServers,
+    least: int,
 ) -> tuple[TrainReport, dict[str, HashedCounts]]:
-    """Train, and go on from the newest checkpoint when a server loses its rows; returns what hashed tables have done, too."""
+    """Train, and go on from the newest checkpoint when a server leaves or loses its rows; returns what hashed tables have done, too.
+
+    ``least``: with this number of servers training goes on while others are away; 0: it waits for all.
+    """
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
+    from trainer.servers.leaving_servers import LeavingServers
     from trainer.training.server_losses import train_through_losses
 
     files = open_run(on_servers.folder)
-    with on_servers.moves() as moves:
+    with on_servers.moves() as moves, ExitStack() as pins:
+        leaving = pins.enter_context(
+            LeavingServers(
+                lambda: moves.servers,
+                moves.take_notices,
+                least=least,
+                tell=say,
+                waiting=_shown_wait,
+                watch=on_servers.watch,
+            )
+        )
         report = train_through_losses(
-            lambda attempt: train_once(partial(moves.engine, attempt), moves.follow),
+            lambda attempt: train_once(partial(moves.engine, attempt, unused=leaving.unused), moves.follow, leaving),
             lambda: next(iter(newest_first(files)), ""),
             lambda error, newest: say(
                 f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"
             ),
+            leaving,
         )
         return report, _hashed_counts(settings, moves.servers)  # servers that were started end with the moves
+
+
+@contextmanager
+def _shown_wait() -> Iterator[Callable[[str], None]]:
+    """Shows what training waits for."""
+    with progress_bar("waiting for a server", "events") as report:
+        yield lambda what: report(0, 0, what)
 
 
 def _hashed_counts(settings: TrainConfig, servers: RunServers | None) -> dict[str, HashedCounts]:

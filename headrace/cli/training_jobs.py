@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.options.quantities import check_grace
@@ -19,21 +19,24 @@ from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.child_process import module_command
-from transforms.errors import HeadraceError, InputError
+from transforms.errors import HeadraceError, InputError, listed
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
-    from trainer.launch.job_spec import ServersSpec
+    from trainer.launch.job_spec import JobSpec, ServersSpec
     from trainer.launch.notices import NoticeSource
+    from trainer.launch.server_roles import ServerRoles
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import PlanOptions
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
+    from trainer.servers.run_servers import RunServers
+    from trainer.servers.server_watch import ServerWatch
     from trainer.tower_options import Towers
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
@@ -52,6 +55,7 @@ class JobOptions:
         epoch_secs: the longest time between two commits; 0: no limit.
         epoch_events, epoch_steps: events, and optimizer steps, between two commits; 0: no limit.
         least_hosts: after preemption notices the job goes on with this number of hosts; 0: it waits for all.
+        least_servers: the same of parameter servers.
         grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
         follow: train new data as it lands, until the job is stopped.
         caught_up_hosts, caught_up_readers, caught_up_epoch_secs: the same once the history is trained; 0: no change.
@@ -70,6 +74,7 @@ class JobOptions:
     epoch_events: int = 0
     epoch_steps: int = 0
     least_hosts: int = 0
+    least_servers: int = 0
     grace_secs: float = 30.0
     follow: bool = False
     caught_up_hosts: int = 0
@@ -84,6 +89,8 @@ class JobOptions:
     folder: str = ""
 
 
+#: Begins to watch the servers of a run.
+WatchServers: TypeAlias = "Callable[[RunServers], ServerWatch]"
 #: The read solution of the range now; what it reads is pinned until the command ends.
 Resolve = Callable[[], "ReadSolution"]
 
@@ -101,6 +108,7 @@ def train_job(
     *,
     on_commit: Callable[[], None] | None = None,
     check_servers: Callable[[], None] = lambda: None,
+    watch: WatchServers | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
 
@@ -111,13 +119,16 @@ def train_job(
         towers: the names of the inputs of each tower, whose plan is ``plan``; none: hosts exchange flat.
         on_commit: called after each commit that is seen.
         check_servers: raises for a server of this machine that has ended by an error, and is not started again.
+        watch: begins to watch servers; None: as :func:`trainer.servers.server_watch.watch_servers` does.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
     another plan.
     """
     from trainer.scheduling.transitions import JobState
 
-    job = _Job(warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit, check_servers)
+    job = _Job(
+        warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit, check_servers, watch
+    )
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
         if status is not None and remote is not None:  # the readers and hosts of this job have ended
@@ -160,13 +171,14 @@ class _Job:
         towers: Towers,
         on_commit: Callable[[], None] | None,
         check_servers: Callable[[], None],
+        watch: WatchServers | None,
     ) -> None:
         from trainer.control.job_files import JobFiles
 
         self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
-        self._hold, self._servers = "", servers
+        self._hold, self._servers, self._watch = "", servers, watch
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
         self._towers = towers if self._plan is not None else ()
@@ -242,15 +254,17 @@ class _Job:
         settings = SupervisorSettings(grace_secs=options.grace_secs, poll_secs=options.poll_secs)
         find_more = self._find_more if options.follow or waits else None
         with progress_bar(f"training {prepared.solution.model}", "events") as report:
+            spec = JobSpec.read(self._files)
             supervisor = Supervisor(
                 self._files,
-                JobSpec.read(self._files).job,
+                spec.job,
                 partial(role_command, str(self._files.root), listen="" if remote is None else str(remote.listen)),
                 show,
                 say,
                 settings,
                 find_more,
                 None if remote is None else remote.workers,
+                server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
             )
             sources = _notice_sources(self._files, options)
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
@@ -450,6 +464,7 @@ def job_settings(options: JobOptions) -> JobSettings:
         hosts=options.hosts,
         least_hosts=options.least_hosts or 1,
         goes_on=options.least_hosts > 0,
+        least_servers=options.least_servers,
         overlap=True,
         is_finite=not options.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,
@@ -509,6 +524,9 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     if status.state is JobState.DONE:
         return parts[0]
     parts += [f"epoch {status.epoch + 1}", many(hosts, "host"), many(readers, "reader")]
+    if status.away and status.away_for_secs is not None:
+        verb = "waiting for" if status.state is JobState.AWAY else "without"
+        parts.insert(1, f"{verb} {listed([str(one) for one in status.away])} for {status.away_for_secs:,.0f} s")
     if buffers:
         parts.append(f"buffer {min(buffers):.0%} full")
     late = sum(_staleness(status).values(), StalenessCounts())
@@ -531,6 +549,31 @@ def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, l
     """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller."""
     named = (("--address", listen) if listen else ()) if kind == "controller" else ("--name", name)
     return module_command("headrace", "role", kind, folder, *named, *options)
+
+
+def server_roles(
+    spec: JobSpec,
+    files: JobFiles,
+    *,
+    token: str = "",
+    watch: WatchServers | None = None,
+    tell: Callable[[str], None] = say,
+) -> ServerRoles | None:
+    """The parameter servers of a job, for its supervisor; None without.
+
+    ``token``: of the job, if it is on other machines; ``watch``: see :func:`train_job`; ``tell``: is called with a sentence when a server
+    leaves or is back.
+    """
+    from trainer.launch.host_process import servers_of
+    from trainer.launch.server_roles import ServerRoles
+    from trainer.servers.server_watch import watch_servers
+
+    if spec.servers is None:
+        return None
+    servers = servers_of(replace(spec.servers, plan=""), files.read_document, token)
+    return ServerRoles.of_run(
+        servers, spec.run_dir(files), release=spec.settings.release, on_message=tell, watch=watch or watch_servers
+    )
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class ClusterJob:
         run_dir, home: the run directory and the warehouse's home, in buckets.
         arguments: of ``headrace train``, without those that depend on the machine.
         options: the training options, a JSON text; empty: chosen from the data.
-        grace_secs: for which a host may commit after a preemption notice.
+        grace_secs: in which the job may commit after the preemption notice of a host or parameter server.
         notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
         spot: use machines that may be preempted.
         tpu_arguments: of the host, whose TPUs train; empty: hosts train with the cpu engine.

@@ -232,12 +232,12 @@ def _readers(job: ClusterJob) -> Object:
 
 
 def _servers(job: ClusterJob) -> Object:
-    """Parameter servers: their rows are lost with their pods. They end when the JobSet is complete."""
-    command = server_command(f"{_IP}:{SERVER_PORT}")
+    """Parameter servers: their rows are lost with their pods, after a commit. They end when the JobSet is complete."""
+    command = server_command(job, f"{_IP}:{SERVER_PORT}")
     requests = {"cpu": "4", "memory": "16Gi"}
     container = _container(job, "server", command, [_TOKEN_MOUNT, _MEMORY_MOUNT], requests, [_IP_VARIABLE])
     container["image"] = job.images.of("reader")  # which has all that a server needs
-    pod = _worker_pod(job, container, 30)
+    pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
     pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
     pod["volumes"] = [_token_volume(job), {"name": "memory", "emptyDir": {"medium": "Memory"}}]
     return _replicated_job(job, "server", job.servers, pod)

@@ -21,7 +21,7 @@ MEMORY_MOUNT = "/dev/shm"
 MEMORY_FOLDER = f"{MEMORY_MOUNT}/rows"
 #: Where a pod has the files of its service account.
 SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
-#: After the grace period a host has so long to end.
+#: After the grace period a host or a parameter server has so long to end.
 END_SECS = 15
 
 
@@ -36,14 +36,14 @@ def controller_command(job: ClusterJob, address: str, servers: Sequence[str] = (
     ]
 
 
-def server_command(address: str) -> list[str]:
-    """The command of a parameter server, which serves at ``address`` with the token of the job until SIGTERM.
+def server_command(job: ClusterJob, address: str) -> list[str]:
+    """The command of a parameter server, which serves at ``address`` with the token of the job.
 
-    Its status is then that of a process that is started again.
+    After SIGTERM the job commits within the grace period. The status is then that of a process that is started again.
     """
     return [
         *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
-        *("--terminated-status", str(SIGTERM_STATUS)),
+        *("--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
     ]
 
 

@@ -17,6 +17,8 @@ PARTS = "parts"
 LEDGER = "ledger"
 #: The array of the compressed labels as trained.
 LABELS = "labels"
+#: The arrays of the predictions of an epoch that is not finished.
+PREDICTIONS = "predictions"
 
 _FOLDER = re.compile("attempt-([0-9]{6,18})/host-([0-9]{1,6})")
 _DIGEST = re.compile("[0-9a-f]{64}")

@@ -75,6 +75,8 @@ def job_status(job: Job, facts: ControllerFacts, reports: Mapping[Role, RoleRepo
         stop_asked=job.stop_asked,
         deadline_in_secs=None if deadline is None else deadline - job.now_secs,
         is_leaving=None in job.notices or job.is_all_away,
+        away=tuple(sorted(job.away)),
+        away_for_secs=job.now_secs - job.away_secs if job.away else None,
         published_secs=facts.published_secs,
         staleness_secs=None if facts.trained_secs is None else max(0.0, facts.at_secs - facts.trained_secs),
         log_bytes=facts.log_bytes,

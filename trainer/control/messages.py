@@ -188,6 +188,8 @@ class JobStatus:
         stop_asked: a person asked the job to stop.
         deadline_in_secs: when an epoch must be committed because of a notice; None without one.
         is_leaving: there was a preemption notice for the whole job: no process is started until the next launch.
+        away: the hosts and parameter servers that left after a preemption notice and are not back.
+        away_for_secs: how long the first of them has been away, in job seconds; None if none is.
         published_secs: when the last commit was published by this controller, in epoch seconds; None if none was.
         staleness_secs: from the newest committed events to now; None if unknown.
         log_bytes: the length of the log.
@@ -223,6 +225,8 @@ class JobStatus:
     stop_asked: bool
     deadline_in_secs: float | None
     is_leaving: bool
+    away: tuple[Role, ...]
+    away_for_secs: float | None
     published_secs: float | None
     staleness_secs: float | None
     log_bytes: int

@@ -20,7 +20,7 @@ from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.client import Unreachable
 from trainer.runs.lock import run_lock
 from trainer.scheduling.events import DataRange
-from trainer.scheduling.job import Job, JobSettings, resume_job
+from trainer.scheduling.job import Job, JobSettings, resume_job, without_servers
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import FINAL
 from transforms.errors import DataError
@@ -37,8 +37,8 @@ def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, u
     """
     if found is None:
         return _begin_again(Job(settings), settings, newest or Commit(), used_attempt)
-    if newest is not None and found.is_all_away:
-        found = replace(found, is_all_away=False)  # a launch: the machine that left is back
+    if newest is not None:  # a launch: the machine that left is back, and other servers may have the tables
+        found = without_servers(replace(found, is_all_away=False))
     pending = found.pending
     known = {found.commit} | ({pending.commit} if pending is not None and pending.is_publishing else set())
     goes_on = found.settings == settings and found.state not in FINAL and (newest is None or newest in known)

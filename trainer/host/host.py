@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
+from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.stored_commit import Share
 from trainer.control.messages import Peer, Progress, RoleReport
 from trainer.embedding.batch_sampler import BatchSampler
@@ -31,7 +32,7 @@ from trainer.host.job_data import JobData
 from trainer.host.mailbox import Mailbox
 from trainer.host.served_host_weights import ServedHostWeights
 from trainer.host.sharded_weights import ShardedWeights
-from trainer.host.snapshots import PREDICTIONS, Snapshot, take_snapshot
+from trainer.host.snapshots import Snapshot, take_snapshot
 from trainer.host.unit_gate import UnitGate
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
@@ -50,6 +51,7 @@ from trainer.training.part_statistics import part_statistics
 from trainer.training.preparation import check_placement
 from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
+from trainer.training.saved_tables import under
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
 from warehouse.storage.locations import is_gcs
 
@@ -299,6 +301,7 @@ class Host:
                     gate.check_state,
                     continues=order.continues is not None,
                     finish_writing=self._wait_for_writer,
+                    unused=order.unused_servers,
                 )
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
@@ -452,11 +455,8 @@ class Host:
         model.weights.load(saved.arrays)
         state = self._fresh(rank, data)
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
-        if rank == 0:
-            collected = {name.removeprefix(f"{PREDICTIONS}/"): array for name, array in saved.arrays.items()
-                         if name.startswith(f"{PREDICTIONS}/")}  # fmt: skip
-            if collected:
-                state.collector.load(collected)
+        if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):
+            state.collector.load(collected)
         if saved.job is not None and saved.job.plan == order.data:
             if rank == 0 and saved.counts is not None:
                 state.ledger = data.ledger_of(saved.counts)

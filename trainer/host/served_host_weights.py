@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,24 +44,26 @@ class ServedHostWeights(HostWeights):
         super().__init__(layout, config, head, channels)
         self._config, self._exchange, self._moves = config, channels.tables, moves
         self._tables: ServedTables | None = None
+        self._connected: RunServers | None = None
         self._is_saving = False
 
     def begin_attempt(
         self, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *,
-        continues: bool = False, finish_writing: Callable[[], None] = lambda: None,
+        continues: bool = False, finish_writing: Callable[[], None] = lambda: None, unused: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Connect to the servers for an attempt: requests of earlier ones are refused from now on. Tables may be moved to others first.
 
         ``check`` ends a wait when the attempt is over, ``check_state`` that of a snapshot, which is read beside the next attempt.
         ``continues``: no state is loaded afterwards; ``finish_writing`` waits until the last snapshot is read.
+        ``unused``: the names of the servers that are away; tables are loaded on the others, and are not moved meanwhile.
         """
-        before = self._moves.servers
-        engine = None if self._tables is None else self._tables.engine
+        engine = None if self._tables is None or unused else self._tables.engine
         target = self._moves.agree(self._exchange, engine, check)
-        if self._moves.servers != before:
+        servers = self._moves.servers.without(unused)
+        if servers != self._connected:
             finish_writing()
             self._forget()
-        self._connect(self._moves.servers, attempt, check, check_state)
+        self._connect(servers, attempt, check, check_state)
         if target is None:
             return
         try:
@@ -84,6 +86,7 @@ class ServedHostWeights(HostWeights):
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
             servers.reconnect(self._tables.engine, connects, worker)
+        self._connected = servers
 
     def _move(
         self, target: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *, continues: bool

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.host_part import LABELS, LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.host_part import LABELS, LEDGER, PREDICTIONS, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
 from trainer.data.label_record import LabelRecord
 from trainer.errors import NonFiniteLoss
@@ -21,8 +21,6 @@ from trainer.training.run_statistics import STATISTICS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: The arrays of rank 0 with the predictions of an epoch that is not finished.
-PREDICTIONS = "predictions"
 #: Memory for rows that the next attempt changes while the part is written.
 _MOST_ASIDE_BYTES = 256 << 20
 

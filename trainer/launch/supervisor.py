@@ -12,11 +12,12 @@ from trainer.control.messages import JobStatus
 from trainer.errors import DataNotReady
 from trainer.launch.child_processes import ChildProcesses, Command, RunningProcess
 from trainer.launch.outcome import read_outcome, remove_outcome
+from trainer.launch.server_roles import ServerRoles
 from trainer.launch.workers import LocalWorkers, Workers
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.holds import ErrorClass, describe_error
 from trainer.scheduling.orders import Commit
-from trainer.scheduling.transitions import JobState
+from trainer.scheduling.transitions import FINAL, JobState
 from transforms.errors import DataError, HeadraceError, StorageError
 from warehouse.scheduling.backoff import Backoff
 
@@ -64,6 +65,7 @@ class Supervisor:
         on_message: called with a sentence about a process that ended.
         find_more: looks for more data; None for a job that ends when its data is trained.
         workers: its readers and hosts; None: processes of this machine.
+        servers: its parameter servers; None: it has none.
     """
 
     files: JobFiles
@@ -74,6 +76,7 @@ class Supervisor:
     settings: SupervisorSettings = _SETTINGS
     find_more: FindMore | None = None
     workers: Workers | None = None
+    servers: ServerRoles | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
     _launch_options: tuple[str, ...] = ()
@@ -114,6 +117,8 @@ class Supervisor:
                         self.give_notice(status.deadline_in_secs)
                         self._noticed = True
                     self._tell(client, status)
+                    if self.servers is not None and status.state not in FINAL:
+                        self.servers.follow(client)
                     self._look_for_data(client, status)
                     self._workers.follow(status, is_leaving=self._notice_secs is not None)
                 if (outcome := read_outcome(self.files)) is not None:
@@ -125,6 +130,8 @@ class Supervisor:
         finally:
             client.close()
             self._processes.end_all(self.settings.end_secs)
+            if self.servers is not None:
+                self.servers.close()
 
     def running(self) -> dict[str, RunningProcess]:
         """The processes that run now, by name. Any thread may call it."""

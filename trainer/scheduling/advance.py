@@ -22,8 +22,10 @@ from trainer.scheduling.attempts import (
     fail,
     give_up,
     hold,
+    is_published_soon,
     leave_now,
     let_leave,
+    lose_server,
     place,
     publish,
     publish_order,
@@ -31,6 +33,7 @@ from trainer.scheduling.attempts import (
     restart,
     take_part,
     want_roles,
+    with_away,
 )
 from trainer.scheduling.current_orders import answer, send_orders
 from trainer.scheduling.due import next_due
@@ -126,7 +129,8 @@ def _joined(job: Job, event: Joined) -> Outcome:
     if reason := _refusal(job, event):
         return job, (Send(role, event.incarnation, Refuse(reason)),)
     is_new = event.incarnation > job.incarnations.get(role, 0)
-    if job.state in FINAL or job.state is JobState.HELD or not is_new:
+    is_held = job.state is JobState.HELD and role.kind is not RoleKind.SERVER
+    if job.state in FINAL or is_held or not is_new:
         return job, answer(job, role, event.incarnation)
     job = replace(
         with_member(job, role, Member(event.incarnation, job.now_secs)),
@@ -171,9 +175,10 @@ def _remove(job: Job, role: Role, reason: str) -> Outcome:
     """Remove a member; a host of the attempt ends it, unless its commit does not need the host any more."""
     was_leaving = job.members[role].is_leaving
     job = without_member(job, role)
+    if role.kind is RoleKind.SERVER:  # hosts find out by themselves that one without a notice is gone
+        return lose_server(job, role) if role in job.notices else (job, ())
     if role in job.notices:
-        away = job.away | ({role} if role.kind is RoleKind.HOST else set())
-        job = replace(job, away=away)
+        job = with_away(job, {role})
         was_leaving = True
     if not job.is_ranked(role):
         return job, ()
@@ -266,9 +271,7 @@ def _epoch_due(job: Job, event: EpochDue) -> Outcome:
 
 def _deadline(job: Job, event: Deadline) -> Outcome:
     """The grace period ends. A commit that is being published needs no host; any other attempt is given up."""
-    pending = job.pending
-    own = pending is not None and pending.is_publishing and pending.commit.attempt == job.attempt
-    if own and job.state is JobState.COMMITTING:
+    if is_published_soon(job):
         return let_leave(replace(job, continues=None))
     job = give_up(job)
     return end_job(job, JobState.STOPPED) if job.stop_asked else leave_now(job)
@@ -281,18 +284,20 @@ def _resume(job: Job, event: Resume) -> Outcome:
 def _notice(job: Job, event: Notice) -> Outcome:
     end_secs = job.now_secs + max(0.0, event.grace_secs)
     role = event.role
-    if job.state is JobState.HELD or (role is not None and role not in job.members):
+    is_server = role is not None and role.kind is RoleKind.SERVER
+    if (job.state is JobState.HELD and not is_server) or (role is not None and role not in job.members):
         return job, ()
     earlier = job.notices.get(role)
     noticed = replace(job, notices={**job.notices, role: end_secs if earlier is None else min(earlier, end_secs)})
-    if job.state in ATTEMPT and (role is None or job.is_ranked(role)):
+    if job.state in ATTEMPT and (role is None or job.is_used(role)):
         return end_early(noticed) if job.state is JobState.TRAINING else (noticed, send_orders(noticed))
     if role is not None and job.state in ATTEMPT:
         # Not of the attempt: it leaves at once, and the attempt goes on.
         left, told = let_leave(replace(job, notices={role: end_secs}))
-        return replace(left, notices=job.notices, away=job.away), told
+        away = job.away | ({role} if is_server else set())
+        return replace(left, notices=job.notices, away=away, continues=job.continues), told
     left, told = let_leave(noticed)
-    if job.state is JobState.RESTARTING:
+    if job.state in (JobState.RESTARTING, JobState.HELD):
         return left, told
     left, more = begin(replace(left, continues=None if role is None or job.is_ranked(role) else left.continues))
     return left, (*told, *more)

@@ -6,6 +6,7 @@ repeats. The epoch of an attempt that was given up is trained again, up to the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
@@ -36,10 +37,10 @@ def begin(job: Job) -> Outcome:
     assert job.data is not None
     if job.commit.next_unit >= job.data.stop_unit:
         job, told = _all_trained(job)
-    elif (hosts := _hosts_to_begin(job)) is None:
+    elif job.misses_servers or (hosts := _hosts_to_begin(job)) is None:
         return replace(job, state=waiting), changed
     else:
-        continues = job.continues if hosts == job.hosts else None
+        continues = job.continues if hosts == job.hosts and _keeps_servers(job) else None
         job, told = _start(replace(job, hosts=hosts), job.commit.epochs, job.commit.next_unit, continues)
     return job, (*changed, *told)
 
@@ -86,15 +87,26 @@ def _hosts_to_begin(job: Job) -> tuple[str, ...] | None:
     return present[:size]
 
 
+def _away_servers(job: Job) -> frozenset[Role]:
+    return frozenset(role for role in job.away if role.kind is RoleKind.SERVER)
+
+
+def _keeps_servers(job: Job) -> bool:
+    """Whether the next attempt has its tables on the parameter servers of the last one."""
+    return job.away_of(RoleKind.SERVER) == job.unused_servers
+
+
 def _start(job: Job, epoch: int, first_unit: int, continues: int | None) -> Outcome:
     assert job.data is not None
     stop_unit = job.retry_stop or next(stop for stop in job.data.stops if stop > first_unit)
-    away = frozenset[Role]() if len(job.hosts) == job.wanted_hosts else job.away
+    is_complete = len(job.hosts) == job.wanted_hosts
+    away = _away_servers(job) if is_complete else job.away
     job = replace(
         job,
         state=JobState.TRAINING,
         away=away,
         is_all_away=False,
+        unused_servers=job.away_of(RoleKind.SERVER),
         attempt=job.attempt + 1,
         epoch=epoch,
         first_unit=first_unit,
@@ -176,6 +188,7 @@ def _may_overlap(job: Job) -> bool:
         and job.stop_unit < data.stop_unit
         and _phase_of(job, data.stop_unit - job.stop_unit) is job.phase
         and _hosts_to_begin(job) == job.hosts
+        and _keeps_servers(job)
     )
 
 
@@ -215,14 +228,55 @@ def after_commit(job: Job) -> Outcome:
 
 
 def let_leave(job: Job) -> Outcome:
-    """Order the roles with a notice to leave."""
+    """Order the roles with a notice to leave. Parameter servers stay when the whole job leaves."""
     gone = {role for role in job.notices if role is not None}
     if None in job.notices:
-        gone |= {*job.members, *(Role(RoleKind.HOST, name) for name in job.hosts)}
+        gone |= _dismissible(job) | {Role(RoleKind.HOST, name) for name in job.hosts}
     noticed = gone & set(job.members)
-    away = job.away | {role for role in gone if role.kind is RoleKind.HOST}
-    job = replace(job, notices={}, away=away, is_all_away=job.is_all_away or None in job.notices)
+    job = with_away(job, gone)
+    job = replace(job, notices={}, is_all_away=job.is_all_away or None in job.notices)
     return _dismiss(job, noticed)
+
+
+def _dismissible(job: Job) -> set[Role]:
+    """The members that the job starts and ends; parameter servers are there before it and after it."""
+    return {role for role in job.members if role.kind is not RoleKind.SERVER}
+
+
+def with_away(job: Job, roles: Iterable[Role]) -> Job:
+    """The job after these roles left by a notice. Without a parameter server hosts must restore the last commit."""
+    away = job.away | {role for role in roles if role.kind is not RoleKind.READER}
+    if away == job.away:
+        return job
+    has_lost_rows = any(role.kind is RoleKind.SERVER for role in away - job.away)
+    return replace(
+        job,
+        away=away,
+        away_secs=job.away_secs if job.away else job.now_secs,
+        continues=None if has_lost_rows else job.continues,
+    )
+
+
+def lose_server(job: Job, role: Role) -> Outcome:
+    """A parameter server with a notice is gone before the job has let it leave."""
+    job = with_away(job, {role})
+    pending = job.pending
+    if pending is not None and not pending.is_publishing:
+        job = drop_commit(job)  # its rows are read from the servers
+    if job.state not in ATTEMPT:
+        return begin(job) if job.state in (JobState.STARTING, JobState.AWAY) else (job, ())
+    if role.name in job.unused_servers or is_published_soon(job):
+        return job, ()
+    if job.stop_asked:
+        return restart(job, f"{role} left", str(role))
+    return leave_now(give_up(job))
+
+
+def is_published_soon(job: Job) -> bool:
+    """Whether the commit of the attempt needs no process but the controller any more."""
+    pending = job.pending
+    is_own = pending is not None and pending.is_publishing and pending.commit.attempt == job.attempt
+    return is_own and job.state is JobState.COMMITTING
 
 
 def _dismiss(job: Job, roles: set[Role]) -> Outcome:
@@ -329,8 +383,8 @@ def end_job(job: Job, state: JobState) -> Outcome:
 
 
 def _end_roles(job: Job) -> Outcome:
-    job = replace(job, notices={}, away=frozenset(), is_all_away=False, continues=None)
-    job, told = _dismiss(job, set(job.members))
+    job = replace(job, notices={}, away=_away_servers(job), is_all_away=False, continues=None)
+    job, told = _dismiss(job, _dismissible(job))
     return job, tuple(chain((want_roles(job),), told))
 
 

@@ -24,6 +24,8 @@ _ATTEMPT = (JobState.TRAINING, JobState.ENDING, JobState.DRAINING)
 
 def orders_for(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
     """The orders of a process, in the order in which it follows them. It ignores those that it has followed."""
+    if role.kind is RoleKind.SERVER:
+        return _of_server(job, role, incarnation)
     if job.state in _ENDED:
         return (Leave(_ENDED[job.state], is_over=job.state in FINAL),)
     member = job.members.get(role)
@@ -36,6 +38,17 @@ def orders_for(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
     if role.kind is RoleKind.READER:
         return ()
     return (*_writing(job, role.name), *_training(job, role))
+
+
+def _of_server(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
+    """The orders of a parameter server: it stays until all rows of a commit are read, and when the job ends."""
+    member = job.members.get(role)
+    if member is None:
+        return () if job.state in FINAL else (Rejoin(job.incarnations.get(role, 0) + 1),)
+    if member.incarnation != incarnation:
+        return (Refuse(f"another process is {role}"),)
+    is_read = job.pending is None or job.pending.is_publishing
+    return (Leave("preemption notice"),) if member.is_leaving and is_read else ()
 
 
 def _writing(job: Job, host: str) -> tuple[Order, ...]:
@@ -64,7 +77,7 @@ def start_order(job: Job) -> StartEpoch:
     """The order that begins the job's attempt."""
     name = job.data.name if job.data else ""
     return StartEpoch(
-        job.attempt, job.epoch, job.first_unit, job.stop_unit, job.hosts, job.continues, job.commit, name
+        job.attempt, job.epoch, job.first_unit, job.stop_unit, job.hosts, job.continues, job.commit, name, job.unused_servers
     )  # fmt: skip
 
 

@@ -16,10 +16,14 @@ from transforms.errors import InputError
 
 
 class RoleKind(StrEnum):
-    """The kind of a process of the job, without its controller."""
+    """The kind of a process of the job, without its controller.
+
+    A parameter server does not know the job: the job's supervisor watches it, and sends its messages.
+    """
 
     READER = "reader"
     HOST = "host"
+    SERVER = "server"
 
 
 @dataclass(frozen=True, slots=True, order=True)

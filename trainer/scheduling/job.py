@@ -7,7 +7,7 @@ forward as at most ``most_step_secs``. So a clock that jumps, or a controller th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trainer.scheduling.events import DataRange, Role, RoleKind
@@ -56,6 +56,8 @@ class JobSettings:
         hosts: the hosts of an attempt, in a phase that does not say otherwise.
         least_hosts: with ``goes_on``, the least hosts of an attempt while others are away.
         goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
+        least_servers: the job goes on with this number of parameter servers or more while others are away after a notice; 0: it waits
+            for all of them.
         overlap: the next epoch trains while hosts still write their parts of the last commit.
         is_finite: the job is done when all data is trained; else it waits for more.
         lost_secs: a role without a heartbeat for so long is lost.
@@ -73,6 +75,7 @@ class JobSettings:
     hosts: int = 1
     least_hosts: int = 1
     goes_on: bool = False
+    least_servers: int = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
@@ -92,7 +95,7 @@ class JobSettings:
         if not 0 < 2 * self.most_step_secs <= self.lost_secs < math.inf:
             raise InputError("lost_secs must be finite and at least twice most_step_secs, which is above 0",
                              value=(self.lost_secs, self.most_step_secs))  # fmt: skip
-        for name in ("most_restarts", "most_reader_failures", "leave_margin_secs"):
+        for name in ("most_restarts", "most_reader_failures", "leave_margin_secs", "least_servers"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be finite and at least 0", value=getattr(self, name))
 
@@ -157,6 +160,7 @@ class Job:
         pending: the commit that is being written.
         attempt: the number of the last attempt.
         epoch, first_unit, stop_unit, hosts: of that attempt. ``stop_unit`` is lowered when the epoch ends early.
+        unused_servers: the parameter servers that the attempt leaves out, ascending by their numbers.
         continues: the attempt at whose end the hosts of ``hosts`` are; None if they must restore.
         retry_stop: the end of the epoch that is trained again after its attempt was given up; None: the next natural end.
         begun_secs: when the attempt began.
@@ -164,7 +168,8 @@ class Job:
         drained: the hosts that are drained at ``stop_unit``.
         data, next_data: the units to train; what replaces them at the next attempt.
         notices: ends of grace periods in job seconds, by role; None: of the whole job.
-        away: hosts that left after a notice and are not back.
+        away: hosts and parameter servers that left after a notice and are not back.
+        away_secs: when the first of them left, in job seconds.
         is_all_away: the notice was for the whole job, which waits for all hosts.
         restarts, reader_failures: since the last commit.
         resume_secs: in RESTARTING, when the backoff ends.
@@ -185,6 +190,7 @@ class Job:
     first_unit: int = 0
     stop_unit: int = 0
     hosts: tuple[str, ...] = ()
+    unused_servers: tuple[str, ...] = ()
     continues: int | None = None
     retry_stop: int | None = None
     begun_secs: float = 0.0
@@ -195,6 +201,7 @@ class Job:
     phase: TrainingPhase = TrainingPhase.INITIAL
     notices: Mapping[Role | None, float] = field(default_factory=dict)
     away: frozenset[Role] = frozenset()
+    away_secs: float = 0.0
     is_all_away: bool = False
     restarts: int = 0
     reader_failures: int = 0
@@ -204,8 +211,11 @@ class Job:
 
     def present(self, kind: RoleKind) -> tuple[str, ...]:
         """The names of the members of a kind that can work, ascending; the shorter ones first, so h10 is after h9."""
-        names = (role.name for role, one in self.members.items() if role.kind is kind and not one.is_leaving)
-        return tuple(sorted(names, key=lambda name: (len(name), name)))
+        return _ascending(role.name for role, one in self.members.items() if role.kind is kind and not one.is_leaving)
+
+    def away_of(self, kind: RoleKind) -> tuple[str, ...]:
+        """The names of the roles of a kind that left after a notice and are not back, ascending."""
+        return _ascending(role.name for role in self.away if role.kind is kind)
 
     @property
     def wanted_hosts(self) -> int:
@@ -217,7 +227,15 @@ class Job:
         """The hosts that an attempt needs now."""
         if not self.settings.goes_on or self.is_all_away:
             return self.wanted_hosts
-        return max(self.settings.least_hosts, self.wanted_hosts - len(self.away))
+        return max(self.settings.least_hosts, self.wanted_hosts - len(self.away_of(RoleKind.HOST)))
+
+    @property
+    def misses_servers(self) -> bool:
+        """Whether an attempt must wait for a parameter server that left after a notice."""
+        if not self.away_of(RoleKind.SERVER):
+            return False
+        least = self.settings.least_servers
+        return not least or len(self.present(RoleKind.SERVER)) < least
 
     @property
     def deadline_secs(self) -> float | None:
@@ -232,6 +250,10 @@ class Job:
     def is_ranked(self, role: Role) -> bool:
         """Whether the role is a host of the last attempt."""
         return role.kind is RoleKind.HOST and role.name in self.hosts
+
+    def is_used(self, role: Role) -> bool:
+        """Whether the last attempt needs the role to end with a commit: its hosts, and the parameter servers with its tables."""
+        return self.is_ranked(role) or (role.kind is RoleKind.SERVER and role.name not in self.unused_servers)
 
 
 def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
@@ -253,6 +275,19 @@ def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
         attempt=max(job.attempt, commit.attempt),
         phase=job.phase,
     )
+
+
+def _ascending(names: Iterable[str]) -> tuple[str, ...]:
+    """Names with the shorter ones first, so that h10 is after h9."""
+    return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+
+def without_servers(job: Job) -> Job:
+    """The job before any parameter server has joined."""
+    members = {role: one for role, one in job.members.items() if role.kind is not RoleKind.SERVER}
+    away = frozenset(role for role in job.away if role.kind is not RoleKind.SERVER)
+    notices = {role: secs for role, secs in job.notices.items() if role is None or role.kind is not RoleKind.SERVER}
+    return replace(job, members=members, away=away, notices=notices)
 
 
 def pass_time(job: Job, at_secs: float) -> Job:

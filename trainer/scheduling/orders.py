@@ -52,6 +52,7 @@ class StartEpoch:
         continues: the attempt at whose end the host is: it keeps that state, after a snapshot if the attempt is not written yet.
             None: the host restores ``commit`` first, or initial values if that is the beginning.
         data: the name of the plan.
+        unused_servers: the parameter servers of the job that have no tables in the attempt.
     """
 
     attempt: int
@@ -62,6 +63,7 @@ class StartEpoch:
     continues: int | None
     commit: Commit
     data: str
+    unused_servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ MEANING: Mapping[JobState, str] = {
     JobState.DRAINING: "hosts finish their units up to the last one of the epoch",
     JobState.COMMITTING: "all hosts are quiet; they write their parts, and the controller publishes the commit",
     JobState.WAITING_FOR_DATA: "all data is trained and committed",
-    JobState.AWAY: "a role left after a preemption notice; the job waits until it is back",
+    JobState.AWAY: "a host or parameter server left after a preemption notice; the job waits until it is back",
     JobState.RESTARTING: "the attempt was given up; the next one begins after a backoff, from the last commit",
     JobState.HELD: "an error stopped all roles but the controller",
     JobState.DONE: "all data is trained and committed, and no more is expected",
@@ -137,9 +137,9 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     | _move({_S.STARTING}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.AWAY}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.WAITING_FOR_DATA}, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
-    | _move({_S.HELD}, *_TRAINED, _S.STARTING, stay=True),
+    | _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY, stay=True),
     EventKind.PLAN_FAILED: _move({_S.STARTING, _S.WAITING_FOR_DATA}, _S.HELD, stay=True),
-    EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING),
+    EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY),
     EventKind.STOP_ASKED: _move({_S.TRAINING}, _S.ENDING, _S.STOPPED)
     | _move(_ENDED_EARLY, _S.STOPPED, stay=True)
     | _move(_IDLE, _S.STOPPED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import secrets
@@ -23,6 +24,7 @@ from trainer.planning.plan_document import plan_at, plan_members
 from trainer.runs.lock import run_lock
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound
 
+_LOG = logging.getLogger(__name__)
 _FORMAT = 1
 #: The most servers of a run.
 MOST_SERVERS = 4096
@@ -262,6 +264,26 @@ class MoveFiles:
         except (TornCheckpoint, InputError, FileNotFoundError):
             return False
         return True
+
+    def ask_to_leave(self, server: str, training: str) -> None:
+        """Write a preemption notice for a server, such as s1, which the training takes."""
+        new = self.folder / f"{server}-{new_id()}.new"
+        new.write_text(json.dumps({"format": _FORMAT, "training": training, "server": server}))
+        new.replace(self.folder / f"notice-{server}.json")
+
+    def take_notices(self, training: str) -> tuple[str, ...]:
+        """The names of servers in notices for a training. Their files are removed, also those of others."""
+        found = []
+        for path in sorted(self.folder.glob("notice-*.json")):
+            try:
+                of = _members(_document(path), {"format", "training", "server"})
+                if of["training"].text() == training:
+                    found.append(of["server"].text())
+            except TornCheckpoint as error:
+                _LOG.warning("a preemption notice was not taken: %s (%s)", error.what, error.where)
+            finally:
+                path.unlink(missing_ok=True)
+        return tuple(found)
 
     def write_state(self, state: TrainingServers) -> None:
         """Replace the state."""

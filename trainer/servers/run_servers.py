@@ -59,6 +59,17 @@ class RunServers:
     workers: tuple[Address, ...] = ()
     workers_tls: ssl.SSLContext | None = None
 
+    def without(self, names: Sequence[str]) -> RunServers:
+        """The servers that are not away; s0 names the first one. Raises :class:`ConfigError` if none is left, or their plan needs all."""
+        kept = tuple(one for k, one in enumerate(self.addresses) if f"s{k}" not in names)
+        if kept == self.addresses:
+            return self
+        if not kept or self.plan is not None:
+            raise ConfigError(
+                "tables by a plan must be on all servers of it", value=", ".join(names), allowed="none away"
+            )
+        return replace(self, addresses=kept)
+
     def wait(self, on_wait: Callable[[Address], None]) -> int:
         """The highest number of a run that a server has had, once all of them and of the workers answer.
 

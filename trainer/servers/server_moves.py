@@ -86,7 +86,7 @@ class ServerMoves:
         self._make: Callable[[RunServers, Sequence[Connect]], ServedEngine] | None = None
         self._move: _Move | None = None
         self._context = ExitStack()
-        self._is_open = False
+        self._is_open, self._are_all_used = False, True
         # Its thread starts servers, which end with the thread that has started them.
         self._background = ThreadPoolExecutor(1, "server-moves")
 
@@ -102,8 +102,12 @@ class ServerMoves:
         seed: int,
         held: int,
         options: ServedOptions = PLAIN,
+        unused: Sequence[str] = (),
     ) -> ServedEngine:
-        """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up."""
+        """The engine of an attempt of the run, on the servers that have its tables. A move from an earlier engine is given up.
+
+        ``unused``: the names of servers that are away, on which there are none.
+        """
         self._give_up(MoveGivenUp("training began again from its newest checkpoint", next_step="ask again"))
         if not self._is_open:
             self._open_files()
@@ -114,7 +118,13 @@ class ServerMoves:
             return servers.engine_over(connects, features, seed, held, options, worker)
 
         self._attempt, self._make = attempt, make
-        return make(self._servers, self._servers.connect(attempt, check=check, check_saving=check))
+        used = self._servers.without(unused)
+        self._are_all_used = used == self._servers
+        return make(used, used.connect(attempt, check=check, check_saving=check))
+
+    def take_notices(self) -> tuple[str, ...]:
+        """The names of servers that people have given a preemption notice."""
+        return self._files.take_notices(self._training)
 
     def follow(self, engine: ServedEngine, may_end: bool) -> ServedEngine:
         """The engine to go on with: ``engine``, or that on other servers once these have all rows.
@@ -154,6 +164,9 @@ class ServerMoves:
         self._move = move = _Move(request)
         try:
             check_request(request, self._training, self._servers)
+            if not self._are_all_used:
+                raise InputError("tables must be on all servers of a training when they are moved", where="--servers", value=str(request.count),
+                                 next_step="wait until the server is back that left after a preemption notice, then ask again")  # fmt: skip
             source = check_movable(engine, request)
         except InputError as error:
             self._end_without(error)

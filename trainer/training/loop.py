@@ -18,6 +18,7 @@ import numpy as np
 
 from trainer.checkpoints.background import BackgroundWriter
 from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
@@ -26,7 +27,7 @@ from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
-from trainer.model.metrics import AnyCollector, AnyScores
+from trainer.model.metrics import AnyScores
 from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.planning.plan import PartitionPlan
@@ -40,6 +41,7 @@ from trainer.training.preparation import PreparedRun, check_placement, check_pol
 from trainer.training.run_partition import check_tables
 from trainer.training.run_state import EpochScores, Weights, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
+from trainer.training.saved_tables import under
 from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
@@ -82,7 +84,7 @@ class TrainReport:
         seconds: wall-clock time of training in this process, without set-up.
         history: the epochs of the whole run.
         resumed_from: the checkpoint that it began from, or "".
-        finished: False if ``stop`` ended it early.
+        finished: False if ``stop`` or ``ends_early`` ended it.
         ledger: None if events are not counted.
         checkpoint: the last checkpoint, or "".
         unlabelled: skipped events of the range without a label.
@@ -142,6 +144,7 @@ def train(
     settings: SparseCoreSettings | None = None,
     make_engine: MakeEngine | None = None,
     follow_moves: FollowMoves = stay,
+    ends_early: Callable[[], bool] | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -149,6 +152,8 @@ def train(
         read: reads one fragment's columns and label, in a background thread.
         progress: called after every batch.
         stop: called after every checkpoint; true ends the run.
+        ends_early: called after every batch; true ends the run after a checkpoint within the epoch. A run that does not count events
+            ends at the end of the epoch.
         read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
             before the first step; by default ``read``.
         changes: what is done about trained data that has changed.
@@ -194,7 +199,7 @@ def train(
             make_engine,
             follow_moves,
         )
-        return run.finish(clock, read, stop or _never)
+        return run.finish(clock, read, stop or _never, ends_early or _never)
 
 
 def _ignore(event: TrainEvent) -> None:
@@ -223,6 +228,8 @@ class _Run:
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
+        self._number = prepared.saved.number if prepared.saved else 0
+        self._collector = prepared.head.collector()
         self._events = 0
         self._weights: Weights | TpuWeights
         if make_engine is not None:
@@ -235,6 +242,8 @@ class _Run:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
             self._weights.load(prepared.saved.arrays)
+            if collected := under(prepared.saved.arrays, f"{PREDICTIONS}/"):
+                self._collector.load(collected)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
         self._sampler = BatchSampler(
             prepared.layout.features, share=self._config.statistics_share, seed=self._config.seed
@@ -242,7 +251,7 @@ class _Run:
         self._statistics = StatisticsFile(
             self._run_dir,
             prepared.identity,
-            self._progress.epochs_done,
+            self._number,
             on_skip=lambda reason: self._say("skipped", message=reason),
             record=record,
         )
@@ -260,8 +269,10 @@ class _Run:
         )
         self._tell(event)
 
-    def finish(self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool]) -> TrainReport:
-        """Train every remaining epoch, or until ``stop``."""
+    def finish(
+        self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
+    ) -> TrainReport:
+        """Train every remaining epoch, or until ``stop`` or ``ends_early``."""
         started = clock()
         first = self._progress.epochs_done
         prepared = self._prepared
@@ -276,8 +287,10 @@ class _Run:
         self._steps = steps_of(self._weights, self._config.staleness)
         with closing(stream), self._steps, BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
             for epoch in prepared.remaining:
-                self._epoch(epoch, stream)
-                if stop() and epoch is not prepared.remaining[-1]:
+                if not self._epoch(epoch, stream, ends_early):
+                    finished = False
+                    break
+                if (stop() or ends_early()) and epoch is not prepared.remaining[-1]:
                     finished = False
                     break
         return TrainReport(
@@ -295,29 +308,39 @@ class _Run:
             staleness=self._steps.staleness,
         )
 
-    def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:
-        collector = self._weights.head.collector()
+    def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment], ends_early: Callable[[], bool]) -> bool:
+        """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
         decoded: Iterator[DecodedFragment] = islice(stream, len(self._prepared.refs([epoch])))
         events = self._prepared.due
         due = decoded if events is None else events.select(decoded, epoch.pass_number)
         for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
-            self._advance(batch, epoch, collector)
-        self._advance(None, epoch, collector)
-        self._commit(epoch, collector.scores())
+            self._advance(batch, epoch)
+            if self._ledger is not None and ends_early():
+                self._advance(None, epoch)
+                self._commit(epoch, is_within=True)
+                return False
+        self._advance(None, epoch)
+        scores, self._collector = self._collector.scores(), self._weights.head.collector()
+        idle = self._weights.idle_units
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, idle))
+        self._progress.epochs_done = epoch.number + 1
+        self._say("epoch", scores=scores)
+        self._commit(epoch)
+        return True
 
-    def _advance(self, batch: Batch | None, epoch: Epoch, collector: AnyCollector) -> None:
+    def _advance(self, batch: Batch | None, epoch: Epoch) -> None:
         """Train a batch, or finish all steps; count the batches whose steps are done."""
         try:
             found = self._steps.drain() if batch is None else self._steps.train(batch)
         except NonFiniteLoss as error:
             raise error.at(self._place(epoch)) from error
         for trained in found:
-            self._count(trained, collector)
+            self._count(trained)
 
-    def _count(self, trained: TrainedBatch, collector: AnyCollector) -> None:
+    def _count(self, trained: TrainedBatch) -> None:
         """Add a trained batch to the scores, the ledger and the progress."""
         batch = trained.batch
-        collector.add(batch.labels[: batch.rows], trained.logits)
+        self._collector.add(batch.labels[: batch.rows], trained.logits)
         if self._ledger:
             self._ledger.count(batch.spans, self._weights.head.codes(batch.labels[: batch.rows]))
         self._sampler.add(self._progress.step, batch.ids, batch.rows)
@@ -329,13 +352,12 @@ class _Run:
     def _place(self, epoch: Epoch) -> str:
         return f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}"
 
-    def _commit(self, epoch: Epoch, scores: AnyScores) -> None:
-        idle = self._weights.idle_units
-        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, idle))
-        self._progress.epochs_done = epoch.number + 1
-        self._say("epoch", scores=scores)
+    def _commit(self, epoch: Epoch, *, is_within: bool = False) -> None:
+        """Write a checkpoint after the last step, in another thread; one within an epoch has its predictions so far."""
         prepared = self._prepared
         document, arrays = snapshot(prepared.identity, self._progress, self._weights, self._ledger, prepared.labels)
+        if is_within:
+            arrays |= {f"{PREDICTIONS}/{name}": array for name, array in self._collector.arrays().items()}
         if not all(
             np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"
         ):  # tables as they are written
@@ -346,15 +368,16 @@ class _Run:
             )
         self._writer.wait()  # the tables have one snapshot at a time
         tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
-        keep, epochs_done = self._config.keep_checkpoints, self._progress.epochs_done
+        self._number += 1
+        keep, number = self._config.keep_checkpoints, self._number
         sampled = self._sampler.take()
 
         def write() -> Path:
             try:
-                written = write_checkpoint(self._run_dir, epochs_done, document, arrays, tables, keep=keep)
+                written = write_checkpoint(self._run_dir, number, document, arrays, tables, keep=keep)
             finally:
                 self._weights.end_tables()  # training may wait for it
-            self._statistics.add(epochs_done, sampled)  # of committed epochs alone: none is sampled twice
+            self._statistics.add(number, sampled)  # of committed epochs alone: none is sampled twice
             return written
 
         self._writer.begin(write)

@@ -79,8 +79,9 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     progress = RunProgress.read(field)
     position = DataPosition.read(field.at("position"))
     job = JobPosition.read(field)
-    done = checkpoint.epochs_done if job is None else position.epochs_done  # a commit of a job may be within an epoch
-    if position != DataPosition(done, identity.data_digest):
+    # A checkpoint within an epoch has a number of its own, and so have all later ones.
+    is_behind = position.epochs_done > checkpoint.epochs_done and job is None
+    if is_behind or position.data_digest != identity.data_digest:
         raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
                              where=field.at("position").place, value=position)  # fmt: skip
     arrays = dict(checkpoint.arrays)

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.run_servers import RunServers
     from trainer.servers.server_moves import ServerMoves
+    from trainer.servers.server_watch import ServerWatch
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
 SUMMED = "summed"
 #: Options that need ``--servers``, and their defaults.
 _OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": "",
-            "embedding_workers": ""}  # fmt: skip
+            "embedding_workers": "", "least_servers": 0}  # fmt: skip
 
 Servers = Annotated[
     str,
@@ -40,6 +41,14 @@ Servers = Annotated[
         "--servers",
         metavar="N|HOST:PORT,...",
         help="Keep embedding tables on parameter servers: N processes of this machine, or those at the addresses.",
+        show_default=False,
+    ),
+]
+LeastServers = Annotated[
+    int,
+    typer.Option(
+        "--least-servers",
+        help="Go on with this number of servers after a preemption notice of others. Default: wait until all are back.",
         show_default=False,
     ),
 ]
@@ -112,9 +121,28 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     if tpus is not None:
         raise InputError("--servers must train without TPUs", where="--servers, --tpu", value=text,
                          next_step="leave --tpu out")  # fmt: skip
-    is_number = isinstance(servers_of(text), int)
+    servers = servers_of(text)
+    is_number = isinstance(servers, int)
     _check_launcher(given, is_number=is_number)
     _check_workers(given, is_number=is_number)
+    _check_least(given, servers if isinstance(servers, int) else len(servers))
+
+
+def _check_least(given: Mapping[str, Any], servers: int) -> None:
+    """Raise :class:`InputError` for a least number of servers that they do not have, or that tables cannot be on."""
+    least = given["least_servers"]
+    if not 0 <= least <= servers:
+        raise InputError(
+            "--least-servers must be at most the number of servers",
+            where="--least-servers",
+            value=least,
+            allowed=f"up to {servers}",
+        )
+    for option in ("plan", "embedding_workers"):
+        if least and given[option]:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"tables with {name} must be on all servers", where="--least-servers", value=least,
+                             next_step=f"leave --least-servers out: training waits until a server is back; or leave {name} out")  # fmt: skip
 
 
 def _check_workers(given: Mapping[str, Any], *, is_number: bool) -> None:
@@ -170,6 +198,9 @@ def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     if given["plan"]:
         raise InputError("hashed tables must be placed without a plan", where="--plan", value=given["plan"],
                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+    if given["least_servers"]:
+        raise InputError("hashed tables must be on all servers", where="--least-servers", value=given["least_servers"],
+                         next_step="leave --least-servers out: training waits until a server is back")  # fmt: skip
     if given["embedding_workers"]:
         raise InputError("hashed tables must be trained without embedding workers", where="--embedding-workers", value=given["embedding_workers"],
                          next_step="leave --embedding-workers out")  # fmt: skip
@@ -200,12 +231,23 @@ class OpenServers:
         spec: for the hosts of a job.
         folder: of the run.
         local: those that were started; None: they are at addresses.
+        watched: watches them since they have answered; None: nothing does.
     """
 
     servers: RunServers
     spec: ServersSpec
     folder: str
     local: LocalServers | None = None
+    watched: ServerWatch | None = None
+
+    def watch(self, servers: RunServers) -> ServerWatch:
+        """Watch the servers that have the tables now."""
+        from trainer.servers.server_watch import watch_servers
+
+        is_same = (
+            self.watched is not None and self.watched.addresses == servers.addresses and not self.watched.is_closed
+        )
+        return self.watched if is_same and self.watched is not None else watch_servers(servers)
 
     def check(self) -> None:
         """Raise :class:`~transforms.errors.StorageError` for a server of this machine that has ended by an error of its own."""
@@ -237,6 +279,7 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
         yield None
         return
     from trainer.launch.local_servers import LocalServers
+    from trainer.servers.server_watch import watch_servers
 
     count = int(text) if text.isascii() and text.isdigit() else len(text.split(","))
     if plan is not None and plan.cores != count:
@@ -260,7 +303,8 @@ def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | No
             workers = started.enter_context(local).addresses
         elif of_workers:
             workers = addresses_of("--embedding-workers", of_workers)
-        yield replace(servers_at(addresses, given, plan, folder, workers), local=own)
+        found = servers_at(addresses, given, plan, folder, workers)
+        yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
 
 
 def _files_of(given: Mapping[str, Any]) -> tuple[str, str]:

@@ -183,11 +183,12 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     found = arguments(documents, "server")
     assert found == [
         "ps", "serve", "--address", "$(POD_IP):7413", "--memory", "/dev/shm/rows", "--token-file", "/etc/headrace/job/token",
-        "--terminated-status", "143",
+        "--terminated-status", "143", "--drain-secs", "30",
     ]  # fmt: skip
     ignored = jobs[2]["template"]["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
     assert 143 in ignored, "its pod is replaced"
     server = pod(documents, "server")
+    assert server["terminationGracePeriodSeconds"] == 45, "the job commits before its rows are lost"
     assert server["volumes"][1] == {"name": "memory", "emptyDir": {"medium": "Memory"}}
     assert server["containers"][0]["volumeMounts"][1] == {"name": "memory", "mountPath": "/dev/shm"}
     controller = arguments(documents, "controller")
@@ -196,6 +197,8 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     assert option(controller, "--servers") == addresses
     assert option(controller, "--wire-ids") == "unique"
     assert "--servers" not in arguments(rendered(capsys), "controller")
+    controller = arguments(rendered(capsys, "--servers", "2", "--least-servers", "1"), "controller")
+    assert option(controller, "--least-servers") == "1"
 
 
 def test_the_controller_alone_may_change_its_workers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.training_jobs import role_command
+from headrace.cli.training_jobs import role_command, server_roles
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import FREE_READS, model, work, write_log
 from trainer.checkpoints.checkpoint import read_newest
@@ -83,11 +83,18 @@ def launch(
     )
 
 
-def supervise(folder: Path, job: LaunchedJob, **options: Any) -> Supervisor:
-    """A supervisor of the job whose files are in ``folder``."""
+def supervise(
+    folder: Path, job: LaunchedJob, *, say: Callable[[str], None] = lambda sentence: None, **options: Any
+) -> Supervisor:
+    """A supervisor of the job whose files are in ``folder``; ``say``: is called with what it says of parameter servers."""
     files = JobFiles(folder)
     return Supervisor(
-        files, job.spec.job, partial(role_command, str(folder)), settings=SupervisorSettings(look_secs=0.1), **options
+        files,
+        job.spec.job,
+        partial(role_command, str(folder)),
+        settings=SupervisorSettings(look_secs=0.1),
+        servers=server_roles(job.spec, files, tell=say),
+        **options,
     )
 
 

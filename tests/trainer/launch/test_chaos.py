@@ -98,7 +98,7 @@ def test_a_preempted_epoch_counts_if_it_is_committed_within_the_notice():
     for attempt, after_secs in ((1, 5.0), (2, 31.0)):
         begun = 100.0 * attempt
         accounts.see(status(attempt, committed=attempt - 1), begun)
-        accounts.notices.append(accounts.interruption("host", begun + 1))
+        accounts.notices.append(accounts.interruption("server" if attempt == 1 else "host", begun + 1))
         accounts.notices.append(accounts.interruption("reader", begun + 1))
         accounts.see(status(attempt, committed=attempt), begun + 1 + after_secs)
     assert accounts.preempted(30.0) == (2, 1)

@@ -16,8 +16,9 @@ from trainer.control.open_controller import first_job
 from trainer.errors import IllegalEvent
 from trainer.launch.holds import find_hold, release_hold
 from trainer.runs.lock import run_lock
+from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.holds import describe_error
-from trainer.scheduling.job import Job, JobSettings
+from trainer.scheduling.job import Job, JobSettings, Member
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import JobState
 from transforms.errors import Busy, NotFound
@@ -75,6 +76,15 @@ def test_a_launch_forgets_that_the_machine_was_away():
     away = Job(JobSettings(), state=JobState.AWAY, is_all_away=True)
     assert not first_job(away, away.settings, Commit()).is_all_away
     assert first_job(away, away.settings, None).is_all_away, "a restarted controller is no launch"
+
+
+def test_a_launch_waits_for_no_server_of_the_launch_before():
+    """It may have other servers, or none."""
+    server = Role(RoleKind.SERVER, "s1")
+    away = Job(state=JobState.AWAY, away=frozenset({server}), members={server: Member(3, 0.0)}, notices={server: 9.0})
+    launched = first_job(away, away.settings, Commit())
+    assert (launched.away, launched.members, launched.notices) == (frozenset(), {}, {})
+    assert first_job(away, away.settings, None) == away
 
 
 def test_a_folder_without_a_job_is_one_error(tmp_path):

@@ -39,6 +39,7 @@ ERRORS = (
     ErrorDocument(("NonFiniteLoss",), "NaN"),
     ErrorDocument(("DataNotReady",), "no memo"),
 )
+SERVERS = tuple(Role(RoleKind.SERVER, f"s{n}") for n in range(2))
 ROLES = (*(Role(RoleKind.HOST, f"h{n}") for n in range(3)), Role(RoleKind.READER, "r0"))
 
 
@@ -61,10 +62,11 @@ def random_settings(draw: random.Random) -> JobSettings:
 class RandomEvents:
     """A source of events, more often of those that lead a job on."""
 
-    def __init__(self, draw: random.Random) -> None:
+    def __init__(self, draw: random.Random, *, servers: bool = False) -> None:
         self._draw = draw
         self._now = 0.0
         self._units = draw.choice([0, 10])
+        self._roles = (*ROLES, *SERVERS) if servers else ROLES
 
     def next(self, job: Job) -> Event:
         """An event for a job in its state."""
@@ -77,7 +79,7 @@ class RandomEvents:
         return made
 
     def _message(self, job: Job) -> tuple[float, Role, int]:
-        role = self._draw.choice(ROLES)
+        role = self._draw.choice(self._roles)
         known = job.members[role].incarnation if role in job.members else 1
         return self._now, role, known if self._draw.random() < 0.95 else max(0, known + self._draw.choice([-1, 1]))
 
@@ -92,7 +94,7 @@ class RandomEvents:
         return Recovered(self._now)
 
     def joined(self, job: Job) -> Event:
-        absent = [role for role in ROLES if role not in job.members] or list(ROLES)
+        absent = [role for role in self._roles if role not in job.members] or list(self._roles)
         role = self._draw.choice(absent)
         number = job.incarnations.get(role, 0) + self._draw.choice([1, 1, 1, 0])
         return Joined(self._now, role, number, self._draw.choice([""] * 20 + ["old"]), 1)
@@ -126,7 +128,7 @@ class RandomEvents:
         return Published(self._now, self._attempt(job))
 
     def notice(self, job: Job) -> Event:
-        return Notice(self._now, self._draw.choice([0.0, 5.0, 30.0]), self._draw.choice([None, *ROLES]))
+        return Notice(self._now, self._draw.choice([0.0, 5.0, 30.0]), self._draw.choice([None, *self._roles]))
 
     def data(self, job: Job) -> Event:
         self._units += self._draw.choice([0, 10, 25])

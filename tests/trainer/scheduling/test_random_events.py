@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.support.examples import scaled
-from tests.trainer.scheduling.random_events import ROLES, RandomEvents, random_settings
+from tests.trainer.scheduling.random_events import ROLES, SERVERS, RandomEvents, random_settings
 from trainer.scheduling.advance import advance
 from trainer.scheduling.current_orders import orders_for
 from trainer.scheduling.due import next_due, secs_to_next_due
-from trainer.scheduling.events import Event, Tick
+from trainer.scheduling.events import Event, Joined, Tick
 from trainer.scheduling.job import Job
 from trainer.scheduling.orders import Instruction, Leave, Publish, Send, StartEpoch
 from trainer.scheduling.transitions import ATTEMPT, FINAL, TRANSITIONS, EventKind, JobState
@@ -51,8 +52,19 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
         assert job.pending.is_publishing == (not job.pending.missing)
     if job.state in (JobState.HELD, *FINAL):
         assert all(isinstance(order, Leave) for role in ROLES for order in orders_for(job, role, 1))
-        assert all(one.is_leaving for one in job.members.values())
+        assert all(one.is_leaving for role, one in job.members.items() if role in ROLES)
     assert (job.hold is not None) == (job.state is JobState.HELD)
+    if job.state in ATTEMPT and job.attempt > before.attempt:
+        away = {role.name for role in job.away if role in SERVERS}
+        away |= (
+            {event.role.name} if isinstance(event, Joined) and event.role in SERVERS else set()
+        )  # its process before
+        assert away >= set(job.unused_servers), "an attempt begins on the servers that are not away"
+        assert not job.unused_servers or len(SERVERS) - len(job.unused_servers) >= job.settings.least_servers >= 1
+        if job.unused_servers != before.unused_servers:
+            assert job.continues is None, "tables on other servers are restored"
+    if job.pending is not None and job.pending.missing:
+        assert not any(orders_for(job, role, one.incarnation) for role, one in job.members.items() if role in SERVERS)
     for one in told:
         if isinstance(one, Send) and isinstance(one.order, StartEpoch):
             assert one.order.attempt == job.attempt
@@ -61,9 +73,11 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
             assert set(one.parts) == set(one.hosts)
 
 
-def run(seed: int, events: int, moves: Moves) -> list[Event]:
+def run(seed: int, events: int, moves: Moves, *, servers: bool = False) -> list[Event]:
     draw = random.Random(seed)
-    job, source, log = Job(random_settings(draw)), RandomEvents(draw), list[Event]()
+    job, source, log = Job(random_settings(draw)), RandomEvents(draw, servers=servers), list[Event]()
+    if servers:
+        job = replace(job, settings=replace(job.settings, least_servers=draw.choice([0, 1, 2])))
     for _ in range(events):
         event = source.next(job)
         before, (job, told) = job, advance(job, event)
@@ -79,6 +93,7 @@ def test_random_events_move_a_job_only_as_the_table_says() -> None:
     moves: Moves = Counter()
     for seed in range(scaled(240)):
         run(seed, 200, moves)
+        run(seed, 200, moves, servers=True)
     assert {after for _, _, after in moves} == set(JobState)
 
 
@@ -88,6 +103,8 @@ def test_every_move_of_the_table_happens() -> None:
     moves: Moves = Counter()
     for seed in range(4_000):
         run(seed, 200, moves)
+    for seed in range(1_000):
+        run(seed, 200, moves, servers=True)
     unreached = {
         (state, kind, after)
         for (state, kind), targets in TRANSITIONS.items()

@@ -88,7 +88,7 @@ class Accounts:
         ]
 
     def preempted(self, within_secs: float) -> tuple[int, int]:
-        """The attempts that a notice to a host ended, and those of them that were committed within a time."""
-        ended = [one for one in self.notices if one.role == "host" and one.attempt]
+        """The attempts that a notice to a host or a parameter server ended, and those of them that were committed within a time."""
+        ended = [one for one in self.notices if one.role in ("host", "server") and one.attempt]
         kept = [one for one in ended if self.commits.get(one.attempt, float("inf")) - one.at_secs <= within_secs]
         return len(ended), len(kept)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from trainer.control.messages import JobStatus
 from trainer.launch.cluster.suspension import Suspension
+from trainer.scheduling.events import RoleKind
 from trainer.scheduling.transitions import FINAL
 from transforms.errors import HeadraceError
 
@@ -67,8 +68,8 @@ class ClusterWorkers:
         self.suspend()
 
     def are_gone(self, status: JobStatus) -> bool:
-        """Whether the job has no member."""
-        return not status.members
+        """Whether the job has no member but its parameter servers, which end with their cluster."""
+        return all(one.role.kind is RoleKind.SERVER for one in status.members)
 
     def _follow(self, is_suspended: bool) -> None:
         # A person may suspend what the controller wants; a JobSet that is to be suspended stays so.
