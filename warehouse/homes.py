@@ -66,11 +66,10 @@ def nearest_home(home: Path) -> Path | None:
 
 def _absent(home: str) -> InputError:
     near = nearest_home(Path(os.path.abspath(home)))
-    steps = [f"did you mean --home {near}?"] if near is not None else []
-    steps.append(f"headrace init --home {home} makes a new one, as headrace table add and table import do")
+    new = f"headrace init --home {home} makes a new warehouse, as headrace table add and table import do"
     return InputError("the home must be the folder of a warehouse", where="--home or $HEADRACE_HOME", value=home,
                       allowed=f"a folder with {CATALOG_FILE}, or one whose catalog is in $HEADRACE_CATALOG_URL",
-                      next_step="; ".join(steps))  # fmt: skip
+                      next_step=new if near is None else f"did you mean --home {near}? Or {new}")  # fmt: skip
 
 
 def _sqlite_file(config: WarehouseConfig) -> str | None:
