@@ -28,6 +28,7 @@ StorageError
 ├── EventNotLogged        an event could not be written to the log of a job; nothing was done
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 CheckFailed               a program for TPUs could not be lowered or compiled
+DamagedFrame              bytes between two processes did not arrive as they were sent
 HostLost                  another host of the job ended, or does not answer
 ServerLost                a parameter server does not answer, or has lost its rows or what a client had begun
 MoveGivenUp               tables were not moved to other servers; training goes on with those before
@@ -133,6 +134,12 @@ class CheckFailed(HeadraceError):
 
 class ClusterError(StorageError):
     """The API of a Kubernetes cluster does not answer, or refuses a request; it is repeated."""
+
+
+class DamagedFrame(HeadraceError):
+    """Bytes between two processes did not arrive as they were sent; nothing of them is used, and they are sent again."""
+
+    exit_status = 6
 
 
 class HostLost(HeadraceError):

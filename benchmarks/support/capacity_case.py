@@ -34,13 +34,13 @@ from trainer.embedding.cpu.threads import Team
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import HEADER_BYTES
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.stacked_plan import stacked_plan
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, plan_fingerprint
 from trainer.scheduling.orders import Commit
+from trainer.wire.frames import HEADER_BYTES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainer.host.host_messages import Message, Sender
-from trainer.host.mailbox import Mailbox
+from trainer.host.mailbox import Arrival, Mailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,20 @@ class DelayedMailbox(Mailbox):
         self._free_secs = 0.0
         self._due: dict[Sender, deque[float]] = defaultdict(deque)
 
-    def put(self, sender: Sender, message: Message) -> bool:
+    def put(self, arrival: Arrival, message: Message) -> bool:
         """Add a message, which passes the link from now on."""
+        sender = arrival.sender
         link, is_far = self.link, self._is_far(sender)
         with self._lock:
             if not is_far:
                 self._due[sender].append(0.0)
-                return super().put(sender, message)
+                return super().put(arrival, message)
             passed = max(time.monotonic(), self._free_secs)
             if link.bytes_per_sec:
                 passed += message.size_bytes / link.bytes_per_sec
             self._free_secs = passed
             self._due[sender].append(passed + link.delay_secs)
-        return super().put(sender, message)
+        return super().put(arrival, message)
 
     def take(self, sender: Sender, timeout_secs: float) -> Message | None:
         """The next message of a sender, when it has come over the link."""

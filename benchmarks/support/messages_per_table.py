@@ -24,7 +24,7 @@ from trainer.embedding.cpu.threads import Team
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Bytes, Header, Kind, write_document
+from trainer.embedding.ps.frames import Header, Kind, write_document
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Request
@@ -36,6 +36,7 @@ from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import Reply, RowServer, Session
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.wire.frames import Bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address
-from trainer.flight.byte_streams import send_parts
+from trainer.wire.byte_streams import send_parts
 
 _LOG = logging.getLogger(__name__)
 #: Between looks whether the service is closed, and after a failure such as too many open files.

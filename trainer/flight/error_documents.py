@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trainer.errors import DamagedFrame
 from transforms.errors import DataError, HeadraceError
 
 #: Longer texts of an error are cut.
@@ -99,3 +100,9 @@ def from_bytes(content: bytes, service: str) -> RemoteError:
         allowed=allowed,
         next_step=next_step,
     )
+
+
+def damaged_frame(error: RemoteError) -> DamagedFrame:
+    """The damage that another process has found in what was sent to it."""
+    value = str(error.value or "").strip("'")
+    return DamagedFrame(error.what, value=value, allowed=error.allowed, next_step=error.next_step)

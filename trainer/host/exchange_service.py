@@ -1,6 +1,7 @@
-"""Receives what other hosts send to this one, over TCP: one connection for each sender, channel and attempt.
+"""Receives what other hosts send to this one, over TCP: one connection at a time for each sender, channel and attempt.
 
-Bytes go from the socket to the arrays of a message without a copy. Memory is taken for a greeting of a few bytes, then for messages of a
+A connection whose bytes are damaged is ended: its sender makes another one, and sends what has not arrived. Bytes go from the socket to the
+arrays of a message without a copy. Memory is taken for a greeting of a few bytes, then for messages of a
 sender with the token, each within the limit of the mailbox.
 """
 
@@ -15,12 +16,21 @@ from typing import Self
 
 import numpy as np
 
+from trainer.errors import DamagedFrame
 from trainer.flight.addresses import Address, check_token
-from trainer.flight.byte_streams import receive_into
 from trainer.flight.connections import Connections, listen, refuse
 from trainer.flight.error_documents import to_bytes
-from trainer.host.host_messages import LENGTH, MAGIC, Sender, read_description, read_greeting, read_length
-from trainer.host.mailbox import Mailbox
+from trainer.host.host_messages import (
+    MOST_DOCUMENT_BYTES,
+    HostFrame,
+    HostGreeting,
+    array_bytes,
+    read_description,
+    read_greeting,
+)
+from trainer.host.mailbox import Arrival, Mailbox
+from trainer.wire.frame_stream import STALL_SECS, FrameStream
+from trainer.wire.frames import Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -28,6 +38,8 @@ _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 1024
 #: How long a connection may take for its greeting.
 _GREETING_SECS = 10.0
+#: How long a sender may take to read that a message has arrived.
+_ANSWER_SECS = 60.0
 
 
 class ExchangeService:
@@ -37,71 +49,91 @@ class ExchangeService:
         address: where to listen; port 0 lets the system choose one.
         mailbox: takes the messages.
         token: that a stream must have; empty for none.
+        stall_secs: how long the rest of a message may be silent.
 
     Raises :class:`ConfigError` if the port is in use, or for an address off loopback without a token.
     """
 
-    def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "") -> None:
+    def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "", stall_secs: float = STALL_SECS) -> None:
         check_token(address, token)
+        self._stall_secs = stall_secs
         self._mailbox, self._token = mailbox, token.encode()
         self._listening = listen(address)
         self.address = Address(address.host, self._listening.getsockname()[1])
         self._connections = Connections(self._listening, self._serve, most=_MOST_CONNECTIONS, name="exchange")
 
     def _serve(self, connection: socket.socket) -> None:
+        frames = FrameStream(connection, FrameOrder(WireProtocol.HOSTS, None), stall_secs=self._stall_secs)
         try:
-            self._receive(connection)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._receive(frames)
+        except DamagedFrame as error:
+            _LOG.warning("a stream to this host is damaged: %s", error)
+            refuse(connection, _error(frames, error))
         except HeadraceError as error:
             _LOG.warning("a stream to this host was refused: %s", error)
-            refuse(connection, _error(error))
+            refuse(connection, _error(frames, error))
         except OSError as error:
             _LOG.info("a stream to this host ended: %s", error)
         except Exception as error:
             _LOG.exception("a stream to this host failed")
-            refuse(connection, _error(error))
+            refuse(connection, _error(frames, error))
 
-    def _receive(self, connection: socket.socket) -> None:
-        """The stream of one host on one channel of an attempt."""
-        sender = self._greeted(connection, time.monotonic() + _GREETING_SECS)
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._mailbox.open(sender)
+    def _receive(self, frames: FrameStream) -> None:
+        """One connection of one host on one channel of an attempt."""
+        greeting, first = self._greeted(frames, time.monotonic() + _GREETING_SECS)
+        arrival, is_last = self._mailbox.open(greeting.sender, greeting.origin), False
         try:
-            number = 0
-            while self._receive_message(connection, sender, number):
-                number += 1
+            if first > arrival.wanted:
+                raise DataError("a stream of a host must go on where it ended", where=str(greeting.sender), value=first,
+                                allowed=f"at most {arrival.wanted}")  # fmt: skip
+            self._answer(frames, arrival.wanted)
+            while (frame := frames.receive_header()) is not None:
+                if frame.kind == HostFrame.END:
+                    is_last = True
+                    return
+                if not self._receive_message(frames, frame, arrival):
+                    return
+                self._answer(frames, arrival.wanted)
         finally:
-            self._mailbox.end(sender)
+            self._mailbox.end(arrival, is_last=is_last)
 
-    def _greeted(self, connection: socket.socket, until_secs: float) -> Sender:
-        magic = _received(connection, len(MAGIC), until_secs)
-        if magic != MAGIC:
-            raise DataError("a stream of a host must be of this release", value=bytes(magic).hex())
-        sender, token = read_greeting(
-            _received(connection, read_length(_received(connection, LENGTH.size, until_secs)), until_secs)
-        )
-        if not hmac.compare_digest(token.encode(), self._token):
+    def _greeted(self, frames: FrameStream, until_secs: float) -> tuple[HostGreeting, int]:
+        """The greeting, and the number of the first message that its sender has still."""
+        frame = frames.receive_header(until_secs)
+        if frame is None or frame.kind != HostFrame.GREETING or frame.body_bytes > MOST_DOCUMENT_BYTES:
+            raise DataError("a host must greet first", value=None if frame is None else f"kind {frame.kind}, {frame.body_bytes:,} bytes",
+                            allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes")  # fmt: skip
+        greeting = read_greeting(frames.receive_new_body(frame, until_secs))
+        if not hmac.compare_digest(greeting.token.encode(errors="surrogatepass"), self._token):
             raise InputError(
-                "the token must be that of the job", where=str(sender), next_step="give the job's --token-file"
+                "the token must be that of the job", where=str(greeting.sender), next_step="give the job's --token-file"
             )
-        return sender
+        return greeting, frame.number
 
-    def _receive_message(self, connection: socket.socket, sender: Sender, number: int) -> bool:
-        """Receive the next message; False at the end of the stream, and if the attempt is over."""
-        head = bytearray(LENGTH.size)
-        found = receive_into(connection, memoryview(head))
-        if not found:
+    def _receive_message(self, frames: FrameStream, frame: FrameHeader, arrival: Arrival) -> bool:
+        """Receive the next message; False if it comes by another connection, or the attempt is over."""
+        sender = arrival.sender
+        if frame.kind != HostFrame.MESSAGE:
+            raise DataError("a host must send messages", where=str(sender), value=f"kind {frame.kind}")
+        size = array_bytes(frame, self._mailbox.most_bytes)
+        if not self._mailbox.wait_for_space(arrival, size):
             return False
-        description = _received(connection, read_length(bytes(head[:found])))
-        layout = read_description(description, number, self._mailbox.most_bytes)
-        if not self._mailbox.wait_for_space(sender, layout.size_bytes):
-            return False
-        content = np.empty(layout.size_bytes, np.uint8)
-        found = receive_into(connection, content.data)
-        if found < len(content):
-            raise DataError("a message of a host must be whole", where=str(sender), value=f"{found:,} bytes",
-                            allowed=f"{len(content):,}")  # fmt: skip
-        return self._mailbox.put(sender, layout.message(content))
+        if frame.number != arrival.wanted:
+            raise DataError(
+                "messages of a host must be in order",
+                where=str(sender),
+                value=frame.number,
+                allowed=str(arrival.wanted),
+            )
+        description, content = bytearray(frame.flags), np.empty(size, np.uint8)
+        frames.receive_body(frame, [memoryview(description), content.data])
+        layout = read_description(description, frame.number, size)
+        return self._mailbox.put(arrival, layout.message(content))
+
+    def _answer(self, frames: FrameStream, wanted: int) -> None:
+        frames.send(frames.write(HostFrame.ARRIVED, number=wanted), _ANSWER_SECS)
 
     def close(self) -> None:
         """Stop receiving; streams end."""
@@ -118,14 +150,5 @@ class ExchangeService:
         self.close()
 
 
-def _received(connection: socket.socket, size: int, until_secs: float | None = None) -> bytes:
-    """The next ``size`` bytes. Raises :class:`DataError` if the stream ends before."""
-    content = bytearray(size)
-    if receive_into(connection, memoryview(content), until_secs) < size:
-        raise DataError("a stream of a host must be whole", value="it ended", allowed=f"{size} bytes more")
-    return bytes(content)
-
-
-def _error(error: Exception) -> list[bytes]:
-    document = to_bytes(error)
-    return [LENGTH.pack(len(document)), document]
+def _error(frames: FrameStream, error: Exception) -> list[Bytes]:
+    return frames.write(HostFrame.ERROR, [to_bytes(error)])

@@ -325,6 +325,8 @@ class Host:
             snapshot = take_snapshot(
                 order, rank, stop_unit, state, model.weights, data.plan.labels, statistics, self._partition
             )
+            for channel in channels:
+                channel.finish()
         finally:
             for channel in channels:
                 channel.close()

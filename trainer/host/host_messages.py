@@ -1,30 +1,25 @@
-"""What a host sends to another one, as bytes: a greeting, then messages of arrays. Pure.
+"""What a host sends to another one, as the bodies of frames: a greeting, then messages of arrays. Pure.
 
-A greeting and a description are JSON after their length; the arrays of a message follow its description, each at a multiple of 8 bytes.
-The lengths of both are limited, and a description is checked before memory is taken for its arrays.
+A greeting is JSON. A message is a description in JSON, then its arrays, each at a multiple of 8 bytes; the frame's flags are the length of
+the description. Both lengths are limited by the frame's header, before memory is taken for them.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from trainer.errors import ConfigError
+from trainer.wire.frames import Bytes, FrameHeader
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Bytes: TypeAlias = bytes | memoryview
-
-#: What a stream begins with, with the number of the format.
-MAGIC = b"HRHOST\x00\x02"
-#: Before a greeting, a description or an error.
-LENGTH = struct.Struct("<I")
-#: The longest greeting, description and error.
+#: The longest greeting and description.
 MOST_DOCUMENT_BYTES = 1 << 14
 #: The longest arrays of one message.
 MOST_MESSAGE_BYTES = 1 << 30
@@ -32,6 +27,21 @@ _TYPES = {name: np.dtype(name) for name in ("float32", "int64", "int32", "uint8"
 _MOST_ARRAYS, _MOST_HOSTS, _MOST_CHANNELS, _MOST_NUMBER = 64, 4096, 16, 2**62
 _ALIGNED = 8
 _PADDING = bytes(_ALIGNED)
+
+
+class HostFrame(IntEnum):
+    """The kind of a frame between hosts.
+
+    A sender writes a GREETING, whose number is that of its first message that it has still, then MESSAGES with their numbers, and END if it
+    has no more. A receiver answers with ARRIVED, whose number is that of the next message that it wants: to a greeting, and once a message
+    has arrived; and with ERROR before it ends the stream.
+    """
+
+    GREETING = 1
+    MESSAGE = 2
+    END = 3
+    ARRIVED = 4
+    ERROR = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +96,38 @@ class MessageLayout:
         return Message(self.number, tuple(arrays))
 
 
-def write_greeting(sender: Sender, token: str) -> Bytes:
-    """The bytes that a stream begins with."""
-    return MAGIC + _with_length(
-        {"attempt": sender.attempt, "rank": sender.rank, "channel": sender.channel, "token": token}
-    )
+@dataclass(frozen=True, slots=True)
+class HostGreeting:
+    """What a stream begins with.
+
+    Attributes:
+        sender: whose messages it has.
+        token: of the job.
+        origin: the number of the sender's channel, which it has drawn: a second process of the same name has another one.
+    """
+
+    sender: Sender
+    token: str
+    origin: int
 
 
-def read_greeting(content: bytes) -> tuple[Sender, str]:
-    """The sender and the token in a greeting. Raises :class:`DataError`."""
+def write_greeting(greeting: HostGreeting) -> bytes:
+    """The body of a greeting."""
+    own = greeting.sender
+    return _json({"attempt": own.attempt, "rank": own.rank, "channel": own.channel, "origin": greeting.origin,
+                  "token": greeting.token})  # fmt: skip
+
+
+def read_greeting(content: Bytes) -> HostGreeting:
+    """The inverse of :func:`write_greeting`. Raises :class:`DataError`."""
     document = _read_json(content)
     token, numbers = document.pop("token", None), document.values()
     are_numbers = all(type(one) is int and 0 <= one <= _MOST_NUMBER for one in numbers)
-    if document.keys() != {"attempt", "rank", "channel"} or not are_numbers or not isinstance(token, str):
+    if document.keys() != {"attempt", "rank", "channel", "origin"} or not are_numbers or not isinstance(token, str):
         raise DataError(
             "a stream of a host must name its sender",
             value=str(document)[:200],
-            allowed="attempt, rank, channel, token",
+            allowed="attempt, rank, channel, origin, token",
         )
     if document["rank"] >= _MOST_HOSTS:
         raise DataError(
@@ -114,67 +139,67 @@ def read_greeting(content: bytes) -> tuple[Sender, str]:
             value=document["channel"],
             allowed=f"below {_MOST_CHANNELS}",
         )
-    return Sender(document["attempt"], document["rank"], document["channel"]), token
+    return HostGreeting(Sender(document["attempt"], document["rank"], document["channel"]), token, document["origin"])
 
 
-def write_message(number: int, arrays: Sequence[Array], most_bytes: int) -> list[Bytes]:
-    """The bytes of a message in parts, views of arrays among them.
+def write_message(arrays: Sequence[Array], most_bytes: int) -> tuple[bytes, list[Bytes]]:
+    """The description of a message, and its arrays in parts that are views of them.
 
     Raises :class:`ConfigError` for arrays above ``most_bytes``, and :class:`ValueError` for one that is not flat.
     """
     if any(array.ndim != 1 for array in arrays):
         raise ValueError(f"the arrays of a message must be flat, got shapes {[array.shape for array in arrays][:8]}")
-    layout = MessageLayout.of(number, [(array.dtype, len(array)) for array in arrays])
+    layout = MessageLayout.of(0, [(array.dtype, len(array)) for array in arrays])
     if layout.size_bytes > most_bytes:
         raise ConfigError("a message between hosts must be short", value=f"{layout.size_bytes:,} bytes",
                           allowed=f"at most {most_bytes:,} bytes", next_step="use a smaller batch_rows")  # fmt: skip
-    described = [[str(array.dtype), len(array)] for array in arrays]
-    parts: list[Bytes] = [_with_length({"number": number, "arrays": described})]
+    parts: list[Bytes] = []
     for array in arrays:
         parts += [np.ascontiguousarray(array).view(np.uint8).data, _PADDING[: -array.nbytes % _ALIGNED]]
-    return [part for part in parts if len(part)]
+    return _json([[str(array.dtype), len(array)] for array in arrays]), [part for part in parts if len(part)]
 
 
-def read_description(content: bytes, number: int, most_bytes: int) -> MessageLayout:
-    """The layout of the message ``number`` of a stream. Raises :class:`DataError`, also for arrays above ``most_bytes``."""
-    document = _read_json(content)
-    arrays = document.get("arrays")
-    if (document.keys() != {"number", "arrays"} or type(document["number"]) is not int
-            or not isinstance(arrays, list) or len(arrays) > _MOST_ARRAYS):  # fmt: skip
-        raise DataError("a message of a host must have a number and arrays", value=str(document)[:200])
-    if document["number"] != number:
-        raise DataError("messages of a host must be in order", value=document["number"], allowed=str(number))
+def array_bytes(frame: FrameHeader, most_bytes: int) -> int:
+    """The length of the arrays of a message. Raises :class:`DataError` for a description or arrays that are too long."""
+    size = frame.body_bytes - frame.flags
+    if frame.flags > MOST_DOCUMENT_BYTES or size < 0:
+        raise DataError(
+            "a description of a host must be short", value=frame.flags, allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes"
+        )
+    if size > most_bytes:
+        raise DataError(
+            "a message of a host must be short", value=f"{size:,} bytes", allowed=f"at most {most_bytes:,} bytes"
+        )
+    return size
+
+
+def read_description(content: Bytes, number: int, size_bytes: int) -> MessageLayout:
+    """The layout of the message ``number``, whose arrays have so many bytes. Raises :class:`DataError`."""
+    arrays = _read_value(content)
+    if not isinstance(arrays, list) or len(arrays) > _MOST_ARRAYS:
+        raise DataError("a message of a host must be described by a list of its arrays", value=str(arrays)[:200],
+                        allowed=f"at most {_MOST_ARRAYS} arrays")  # fmt: skip
     layout = MessageLayout.of(number, [_read_kind(one) for one in arrays])
-    if layout.size_bytes > most_bytes:
-        raise DataError("a message of a host must be short", value=f"{layout.size_bytes:,} bytes",
-                        allowed=f"at most {most_bytes:,} bytes")  # fmt: skip
+    if layout.size_bytes != size_bytes:
+        raise DataError("a message of a host must be as long as its arrays", value=f"{size_bytes:,} bytes",
+                        allowed=f"{layout.size_bytes:,} bytes")  # fmt: skip
     return layout
 
 
-def read_length(content: bytes) -> int:
-    """The length of a document. Raises :class:`DataError` for one that is too long."""
-    if len(content) != LENGTH.size:
-        raise DataError(
-            "a stream of a host must be whole", value=f"{len(content)} bytes of a length", allowed=str(LENGTH.size)
-        )
-    length: int = LENGTH.unpack(content)[0]
-    if length > MOST_DOCUMENT_BYTES:
-        raise DataError(
-            "a description of a host must be short", value=length, allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes"
-        )
-    return length
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _with_length(document: dict[str, Any]) -> bytes:
-    content = json.dumps(document, separators=(",", ":")).encode()
-    return LENGTH.pack(len(content)) + content
-
-
-def _read_json(content: bytes) -> dict[str, Any]:
+def _read_value(content: Bytes) -> object:
     try:
-        document = json.loads(content)
+        found: object = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
         raise DataError("a message of a host must be described in JSON", value=str(error)[:200]) from None
+    return found
+
+
+def _read_json(content: Bytes) -> dict[str, Any]:
+    document = _read_value(content)
     if not isinstance(document, dict):
         raise DataError("a message of a host must be described by an object", value=type(document).__name__)
     return document

@@ -13,7 +13,7 @@ import numpy as np
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.ps.encoded_values import value_flag
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
+from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.worker import batch_messages as messages
 from trainer.embedding.worker.engine import joined_generation
@@ -22,6 +22,7 @@ from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
 from trainer.servers.client_updates import Greeting
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.server_status import ServerStatus
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 #: Connect to each server as the client of a greeting does; the function is called while a request waits, and raises to end it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -22,6 +21,7 @@ from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.optimizers import slot_width
+from trainer.embedding.ps.frames import draw_generation
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
 from trainer.embedding.spec import FeatureSpec
@@ -195,11 +195,11 @@ class HeldRows:
             )
         self._held = held
 
-    def _begin_generation(self) -> None:
-        """Say that the rows are others than before, and no update has been made to them."""
+    def _begin_generation(self, generation: int | None = None) -> None:
+        """Say that the rows are others than before, and no update has been made to them; None draws the number."""
         changing = nullcontext(self._log.words) if self._log.is_filling else self._log.transaction()
         with changing as words:
-            words[_GENERATION] = 1 + secrets.randbelow((1 << 62) - 1)
+            words[_GENERATION] = draw_generation() if generation is None else generation
             words[_APPLIED:] = 0
 
     def _clear(self) -> None:
@@ -286,13 +286,13 @@ class HeldRows:
         assert isinstance(self.engine, MixedTables), "only a hashed part has ages"
         return self.engine
 
-    def end_load(self) -> None:
-        """End the load. Raises :class:`ServerLost` without one."""
+    def end_load(self, generation: int | None = None) -> None:
+        """End the load; the rows are of this generation, or of a new one. Raises :class:`ServerLost` without a load."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
         if isinstance(self._engine, MixedTables):
             self._engine.end_load()
-        self._begin_generation()
+        self._begin_generation(generation)
         self._stop_load()
 
     def _stop_load(self) -> None:

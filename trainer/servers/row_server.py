@@ -19,13 +19,14 @@ from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Bytes, Header, Kind, read_document, write_document
+from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, ServerLost
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.server_status import ServerStatus
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -92,7 +93,7 @@ class RowServer:
         self._attempt = rows.attempt
         self._waiting: dict[int, dict[int, RowGradients]] = {}
         self._saving = threading.Lock()
-        self._reads = 0
+        self._reads = self._loaded = 0
         self._snapshot: AnySnapshot | None = None
         if rows.is_open:
             self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs)
@@ -259,18 +260,46 @@ class RowServer:
                 self._end_snapshot()
                 self._waiting.clear()
                 rows.begin_load()
+                self._loaded = header.number
                 return Reply(Kind.DONE)
             case Kind.LOAD_ROWS:
-                rows.load(*messages.read_load(body, rows.dims, rows.slot_dims, rows.is_hashed))
+                loaded = messages.read_load(body, rows.dims, rows.slot_dims, rows.is_hashed)
+                if self._is_new_load(header.number):
+                    rows.load(*loaded)
+                    self._loaded = header.number
                 return Reply(Kind.DONE)
             case Kind.LOAD_HISTORY:
-                rows.load_history(*messages.read_history(body, rows.is_hashed))
+                history = messages.read_history(body, rows.is_hashed)
+                if self._is_new_load(header.number):
+                    rows.load_history(*history)
+                    self._loaded = header.number
                 return Reply(Kind.DONE)
             case Kind.END_LOAD:
-                rows.end_load()
-                self._changed.notify_all()
+                self._end_load(header)
                 return self.opened(session)
         raise DataError("a request must be one that a server answers", value=header.kind.name)
+
+    def _is_new_load(self, number: int) -> bool:
+        """Whether a request of a load is to be made; False for the last one, whose answer was lost. Raises :class:`ServerLost` for others."""
+        if number == self._loaded:
+            return False
+        if number != self._loaded + 1:
+            raise ServerLost("a load must be begun first", value=f"request {number}", allowed=str(self._loaded + 1))
+        return True
+
+    def _end_load(self, header: Header) -> None:
+        """End a load, once: the generation of a repeated request is here."""
+        if header.floor < 1:
+            raise DataError(
+                "the end of a load must name the generation that it begins", value=header.floor, allowed="at least 1"
+            )
+        if header.floor == self._rows.generation:
+            return
+        if not self._is_new_load(header.number):
+            raise ServerLost("a load must be begun first")
+        self._rows.end_load(header.floor)
+        self._loaded = header.number
+        self._changed.notify_all()
 
     def _end_snapshot(self) -> None:
         snapshot, self._snapshot, self._read, self._owner = self._snapshot, None, None, None

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from trainer.embedding.hashed.options import HashedCounts
-from trainer.embedding.ps.frames import Bytes, Kind, count_at, read_document
+from trainer.embedding.ps.frames import Kind, count_at, read_document
 from trainer.embedding.ps.server_link import Request
 from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 _MOST_LISTED = 4096

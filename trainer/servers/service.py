@@ -16,19 +16,16 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from trainer.embedding.ps.frames import (
-    HEADER_BYTES,
     MOST_DOCUMENT_BYTES,
     MOST_GREETING_BYTES,
-    Bytes,
     Header,
     Kind,
     read_document,
     read_header,
     write_document,
 )
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DamagedFrame
 from trainer.flight.addresses import Address, check_token
-from trainer.flight.byte_streams import receive_into, send_parts
 from trainer.flight.connections import Connections, refuse
 from trainer.flight.error_documents import to_bytes
 from trainer.servers.byte_budget import ByteBudget
@@ -36,6 +33,8 @@ from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
 from trainer.servers.drain import Drain
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.running_requests import RunningRequests
+from trainer.wire.frame_stream import STALL_SECS, FrameStream
+from trainer.wire.frames import Bytes, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -51,14 +50,16 @@ class ServiceLimits:
         most_bytes: of one message.
         message_bytes: of all messages that are in memory at once.
         patience_secs: how long a client may take to send the rest of a message, or to take an answer, and a message waits for memory.
+        stall_secs: how long the rest of a message may be silent.
     """
 
     most_bytes: int = 1 << 30
     message_bytes: int = 2 << 30
     patience_secs: float = 300.0
+    stall_secs: float = STALL_SECS
 
     def __post_init__(self) -> None:
-        for name in ("most_bytes", "message_bytes", "patience_secs"):
+        for name in ("most_bytes", "message_bytes", "patience_secs", "stall_secs"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be > 0", value=getattr(self, name), allowed="> 0")
 
@@ -115,31 +116,39 @@ class ServerService:
         self._connections = Connections(listening, self._serve, most=_MOST_CONNECTIONS, name="client")
 
     def _serve(self, connection: socket.socket) -> None:
-        stream, session = connection, None
+        frames, session = FrameStream(connection, FrameOrder(WireProtocol.ROWS, None)), None
         try:
             connection.settimeout(_GREETING_SECS)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._tls is not None:
-                stream = self._encrypted(connection)
-                stream.do_handshake()
-            session = self._greeted(stream)
-            self._reply(stream, self._server.opened(session), 0)
-            stream.settimeout(None)
-            while self._answer(stream, session):
+            frames = self._frames(connection)
+            session = self._greeted(frames)
+            self._reply(frames, self._server.opened(session), 0)
+            while self._answer(frames, session):
                 pass
+        except DamagedFrame as error:
+            _LOG.warning("a connection of a client is damaged: %s", error)
+            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         except HeadraceError as error:
             _LOG.warning("a client was refused: %s", error)
-            refuse(stream, _frame(Reply(Kind.ERROR, [to_bytes(error)]), 0))
+            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         except OSError as error:
             _LOG.info("a connection of a client ended: %s", error)
         except Exception as error:
             _LOG.exception("a connection of a client failed")
-            refuse(stream, _frame(Reply(Kind.ERROR, [to_bytes(error)]), 0))
+            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         finally:
             if session is not None:
                 self._server.end(session)
                 self._drain.remove(session)
+
+    def _frames(self, connection: socket.socket) -> FrameStream:
+        """The frames of a connection, after the handshake of TLS if there is one."""
+        stream = connection
+        if self._tls is not None:
+            stream = self._encrypted(connection)
+            stream.do_handshake()
+        return FrameStream(stream, FrameOrder(WireProtocol.ROWS, None), stall_secs=self._limits.stall_secs)
 
     def _encrypted(self, connection: socket.socket) -> ssl.SSLSocket:
         """The connection with TLS, in its place among those that :meth:`close` ends, before the handshake."""
@@ -148,14 +157,13 @@ class ServerService:
         self._connections.replace(connection, stream)
         return stream
 
-    def _greeted(self, stream: socket.socket) -> Session:
+    def _greeted(self, frames: FrameStream) -> Session:
         until = time.monotonic() + _GREETING_SECS
-        header = self._header(stream, MOST_GREETING_BYTES, until)
-        if header is None or header.kind != Kind.HELLO:
+        frame = frames.receive_header(until)
+        header = None if frame is None else read_header(frame, MOST_GREETING_BYTES)
+        if frame is None or header is None or header.kind != Kind.HELLO:
             raise DataError("a client must greet first", value=None if header is None else header.kind.name)
-        body = bytearray(header.body_bytes)
-        if receive_into(stream, memoryview(body), until) < len(body):
-            raise DataError("a greeting must be whole")
+        body = frames.receive_new_body(frame, until)
         greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
         if not hmac.compare_digest(greeting.token.encode(errors="surrogatepass"), self._token):
             raise InputError(
@@ -168,17 +176,12 @@ class ServerService:
         self._drain.add(session, greeting)
         return session
 
-    def _header(self, stream: socket.socket, most_bytes: int, until_secs: float | None = None) -> Header | None:
-        """The next header; None at the end of the stream."""
-        head = bytearray(HEADER_BYTES)
-        found = receive_into(stream, memoryview(head), until_secs)
-        return read_header(head[:found], most_bytes) if found else None
-
-    def _answer(self, stream: socket.socket, session: Session) -> bool:
+    def _answer(self, frames: FrameStream, session: Session) -> bool:
         """Read and answer the next request; False at the end of the stream."""
-        header = self._header(stream, self._limits.most_bytes)
-        if header is None or self._is_finishing:
+        frame = frames.receive_header()
+        if frame is None or self._is_finishing:
             return False
+        header = read_header(frame, self._limits.most_bytes)
         if header.kind == Kind.OPEN and header.body_bytes > MOST_DOCUMENT_BYTES:
             raise DataError(
                 "the document of tables must be short",
@@ -186,17 +189,14 @@ class ServerService:
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
         with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
-            body = bytearray(header.body_bytes)
-            if receive_into(stream, memoryview(body), time.monotonic() + self._limits.patience_secs) < len(body):
-                raise DataError("a request must be whole", where=header.kind.name, value="the stream ended")
+            body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
             with self._requests.counted():
                 try:
                     reply = self._handle(session, header, body)
                 except HeadraceError as error:
                     _LOG.warning("a request was refused: %s", error)
                     reply = Reply(Kind.ERROR, [to_bytes(error)])
-                self._reply(stream, reply, header.number)
-            stream.settimeout(None)
+                self._reply(frames, reply, header.number)
         return True
 
     def _handle(self, session: Session, header: Header, body: Bytes) -> Reply:
@@ -210,8 +210,8 @@ class ServerService:
             return Reply(Kind.DONE)
         return Reply(Kind.DOCUMENT, [write_document(self._drain.watch(session).to_document())])
 
-    def _reply(self, stream: socket.socket, reply: Reply, number: int) -> None:
-        send_parts(stream, _frame(reply, number), time.monotonic() + self._limits.patience_secs)
+    def _reply(self, frames: FrameStream, reply: Reply, number: int) -> None:
+        frames.send(_frame(frames, reply, number), self._limits.patience_secs)
 
     def finish(self, secs: float) -> None:
         """Begin no more requests, and wait for those that run, at most so long."""
@@ -231,6 +231,5 @@ class ServerService:
         self.close()
 
 
-def _frame(reply: Reply, number: int) -> list[Bytes]:
-    header = Header(reply.kind, sum(len(part) for part in reply.body), number, flags=reply.flags)
-    return [header.to_bytes(), *reply.body]
+def _frame(frames: FrameStream, reply: Reply, number: int) -> list[Bytes]:
+    return frames.write(reply.kind, reply.body, number=number, flags=reply.flags)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import secrets
 import socket
 import ssl
 import time
@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainer.embedding.ps.frames import (
-    HEADER_BYTES,
     NUMBERED,
     OPENED_MEMBERS,
-    Bytes,
     Header,
     Kind,
     count_at,
@@ -24,22 +22,27 @@ from trainer.embedding.ps.frames import (
     write_document,
 )
 from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, ConnectWorker, Request
-from trainer.errors import ConfigError, MemoryFull, ServerLost
+from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
 from trainer.flight.addresses import Address
-from trainer.flight.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
-from trainer.flight.error_documents import MOST_ERROR_BYTES, from_bytes
+from trainer.flight.error_documents import MOST_ERROR_BYTES, damaged_frame, from_bytes
 from trainer.servers.client_updates import Greeting
+from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
+from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError
 
 _BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
+#: After which a connection is made again.
+_FAILURES = (OSError, DamagedFrame)
+_SESSION_BITS = 63
 #: Between looks while it waits for an answer.
 _LOOK_SECS = 0.25
 _GO_ON = "run training again: it goes on from its last checkpoint"
 _START = f"start it with headrace ps serve, or give another address; {_GO_ON}"
 
 
-class _Ended(OSError):
-    """The server ended the stream."""
+def draw_session() -> int:
+    """The number of a new connection."""
+    return secrets.randbits(_SESSION_BITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,10 @@ class LinkOptions:
         others: addresses that are tried in turn when a connection has failed, such as those of other embedding workers.
         restore: the requests by which a process without memory gets what it had; sent after each greeting, before what was not answered.
             None: the process keeps its memory.
+        stall_secs: how long the rest of an answer may be silent.
         clock: monotonic seconds.
         sleep: waits for seconds.
+        draw_session: draws the number of a connection.
     """
 
     greeting: Greeting = field(default_factory=Greeting)
@@ -64,8 +69,10 @@ class LinkOptions:
     check: Callable[[], None] = lambda: None
     others: tuple[Address, ...] = ()
     restore: Callable[[], Sequence[Request]] | None = None
+    stall_secs: float = STALL_SECS
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    draw_session: Callable[[], int] = draw_session
 
 
 def connect_to(address: Address, options: LinkOptions, check_saving: Callable[[], None] | None = None) -> Connect:
@@ -98,14 +105,20 @@ def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
 
 
 class TcpLink:
-    """See :class:`~trainer.embedding.ps.server_link.ServerLink`. Raises :class:`ServerLost` if the server does not answer in time."""
+    """See :class:`~trainer.embedding.ps.server_link.ServerLink`.
+
+    A connection whose bytes are damaged is closed, as one that has ended: what was not answered is sent again over a new one.
+    Raises :class:`ServerLost` if the server does not answer in time, or if damage does not end.
+    """
 
     def __init__(self, address: Address, options: LinkOptions) -> None:
         self._address, self._options = address, options
         self._addresses = deque([address, *options.others])
         self._asked: deque[_Asked] = deque()
-        self._stream: socket.socket | None = None
+        self._frames: FrameStream | None = None
         self._generation = 0
+        self._damage: DamagedFrame | None = None
+        self._damaged, self._damaged_since_secs = 0, 0.0
         self.sent_bytes = self.received_bytes = self.reconnections = 0
         self._reconnect(None)
 
@@ -119,7 +132,7 @@ class TcpLink:
         self._asked.append(_Asked(request))
         try:
             self._send_asked()
-        except OSError as error:
+        except _FAILURES as error:
             self._reconnect(error)
 
     def receive(self) -> Answer:
@@ -127,7 +140,7 @@ class TcpLink:
         while (answer := self._asked[0].answer) is None:
             try:
                 self._take_answer()
-            except OSError as error:
+            except _FAILURES as error:
                 self._reconnect(error)
         request = self._asked.popleft().request
         if answer.header.kind == Kind.ERROR:
@@ -143,6 +156,7 @@ class TcpLink:
         """Take the next answer, to the oldest request that waits for one."""
         one = next(one for one in self._asked if one.waits)
         one.answer = self._receive(one.request)
+        self._damaged = 0
 
     def _send_asked(self) -> None:
         """Send the requests that were not sent over this connection, in their order."""
@@ -152,26 +166,32 @@ class TcpLink:
                 one.is_sent = True
 
     def _transmit(self, request: Request) -> None:
-        if self._stream is None:
-            raise _Ended("the connection has ended")  # and was not made again, as a check has ended the wait for it
-        header = request.header
-        parts = [header.to_bytes(), *request.body]
+        frames = self._open_frames()
+        parts = frames.write(
+            request.kind, request.body, number=request.number, floor=request.floor, flags=request.flags
+        )
         if any(one.waits for one in self._asked):
-            send_while_receiving(self._stream, parts, self._take_answer)
+            frames.send_while_receiving(parts, self._take_answer, self._options.patience_secs)
         else:
-            send_parts(self._stream, parts)
-        self.sent_bytes += HEADER_BYTES + header.body_bytes
+            frames.send(parts, self._options.patience_secs)
+        self.sent_bytes += HEADER_BYTES + request.header.body_bytes
+
+    def _open_frames(self) -> FrameStream:
+        if self._frames is None:
+            raise StreamEnded(
+                "the connection has ended"
+            )  # and was not made again, as a check has ended the wait for it
+        return self._frames
 
     def _receive(self, request: Request) -> Answer:
         """The next answer, in the space of its request."""
-        header = self._receive_header(
+        frames = self._open_frames()
+        frame, header = self._receive_header(
             MOST_ANSWER_BYTES if request.space is None else sum(one.nbytes for one in request.space)
         )
-        assert self._stream is not None
         if header.kind == Kind.ERROR or request.space is None:
-            body = bytearray(header.body_bytes)
-            if receive_into(self._stream, memoryview(body)) < len(body):
-                raise _Ended("the server ended an answer")
+            body = frames.receive_new_body(frame)
+            self._check_undamaged(header, body)
             if header.kind == Kind.OPENED:
                 self._generation = _opened(body)[0]
             return Answer(header, body)
@@ -180,37 +200,45 @@ class TcpLink:
             raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
                             value=f"{header.kind.name}, {header.body_bytes:,} bytes, flags {header.flags}",
                             allowed=f"{expected:,} bytes, flags {request.answer_flags}")  # fmt: skip
-        if not receive_parts(self._stream, [one.data.cast("B") for one in request.space if len(one)]):
-            raise _Ended("the server ended an answer")
+        frames.receive_body(frame, [one.data.cast("B") for one in request.space if len(one)])
         return Answer(header)
 
-    def _receive_header(self, most_bytes: int) -> Header:
-        if self._stream is None:
-            raise _Ended("the connection has ended")
-        self._wait_for_answer(self._stream)
-        head = bytearray(HEADER_BYTES)
-        if receive_into(self._stream, memoryview(head)) < len(head):
-            raise _Ended("the server ended the stream")
-        header = read_header(head, max(most_bytes, MOST_ERROR_BYTES))
+    def _receive_header(self, most_bytes: int, patience_secs: float | None = None) -> tuple[FrameHeader, Header]:
+        frames = self._open_frames()
+        self._wait_for_answer(frames, self._options.patience_secs if patience_secs is None else patience_secs)
+        frame = frames.receive_header()
+        if frame is None:
+            raise StreamEnded("the server ended the stream")
+        header = read_header(frame, max(most_bytes, MOST_ERROR_BYTES))
         self.received_bytes += HEADER_BYTES + header.body_bytes
-        return header
+        return frame, header
 
-    def _wait_for_answer(self, stream: socket.socket, patience_secs: float | None = None) -> None:
+    def _wait_for_answer(self, frames: FrameStream, patience_secs: float) -> None:
         """Wait until there is something to read. Raises TimeoutError after the patience, and what ``check`` raises."""
-        if isinstance(stream, ssl.SSLSocket) and stream.pending():
-            return
-        patience_secs = self._options.patience_secs if patience_secs is None else patience_secs
-        until, look = self._options.clock() + patience_secs, select.poll()
-        look.register(stream, select.POLLIN)
-        while not look.poll(1000 * min(_LOOK_SECS, patience_secs)):
+        until = self._options.clock() + patience_secs
+        while not frames.has_bytes(min(_LOOK_SECS, patience_secs)):
             self._options.check()
             if self._options.clock() >= until:
                 raise TimeoutError("no answer")
 
-    def _reconnect(self, failure: OSError | None) -> None:
-        """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost."""
+    def _check_undamaged(self, header: Header, body: Bytes) -> None:
+        """Raise the :class:`DamagedFrame` that the server has sent: it has used nothing of what has come."""
+        if header.kind == Kind.ERROR:
+            error = from_bytes(bytes(body), str(self._address))
+            if DamagedFrame.__name__ in error.kinds:
+                raise damaged_frame(error)
+
+    def _reconnect(self, failure: OSError | DamagedFrame | None) -> None:
+        """Connect, and send what was not answered. Raises :class:`ServerLost` after the patience, or if rows were lost.
+
+        The patience for connections that fail begins now; that for damage began with the first damage since the last answer, since
+        connections may be made and then be damaged one after the other.
+        """
         options = self._options
         until, backoff = options.clock() + options.patience_secs, _BACKOFF_SECS
+        if isinstance(failure, DamagedFrame):
+            self._note_damage(failure)
+            self._pause_after_damage()
         while True:
             self.close()
             for one in self._asked:
@@ -220,12 +248,13 @@ class TcpLink:
             try:
                 applied = self._connect()
                 self._resend(applied if options.restore is None else self._restore(options.restore()))
-            except OSError as error:
+            except _FAILURES as error:
+                if isinstance(error, DamagedFrame):
+                    self._note_damage(error)
                 self._addresses.rotate(-1)
                 self._address = self._addresses[0]
                 if options.clock() + backoff >= until:
-                    raise ServerLost("a server must answer", where=str(self._address),
-                                     value=f"{error} for {options.patience_secs:g} s", next_step=_START) from None  # fmt: skip
+                    raise self._lost(error) from None
                 if failure is None:
                     options.check()
                 options.sleep(backoff)
@@ -234,33 +263,70 @@ class TcpLink:
             self.reconnections += failure is not None
             return
 
+    def _note_damage(self, failure: DamagedFrame) -> None:
+        if not self._damaged:
+            self._damaged_since_secs = self._options.clock()
+        self._damaged += 1
+        self._damage = failure
+
+    def _pause_after_damage(self) -> None:
+        """Wait before the connection after a damaged one, longer each time. Raises :class:`ServerLost` after the patience."""
+        options = self._options
+        if options.clock() >= self._damaged_since_secs + options.patience_secs:
+            raise self._lost(None)
+        options.sleep(min(_BACKOFF_SECS * 2.0 ** min(self._damaged - 1, 10), _MOST_BACKOFF_SECS))
+
+    def _lost(self, failure: OSError | DamagedFrame | None) -> ServerLost:
+        """The error after the patience: of the damage, if there was some since the last answer."""
+        patience, damage = f"{self._options.patience_secs:g} s", self._damage
+        if self._damaged and damage is not None:
+            return ServerLost("a connection to a server must deliver bytes as they were sent", where=self._ends(),
+                              value=f"{damage.value} ({self._damaged} damaged connections in {patience})",
+                              next_step=f"{damage.next_step}; {_GO_ON}")  # fmt: skip
+        return ServerLost("a server must answer", where=str(self._address), value=f"{failure} for {patience}",
+                          next_step=_START)  # fmt: skip
+
+    def _ends(self) -> str:
+        """The two ends of the connection, for an error."""
+        return f"client {self._options.greeting.client} on {socket.gethostname()}, server {self._address}"
+
     def _connect(self) -> int:
         """Greet the server; returns the number of this client's last update that it has made."""
         options = self._options
         patience_secs = options.patience_secs / len(self._addresses)
-        self._stream = socket.create_connection((self._address.host, self._address.port), patience_secs)
-        if self._stream.getsockname() == self._stream.getpeername():
-            raise _Ended("nothing listens at the address")  # a port of the system's range may be connected to itself
-        self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.tls is not None:
-            self._encrypt(options.tls)
+        frames = self._frames = self._open_stream(patience_secs)
         self._transmit(Request(Kind.HELLO, [write_document(options.greeting.to_document())]))
-        self._wait_for_answer(self._stream, patience_secs)
-        header = self._receive_header(MOST_ERROR_BYTES)
-        body = bytearray(header.body_bytes)
-        if receive_into(self._stream, memoryview(body)) < len(body):
-            raise _Ended("the server ended an answer")
+        frame, header = self._receive_header(MOST_ERROR_BYTES, patience_secs)
+        body = frames.receive_new_body(frame)
+        self._check_undamaged(header, body)
         if header.kind == Kind.ERROR:
             raise self._error(body)
-        self._stream.settimeout(options.patience_secs)
         generation, applied = _opened(body)
         if options.restore is None:
             self._check_generation(generation)
         return applied
 
+    def _open_stream(self, patience_secs: float) -> FrameStream:
+        options = self._options
+        stream = socket.create_connection((self._address.host, self._address.port), patience_secs)
+        try:
+            if stream.getsockname() == stream.getpeername():
+                raise StreamEnded(
+                    "nothing listens at the address"
+                )  # a port of the system's range may be connected to itself
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if options.tls is not None:
+                stream = self._encrypted(stream, options.tls)
+        except BaseException:
+            stream.close()
+            raise
+        return FrameStream(stream, FrameOrder(WireProtocol.ROWS, options.draw_session()), stall_secs=options.stall_secs)
+
     def _check_generation(self, generation: int) -> None:
-        if self._generation and generation != self._generation:
+        """Raise :class:`ServerLost` for rows of another generation, unless a load of this client that was not answered has begun it."""
+        begun = {one.request.floor for one in self._asked if one.request.kind is Kind.END_LOAD and one.answer is None}
+        if self._generation and generation not in (self._generation, *begun):
             raise ServerLost("a server must have the rows that it had", where=str(self._address),
                              value="it was started without them", next_step=_GO_ON)  # fmt: skip
 
@@ -278,11 +344,10 @@ class TcpLink:
                 self._check_generation(found)
         return applied
 
-    def _encrypt(self, tls: ssl.SSLContext) -> None:
+    def _encrypted(self, stream: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
         """Raises :class:`ConfigError` for a server that the authority has not signed."""
-        assert self._stream is not None
         try:
-            self._stream = tls.wrap_socket(self._stream, server_hostname=self._address.host)
+            return tls.wrap_socket(stream, server_hostname=self._address.host)
         except ssl.SSLCertVerificationError as error:
             raise ConfigError("the certificate of a server must be signed for its host by the authority", where=str(self._address),
                               value=error.verify_message, next_step="give the authority's certificate, or another address") from None  # fmt: skip
@@ -308,9 +373,9 @@ class TcpLink:
 
     def close(self) -> None:
         """End the connection."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        if self._frames is not None:
+            self._frames.socket.close()
+            self._frames = None
 
 
 def _opened(body: Bytes) -> tuple[int, int]:

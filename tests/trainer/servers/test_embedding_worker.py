@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import contextmanager
 from random import Random
 
@@ -11,17 +10,17 @@ import pytest
 
 from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.examples import scaled
-from tests.support.mutations import mutated
+from tests.support.frames import Frame, framed
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.test_service import (
-    TOKENS,
     client_threads,
     greeting,
     request,
     resident_bytes,
     throw,
+    thrown,
     wait_until,
 )
 from trainer.embedding import CpuEngine
@@ -155,13 +154,13 @@ def test_the_ids_of_a_client_stay_within_their_limits():
             one.end(own)
 
 
-def good_streams() -> list[bytes]:
+def good_streams() -> list[list[Frame]]:
     opened = request(Kind.OPEN, DOCUMENT)
     encoded = messages.write_ids(random_batch(FEATURES, 0), encoded=True)
     tables = len({one.table.name for one in FEATURES})
     return [
-        opened + request(Kind.FETCH, batch_body(), number=1) + request(Kind.UPDATE, update_body(1, tables=tables), number=1),
-        opened + request(Kind.KEEP, encoded, number=3, flags=messages.ENCODED_IDS) + request(Kind.FLUSH) + request(Kind.STATUS),
+        [opened, request(Kind.FETCH, batch_body(), number=1), request(Kind.UPDATE, update_body(1, tables=tables), number=1)],
+        [opened, request(Kind.KEEP, encoded, number=3, flags=messages.ENCODED_IDS), request(Kind.FLUSH), request(Kind.STATUS)],
     ]  # fmt: skip
 
 
@@ -169,18 +168,17 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits(caplog):
     """Bad clients of another place, or that watch; those of the same place would take the engine's session."""
     caplog.set_level("ERROR")
     limits = ServiceLimits(most_bytes=1 << 20, message_bytes=8 << 20)
-    tokens = [*TOKENS, struct.pack("<I", 1 << 31)]
     with working(limits=limits) as (worker, servers):
         own = Greeting(client=0, clients=2)
         engine = engine_through(FEATURES, servers, worker, seed=SEED, greeting=own, staleness=None)
         alone = CpuEngine(FEATURES, seed=SEED)
         hellos = [greeting(watches=True), greeting(client=5, clients=9)]  # the servers refuse other numbers of clients
         for one in good_streams():
-            throw(worker, hellos[0] + one)
+            throw(worker, framed([hellos[0], *one]))
         before = resident_bytes()
         for seed in range(scaled(1000)):
             random = Random(seed)
-            throw(worker, random.choice(hellos) + mutated(random.choice(good_streams()), random, tokens))
+            throw(worker, thrown(random, random.choice(hellos), random.choice(good_streams())))
             if seed % 20 == 0:
                 step = seed // 20
                 assert train(engine, [step]) == train(alone, [step])

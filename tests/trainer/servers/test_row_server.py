@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -504,15 +505,39 @@ def test_a_load_is_over_the_wire_and_forgets_what_waited(pool):
         apply_to(alone, [random_update(k)])
         for p, table in enumerate(TABLES):
             part = alone.changed_rows(p, 0, table.vocabulary_size)
-            ask(server, session, Kind.LOAD_ROWS, messages.write_load(p, part))
+            ask(server, session, Kind.LOAD_ROWS, messages.write_load(p, part), number=p + 1)
         with pytest.raises(ServerLost, match="after their load"):
             fetch(server, session)
-        reply = ask(server, session, Kind.END_LOAD)
-        assert read_document(reply.body[0], OPENED_MEMBERS)["applied"] == 0
+        reply = ask(server, session, Kind.END_LOAD, number=4, floor=77 + k)
+        opened = read_document(reply.body[0], OPENED_MEMBERS)
+        assert (opened["applied"], opened["generation"]) == (0, 77 + k)
         assert_same(state_of(server), alone.state())
         assert fetch(server, session, all_rows()) == expected_rows(alone)
     with pytest.raises(AttemptOver):
         update(server, other, 1, 0)  # alone: that of the first client is from before the load
+
+
+def test_a_request_of_a_load_that_comes_again_is_made_once():
+    """Its answer was lost. A request that is ahead, and one of an earlier load, is refused."""
+    server = server_of()
+    (session,) = sessions_of(server, 1)
+    alone = engine_alone()
+    apply_to(alone, [random_update(1)])
+    part = alone.changed_rows(0, 0, TABLES[0].vocabulary_size)
+    ask(server, session, Kind.BEGIN_LOAD, number=10)
+    with pytest.raises(ServerLost, match="begun first"):
+        ask(server, session, Kind.LOAD_ROWS, messages.write_load(0, part), number=12)
+    ask(server, session, Kind.LOAD_ROWS, messages.write_load(0, part), number=11)
+    nothing = replace(part, weights=part.weights * 0, slots=part.slots * 0)
+    ask(server, session, Kind.LOAD_ROWS, messages.write_load(0, nothing), number=11)
+    for _ in range(2):
+        opened = ask(server, session, Kind.END_LOAD, number=12, floor=99)
+        assert read_document(opened.body[0], OPENED_MEMBERS)["generation"] == 99
+    found = messages.read_part(body_of(ask(server, session, Kind.READ_STATE, messages.write_counts([0, 0, 30])).body),
+                               int(DIMS[0]), int(server._rows.slot_dims[0]))  # fmt: skip
+    assert found.weights.tobytes() == part.weights.tobytes()
+    with pytest.raises(ServerLost, match="begun first"):
+        ask(server, session, Kind.LOAD_ROWS, messages.write_load(0, part), number=11)
 
 
 def test_documents_with_other_members_are_refused():

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.support.examples import scaled
+from tests.support.frames import Frame, framed
 from tests.support.mutations import mutated
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
@@ -29,11 +30,10 @@ from trainer.embedding.engine import RowValues
 from trainer.embedding.hashed.options import HashedCounts
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import HEADER_BYTES, MOST_GREETING_BYTES, Header, Kind, read_header, write_document
+from trainer.embedding.ps.frames import MOST_GREETING_BYTES, Header, Kind, read_header, write_document
 from trainer.embedding.ps.server_link import Request
 from trainer.errors import ConfigError
 from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.byte_streams import receive_into, send_parts
 from trainer.flight.connections import listen
 from trainer.flight.error_documents import RemoteError
 from trainer.servers import service as service_module
@@ -42,6 +42,8 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.service import ServerService, ServiceLimits
+from trainer.wire.byte_streams import receive_into, send_parts
+from trainer.wire.frames import HEADER_BYTES, WireProtocol, check_body, read_frame_header
 from transforms.errors import DataError
 
 SEED = 3
@@ -56,15 +58,24 @@ def running(**settings):
         server.close()
 
 
-def request(kind: Kind, body: bytes = b"", **header) -> bytes:
-    return Header(kind, len(body), **header).to_bytes() + body
+def request(kind: Kind, body: bytes = b"", **header) -> Frame:
+    return Header(kind, len(body), **header), body
 
 
-def greeting(**changes) -> bytes:
+def announced(kind: Kind, body_bytes: int) -> Frame:
+    """A request of which the header alone comes."""
+    return Header(kind, body_bytes), b""
+
+
+def greeting(**changes) -> Frame:
     return request(Kind.HELLO, write_document(Greeting().to_document() | changes))
 
 
-def connected(server: ThreadServer, sent: bytes = b"") -> socket.socket:
+def connected(server: ThreadServer, *sent: Frame) -> socket.socket:
+    return connected_with(server, framed(sent))
+
+
+def connected_with(server: ThreadServer, sent: bytes) -> socket.socket:
     stream = socket.create_connection((server.address.host, server.address.port), PATIENCE_SECS)
     stream.sendall(sent)
     return stream
@@ -76,16 +87,20 @@ def answer(stream: socket.socket) -> tuple[Header, bytes] | None:
     try:
         if receive_into(stream, memoryview(head)) < len(head):
             return None
-        header = read_header(head, 1 << 26)
+        frame = read_frame_header(head, WireProtocol.ROWS)
+        header = read_header(frame, 1 << 26)
         body = bytearray(header.body_bytes)
-        return (header, bytes(body)) if receive_into(stream, memoryview(body)) == len(body) else None
+        if receive_into(stream, memoryview(body)) < len(body):
+            return None
     except ConnectionError:
         return None
+    check_body(frame, [body])
+    return header, bytes(body)
 
 
 def refused(server: ThreadServer, sent: bytes) -> str:
     """What a server answers a client that it refuses, whose connection then ends."""
-    with connected(server, sent) as stream:
+    with connected_with(server, sent) as stream:
         found = answer(stream)
         while found is not None and found[0].kind != Kind.ERROR:
             found = answer(stream)
@@ -142,7 +157,7 @@ def test_an_address_in_use_is_one_error():
         listen(Address("192.0.2.1", 0))
 
 
-@pytest.mark.parametrize("name", ["most_bytes", "message_bytes", "patience_secs"])
+@pytest.mark.parametrize("name", ["most_bytes", "message_bytes", "patience_secs", "stall_secs"])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_limits_are_above_zero(name, value):
     with pytest.raises(ConfigError, match=name):
@@ -152,21 +167,25 @@ def test_limits_are_above_zero(name, value):
 @pytest.mark.parametrize(
     ("sent", "what"),
     [
-        (Header(Kind.HELLO, MOST_GREETING_BYTES + 1).to_bytes(), "must be short"),
-        (Header(Kind.HELLO, 1 << 60).to_bytes(), "must be short"),
-        (Header(Kind.HELLO, (1 << 64) - 1).to_bytes(), "must be short"),
-        (request(Kind.STATUS), "greet first"),
-        (request(Kind.UPDATE, b"x"), "greet first"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64), "release's format"),
-        (greeting(client=7), "client must be"),
-        (greeting(more=1), "its members"),
-        (greeting(attempt=True), "attempt must be"),
-        (request(Kind.HELLO, b"{"), "JSON"),
-        (request(Kind.HELLO, b"[" * 4000), "JSON"),
-        (greeting() + Header(Kind.FETCH, 1 << 60).to_bytes(), "must be short"),
-        (greeting() + Header(Kind.UPDATE, (1 << 64) - 1).to_bytes(), "must be short"),
-        (greeting() + Header(Kind.OPEN, 9 << 20).to_bytes(), "must be short"),
-        (greeting() + bytes(HEADER_BYTES), "release's format"),
+        (framed([announced(Kind.HELLO, MOST_GREETING_BYTES + 1)]), "must be short"),
+        (framed([announced(Kind.HELLO, 1 << 60)]), "must be short"),
+        (framed([announced(Kind.HELLO, (1 << 64) - 1)]), "must be short"),
+        (framed([request(Kind.STATUS)]), "greet first"),
+        (framed([request(Kind.UPDATE, b"x")]), "greet first"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64), "as it was sent"),
+        (framed([greeting(client=7)]), "client must be"),
+        (framed([greeting(more=1)]), "its members"),
+        (framed([greeting(attempt=True)]), "attempt must be"),
+        (framed([request(Kind.HELLO, b"{")]), "JSON"),
+        (framed([request(Kind.HELLO, b"[" * 4000)]), "JSON"),
+        (framed([greeting(), announced(Kind.FETCH, 1 << 60)]), "must be short"),
+        (framed([greeting(), announced(Kind.UPDATE, (1 << 64) - 1)]), "must be short"),
+        (framed([greeting(), announced(Kind.OPEN, 9 << 20)]), "must be short"),
+        (framed([greeting()]) + bytes(HEADER_BYTES), "as it was sent"),
+        (framed([greeting()]) + framed([request(Kind.STATUS)]), "as it was sent"),
+        (framed([greeting()]) + framed([request(Kind.STATUS)], first=2), "as it was sent"),
+        (framed([greeting()]) + framed([request(Kind.STATUS)], first=1, session=8), "as it was sent"),
+        (framed([greeting(), (Header(Kind.FETCH, 8), b"1234567")]) + b"\0" * 100, "as it was sent"),
     ],
 )
 def test_lengths_and_bytes_on_the_wire_are_not_trusted(sent, what):
@@ -177,11 +196,17 @@ def test_lengths_and_bytes_on_the_wire_are_not_trusted(sent, what):
         assert read_status(server.address).tables == 0
 
 
-@pytest.mark.parametrize("sent", [b"", greeting()[:10], greeting()[:-1]])
+@pytest.mark.parametrize("sent", [b"", framed([greeting()])[:10], framed([greeting()])[:-1]])
 def test_a_slow_greeting_ends_the_connection(monkeypatch, sent):
     monkeypatch.setattr(service_module, "_GREETING_SECS", 0.2)
-    with running() as server, connected(server, sent) as stream:
-        assert answer(stream) is None
+    with running() as server, connected_with(server, sent) as stream:
+        assert ended_by(stream)
+
+
+def ended_by(stream: socket.socket) -> bool:
+    """Whether the stream ends, at most after an error."""
+    found = answer(stream)
+    return found is None or (found[0].kind == Kind.ERROR and answer(stream) is None)
 
 
 def drip(stream: socket.socket, content: bytes, pause_secs: float) -> None:
@@ -196,8 +221,8 @@ def test_a_greeting_that_drips_ends_the_connection(monkeypatch):
     """Each byte comes in time, and all of them do not."""
     monkeypatch.setattr(service_module, "_GREETING_SECS", 0.3)
     with running() as server, connected(server) as stream, ThreadPoolExecutor(1) as pool:
-        pool.submit(drip, stream, greeting(token="x" * 3000), 0.1)
-        assert answer(stream) is None
+        pool.submit(drip, stream, framed([greeting(token="x" * 3000)]), 0.1)
+        assert ended_by(stream)
 
 
 def test_a_request_that_drips_gives_its_memory_back(monkeypatch):
@@ -205,9 +230,9 @@ def test_a_request_that_drips_gives_its_memory_back(monkeypatch):
     limits = ServiceLimits(most_bytes=1000, message_bytes=1000, patience_secs=0.3)
     with running(limits=limits) as server, connected(server, greeting()) as stream, ThreadPoolExecutor(1) as pool:
         assert answer(stream)[0].kind == Kind.OPENED
-        stream.sendall(Header(Kind.UPDATE, 900).to_bytes())
+        stream.sendall(framed([announced(Kind.UPDATE, 900)], first=1))
         pool.submit(drip, stream, bytes(900), 0.1)
-        assert answer(stream) is None
+        assert ended_by(stream)
         wait_until(lambda: server.service._budget.used_bytes == 0)
         read_status(server.address)
 
@@ -220,7 +245,7 @@ def test_an_answer_that_nobody_takes_ends_the_connection():
         engine.close()
         rows = np.zeros(200_000, np.int32)
         body = b"".join(messages.write_numbers(messages.RowNumbers(rows, np.array([len(rows)]))))
-        with connected(server, greeting(client=0) + request(Kind.FETCH, body)) as stream:
+        with connected(server, greeting(client=0), request(Kind.FETCH, body)) as stream:
             assert answer(stream)[0].kind == Kind.OPENED
             wait_until(lambda: client_threads() == 0)
         read_status(server.address)
@@ -232,7 +257,7 @@ def test_a_request_that_is_cut_off_harms_nothing():
         alone = CpuEngine(FEATURES, seed=SEED)
         seen = train(engine, range(2))
         for body in (bytes(100_000), b""):
-            with connected(server, greeting(client=1, clients=2) + Header(Kind.UPDATE, 200_000).to_bytes() + body):
+            with connected(server, greeting(client=1, clients=2), (Header(Kind.UPDATE, 200_000), body)):
                 pass
         assert seen + train(engine, range(2, 4)) == train(alone, range(4))
         engine.finish()
@@ -247,23 +272,50 @@ def written_values() -> bytes:
     return b"".join(messages.write_values(numbers, RowValues(np.ones(8, np.float32), np.ones(8, np.float32))))
 
 
-def good_streams() -> list[bytes]:
-    """Whole sessions of bytes: each kind of request in turn."""
+def good_streams() -> list[list[Frame]]:
+    """Whole sessions of frames after the greeting: each kind of request in turn."""
     one = random_update(1)
     gradients = b"".join(messages.write_gradients(one.numbers, one.rates, [one.values]))
     numbers = b"".join(messages.write_numbers(one.numbers))
     of_part, snapshot = b"".join(messages.write_counts([0, 0, 30])), b"".join(messages.write_counts([1 << 20]))
     opened = request(Kind.OPEN, write_document(held(seed=3).to_document()))
     rows = b"".join(messages.write_load(0, messages.ChangedRows(np.arange(2), np.ones((2, 4), np.float32), np.ones((2, 4), np.float32))))  # fmt: skip
+    rows_asked = b"".join(messages.write_rows(0, np.unique(one.numbers.rows[: one.numbers.counts[0]])))
+    update = request(Kind.UPDATE, gradients, number=1, flags=1)
     return [
-        opened + request(Kind.FETCH, numbers, flags=1) + request(Kind.UPDATE, gradients, number=1, flags=1),
-        opened + request(Kind.BEGIN_SNAPSHOT, snapshot) + request(Kind.READ_SNAPSHOT, of_part) + request(Kind.END_SNAPSHOT),
-        opened + request(Kind.UPDATE, gradients, number=1, flags=1) + request(Kind.BEGIN_SNAPSHOT, snapshot)
-        + request(Kind.READ_SNAPSHOT_ROWS, b"".join(messages.write_rows(0, np.unique(one.numbers.rows[: one.numbers.counts[0]])))),
-        opened + request(Kind.READ_STATE, of_part) + request(Kind.STATUS),
-        opened + request(Kind.BEGIN_LOAD) + request(Kind.LOAD_ROWS, rows) + request(Kind.END_LOAD),
-        opened + request(Kind.READ_VALUES, numbers) + request(Kind.WRITE_VALUES, written_values(), number=1),
+        [opened, request(Kind.FETCH, numbers, flags=1), update],
+        [opened, request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT, of_part), request(Kind.END_SNAPSHOT)],
+        [opened, update, request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT_ROWS, rows_asked)],
+        [opened, request(Kind.READ_STATE, of_part), request(Kind.STATUS)],
+        [opened, request(Kind.BEGIN_LOAD), request(Kind.LOAD_ROWS, rows, number=1), request(Kind.END_LOAD, number=2, floor=9)],
+        [opened, request(Kind.READ_VALUES, numbers), request(Kind.WRITE_VALUES, written_values(), number=1)],
     ]  # fmt: skip
+
+
+def thrown(random: Random, hello: Frame, frames: list[Frame]) -> bytes:
+    """A session with changes: of bytes of the stream, or of the bodies, lengths and order of frames with right checksums."""
+    if random.random() < 0.4:
+        whole = framed([hello]), framed(frames, first=1)
+        return (
+            mutated(b"".join(whole), random, TOKENS)
+            if random.random() < 0.3
+            else whole[0] + mutated(whole[1], random, TOKENS)
+        )
+    changed = [changed_frame(random, one) for one in frames]
+    if random.random() < 0.2:
+        random.shuffle(changed)
+    return framed([hello, *changed])
+
+
+def changed_frame(random: Random, frame: Frame) -> Frame:
+    header, body = frame
+    body = mutated(body, random, TOKENS) if random.random() < 0.5 else body
+    stated = len(body) if random.random() < 0.8 else random.choice((0, 1, len(body) + 1, 1 << 20, 1 << 60))
+    numbers = random.choice((0, 1, 2, (1 << 62) - 1)), random.choice((0, 1, -1)), random.choice((0, 1, 2, 4, 1 << 20))
+    if random.random() < 0.8:
+        numbers = header.number, header.floor, header.flags
+    kind = random.choice(tuple(Kind)) if random.random() < 0.1 else header.kind
+    return Header(kind, stated, *numbers), body
 
 
 TOKENS = [struct.pack("<Q", one) for one in (0, 1, 1 << 31, 1 << 32, 1 << 60, 1 << 62, (1 << 64) - 1)]
@@ -271,7 +323,7 @@ TOKENS = [struct.pack("<Q", one) for one in (0, 1, 1 << 31, 1 << 32, 1 << 60, 1 
 
 def throw(server: ThreadServer, content: bytes) -> None:
     """Send bytes, and read what comes until the connection ends."""
-    with connected(server) as stream, suppress(ConnectionError):
+    with connected_with(server, b"") as stream, suppress(ConnectionError):
         stream.sendall(content)
         stream.shutdown(socket.SHUT_WR)
         while stream.recv(1 << 16):
@@ -284,15 +336,12 @@ def test_mutated_streams_leave_a_server_that_serves(caplog):
     with running(limits=ServiceLimits(most_bytes=1 << 20, message_bytes=4 << 20)) as server:
         whole = good_streams()
         for one in whole:
-            throw(server, greeting(client=1, clients=2) + one)  # loops are compiled, tables are there
+            throw(server, framed([greeting(client=1, clients=2), *one]))  # loops are compiled, tables are there
         server.rows._rows.open(held(), 0)
         before, good = resident_bytes(), 0
         for seed in range(scaled(3000)):
             random = Random(seed)
-            one = random.choice(whole)
-            hello = greeting(client=1, clients=2)
-            content = mutated(hello + one, random, TOKENS) if seed % 4 == 0 else hello + mutated(one, random, TOKENS)
-            throw(server, content)
+            throw(server, thrown(random, greeting(client=1, clients=2), random.choice(whole)))
             if seed % 50 == 0:
                 link = server.connect(Greeting(clients=2, watches=True))(False)
                 link.send(Request(Kind.STATUS))
@@ -315,7 +364,7 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits():
         def throw_many(first):
             for seed in range(first, first + scaled(200)):
                 random = Random(seed)
-                throw(server, random.choice(hellos) + mutated(random.choice(good_streams()), random, TOKENS))
+                throw(server, thrown(random, random.choice(hellos), random.choice(good_streams())))
 
         throwing = [pool.submit(throw_many, first) for first in (0, 100_000)]
         steps = 0
@@ -364,7 +413,7 @@ def test_large_messages_of_many_clients_stay_within_the_budget():
 def test_a_message_without_space_in_time_is_one_error():
     limits = ServiceLimits(most_bytes=1000, message_bytes=1000, patience_secs=0.2)
     with running(limits=limits) as server, server.service._budget.take(1000, 1.0):
-        assert "below their limit" in refused(server, greeting() + request(Kind.FETCH, bytes(8)))
+        assert "below their limit" in refused(server, framed([greeting(), request(Kind.FETCH, bytes(8))]))
 
 
 def test_connections_end_with_the_service():
@@ -383,7 +432,7 @@ def test_connections_end_with_the_service():
 def test_threads_end_with_their_connections():
     with running() as server:
         for k in range(scaled(300)):
-            stream = connected(server, greeting()[: k % 80] if k % 2 else greeting())
+            stream = connected_with(server, framed([greeting()])[: k % 80 if k % 2 else None])
             stream.close()
         wait_until(lambda: client_threads() == 0)
         assert server.service._connections.open_count == 0
@@ -394,7 +443,7 @@ def test_a_failed_client_thread_is_one_error(monkeypatch):
     """A defect of the server reaches the client as an error, and the server goes on."""
     with running() as server:
         monkeypatch.setattr(server.rows, "opened", lambda session: 1 / 0)
-        assert "division" in refused(server, greeting())
+        assert "division" in refused(server, framed([greeting()]))
         monkeypatch.undo()
         read_status(server.address)
 

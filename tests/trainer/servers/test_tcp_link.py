@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.cutting_proxy import cutting
 from tests.support.examples import scaled
+from tests.support.frames import SESSION, Frame, framed
 from tests.support.mutations import mutated
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
@@ -21,7 +22,7 @@ from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, ra
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import HEADER_BYTES, Header, Kind, write_document
+from trainer.embedding.ps.frames import Header, Kind, write_document
 from trainer.embedding.ps.server_link import Request
 from trainer.errors import AttemptOver, ServerLost
 from trainer.flight.addresses import LOOPBACK, Address
@@ -32,6 +33,7 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService
 from trainer.servers.tcp_link import LinkOptions, TcpLink, connect_to
+from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import DataError
 
 SEED = 3
@@ -372,8 +374,13 @@ def lying_server(answers):
         yield Address(*listening.getsockname()[:2])
 
 
-def frame(kind: Kind, body: bytes = b"", number: int = 0) -> bytes:
-    return Header(kind, len(body), number).to_bytes() + body
+def frame(kind: Kind, body: bytes = b"", number: int = 0) -> Frame:
+    return Header(kind, len(body), number), body
+
+
+def link_to_liar(address: Address, patience_secs: float = PATIENCE_SECS) -> TcpLink:
+    """A link whose connections have the session of the frames that a lying server sends."""
+    return TcpLink(address, LinkOptions(patience_secs=patience_secs, draw_session=lambda: SESSION))
 
 
 OPENED = frame(Kind.OPENED, write_document({"generation": 7, "applied": 0, "digest": "x"}))
@@ -382,10 +389,8 @@ OPENED = frame(Kind.OPENED, write_document({"generation": 7, "applied": 0, "dige
 @pytest.mark.parametrize(
     "answer",
     [
-        bytes(64),
-        b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(64),
-        Header(Kind.OPENED, 1 << 60).to_bytes(),
-        Header(Kind.OPENED, (1 << 64) - 1).to_bytes(),
+        (Header(Kind.OPENED, 1 << 60), b""),
+        (Header(Kind.OPENED, (1 << 64) - 1), b""),
         frame(Kind.OPENED, b"{}"),
         frame(Kind.OPENED, b"[" * 5000),
         frame(Kind.OPENED, write_document({"generation": -1, "applied": 0, "digest": "x"})),
@@ -396,28 +401,57 @@ OPENED = frame(Kind.OPENED, write_document({"generation": 7, "applied": 0, "dige
         frame(Kind.ERROR, bytes(1 << 16)),
     ],
 )
-def test_a_greeting_that_is_answered_with_other_bytes_is_one_error(answer):
-    with lying_server(itertools.repeat(answer)) as address, pytest.raises(DataError):
-        link_to(address)(False)
+def test_a_greeting_that_is_answered_with_another_document_is_one_error(answer):
+    with lying_server(itertools.repeat(framed([answer]))) as address, pytest.raises(DataError):
+        link_to_liar(address)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        bytes(64),
+        bytes(HEADER_BYTES),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(64),
+        framed([OPENED], first=1),
+        framed([OPENED], session=SESSION + 1),
+        framed([(Header(Kind.OPENED, 80), bytes(80))])[:-1] + b"x",
+    ],
+)
+def test_damage_that_never_ends_is_one_error_with_both_ends(answer):
+    waits, now = [], [0.0]
+
+    def sleep(secs):
+        waits.append(secs)
+        now[0] += secs
+
+    options = LinkOptions(
+        Greeting("", 1, 2), patience_secs=2.0, draw_session=lambda: SESSION, clock=lambda: now[0], sleep=sleep
+    )
+    with lying_server(itertools.repeat(answer)) as address:
+        with pytest.raises(ServerLost, match="deliver bytes as they were sent") as found:
+            TcpLink(address, options)
+        assert str(address) in found.value.where
+        assert "client 1 on " in found.value.where
+        assert "its " in str(found.value.value)
+        assert "connections in 2 s" in str(found.value.value)
+    assert 5 < len(waits) < 20
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
         frame(Kind.ROWS, bytes(40), 1),
         frame(Kind.ROWS, bytes(39)),
         frame(Kind.ROWS),
         frame(Kind.DONE, bytes(40)),
         frame(Kind.OPENED, bytes(40)),
-        Header(Kind.ROWS, 1 << 60).to_bytes(),
-        Header(Kind.ROWS, 1 << 40).to_bytes(),
+        (Header(Kind.ROWS, 1 << 60), b""),
+        (Header(Kind.ROWS, 1 << 40), b""),
     ],
 )
 def test_a_fetch_that_is_answered_with_other_bytes_is_one_error(answer):
     space = np.zeros(10, np.float32)
-    with lying_server(itertools.repeat(OPENED + answer)) as address:
-        link = link_to(address)(False)
+    with lying_server(itertools.repeat(framed([OPENED, answer]))) as address:
+        link = link_to_liar(address)
         link.send(Request(Kind.FETCH, [], [space]))
         with pytest.raises(DataError):
             link.receive()
@@ -426,8 +460,8 @@ def test_a_fetch_that_is_answered_with_other_bytes_is_one_error(answer):
 
 def test_the_right_bytes_are_received_where_they_are_wanted():
     rows, rooms = np.arange(10, dtype=np.float32), [np.zeros(4, np.float32), np.zeros(0, np.float32), np.zeros(6, np.float32)]  # fmt: skip
-    with lying_server(itertools.repeat(OPENED + frame(Kind.ROWS, rows.tobytes()))) as address:
-        link = link_to(address)(False)
+    with lying_server(itertools.repeat(framed([OPENED, frame(Kind.ROWS, rows.tobytes())]))) as address:
+        link = link_to_liar(address)
         link.send(Request(Kind.FETCH, [], rooms))
         assert link.receive().header.kind == Kind.ROWS
         assert np.concatenate(rooms).tolist() == rows.tolist()
@@ -438,7 +472,7 @@ def test_the_right_bytes_are_received_where_they_are_wanted():
 def test_mutated_answers_are_one_error_or_an_answer():
     """The link of an engine reads bytes that a server has not sent so."""
     counts = struct.pack("<3q", 1, 2, 3)
-    whole = OPENED + frame(Kind.COUNTS, counts, 5) + frame(Kind.ERROR, b'{"kinds":["X"],"what":"w","where":"","value":"","allowed":"","next_step":""}')  # fmt: skip
+    whole = framed([OPENED, frame(Kind.COUNTS, counts, 5), frame(Kind.ERROR, b'{"kinds":["X"],"what":"w","where":"","value":"","allowed":"","next_step":""}')])  # fmt: skip
     random = Random(0)
     streams = (mutated(whole, random, [struct.pack("<Q", 1 << 60), struct.pack("<Q", 1 << 27)]) for _ in itertools.count())  # fmt: skip
     read = refused = 0
@@ -446,7 +480,7 @@ def test_mutated_answers_are_one_error_or_an_answer():
         for _ in range(scaled(1000)):
             link = None
             try:
-                link = link_to(address, 0.01)(False)
+                link = link_to_liar(address, 0.01)
                 link.send(Request(Kind.BEGIN_SNAPSHOT, number=5))
                 link.receive()
                 read += 1

@@ -13,7 +13,7 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
-from tests.trainer.servers.test_service import answer, client_threads, connected, greeting, wait_until
+from tests.trainer.servers.test_service import answer, client_threads, connected, connected_with, greeting, wait_until
 from tests.trainer.servers.test_tcp_link import random_cuts
 from trainer.embedding import CpuEngine
 from trainer.embedding.ps.engine import PsEngine
@@ -113,7 +113,7 @@ def test_a_client_with_tls_of_a_plain_server_has_one_error(certificates):
 
 def test_a_handshake_that_does_not_come_ends_the_connection(certificates, monkeypatch):
     monkeypatch.setattr(service_module, "_GREETING_SECS", 0.2)
-    with encrypted(certificates) as server, connected(server, b"\x16\x03\x01") as stream:
+    with encrypted(certificates) as server, connected_with(server, b"\x16\x03\x01") as stream:
         assert answer_or_none(stream) is None
         wait_until(lambda: client_threads() == 0)
         assert server.service._connections.open_count == 0

@@ -1,24 +1,20 @@
-"""Frames between an engine and a parameter server or an embedding worker: a header of fixed size, then a body whose length the header says.
+"""What frames between an engine and a parameter server or an embedding worker say: their kinds, headers and documents.
 
-What comes from the wire is checked here before memory is taken for it: the magic bytes, the kind, and the length against a limit.
+What comes from the wire is checked here before memory is taken for it: the kind, and the length against a limit. The bytes of a frame are
+checked before, by :mod:`trainer.wire.frames`.
 """
 
 from __future__ import annotations
 
 import json
-import struct
+import secrets
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any
 
+from trainer.wire.frames import Bytes, FrameHeader
 from transforms.errors import DataError
 
-Bytes: TypeAlias = bytes | bytearray | memoryview
-
-_MAGIC, _VERSION = b"HRPS", 1
-#: Magic, version, kind, flags, bytes of the body, number, floor.
-_HEADER = struct.Struct("<4sBBHQQq")
-HEADER_BYTES = _HEADER.size
 _MOST_NUMBER = 1 << 62
 #: The longest greeting: it is read before the token is checked.
 MOST_GREETING_BYTES = 4 << 10
@@ -76,8 +72,10 @@ class Header:
     Attributes:
         kind: of the frame.
         body_bytes: the length of the body.
-        number: of an update or of written values, its place among those of its client, from 1 on; an answer has that of its request.
-        floor: of a fetch, the number of the update that all clients must have made before it is answered.
+        number: of an update or of written values, its place among those of its client, from 1 on; of requests of a load, any number, and
+            each later one the next number; an answer has that of its request.
+        floor: of a fetch, the number of the update that all clients must have made before it is answered; of the end of a load, the
+            generation that it begins.
         flags: how the body is encoded; see :mod:`trainer.embedding.ps.row_messages`.
     """
 
@@ -87,34 +85,27 @@ class Header:
     floor: int = 0
     flags: int = 0
 
-    def to_bytes(self) -> bytes:
-        """The header as it is sent."""
-        return _HEADER.pack(_MAGIC, _VERSION, self.kind, self.flags, self.body_bytes, self.number, self.floor)
 
-
-def read_header(content: Bytes, most_bytes: int) -> Header:
-    """The header in ``HEADER_BYTES`` bytes. Raises :class:`DataError` for one that is none, and for a body above ``most_bytes``."""
-    if len(content) != HEADER_BYTES:
-        raise DataError(
-            "a frame must begin with a whole header", value=f"{len(content)} bytes", allowed=f"{HEADER_BYTES} bytes"
-        )
-    magic, version, kind, flags, body_bytes, number, floor = _HEADER.unpack(content)
-    if magic != _MAGIC or version != _VERSION:
-        raise DataError("a frame must be of this release's format", value=(bytes(magic).hex(), version),
-                        allowed=f"{_MAGIC.hex()}, {_VERSION}", next_step="run the same release of Headrace in all processes")  # fmt: skip
-    if kind not in _KINDS:
-        raise DataError("a frame must be of a known kind", value=kind, allowed=f"one of {sorted(_KINDS)}")
-    if body_bytes > most_bytes:
-        raise DataError("the body of a frame must be short", value=f"{body_bytes:,} bytes", allowed=f"at most {most_bytes:,} bytes",
+def read_header(frame: FrameHeader, most_bytes: int) -> Header:
+    """The header of a frame. Raises :class:`DataError` for one that this protocol has not, and for a body above ``most_bytes``."""
+    if frame.kind not in _KINDS:
+        raise DataError("a frame must be of a known kind", value=frame.kind, allowed=f"one of {sorted(_KINDS)}")
+    if frame.body_bytes > most_bytes:
+        raise DataError("the body of a frame must be short", value=f"{frame.body_bytes:,} bytes", allowed=f"at most {most_bytes:,} bytes",
                         next_step="use a smaller batch_rows, or more servers")  # fmt: skip
-    if number > _MOST_NUMBER or not -_MOST_NUMBER <= floor <= _MOST_NUMBER:
-        raise DataError("the numbers of a frame must be below 2^62", value=(number, floor))
-    return Header(Kind(kind), body_bytes, number, floor, flags)
+    if frame.number > _MOST_NUMBER or not -_MOST_NUMBER <= frame.floor <= _MOST_NUMBER:
+        raise DataError("the numbers of a frame must be below 2^62", value=(frame.number, frame.floor))
+    return Header(Kind(frame.kind), frame.body_bytes, frame.number, frame.floor, frame.flags)
 
 
 _KINDS = {int(kind) for kind in Kind}
 #: Requests that change rows and have numbers: each of them is made once.
 NUMBERED = frozenset({Kind.UPDATE, Kind.WRITE_VALUES})
+
+
+def draw_generation() -> int:
+    """The number of a new generation of a server's rows, at least 1."""
+    return 1 + secrets.randbelow(_MOST_NUMBER - 1)
 
 
 def write_document(document: dict[str, Any]) -> bytes:

@@ -18,7 +18,14 @@ from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
+from trainer.embedding.ps.frames import (
+    OPENED_MEMBERS,
+    Kind,
+    count_at,
+    draw_generation,
+    read_document,
+    write_document,
+)
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLink
 from trainer.embedding.ps.table_documents import HeldTables
@@ -62,7 +69,7 @@ class RemoteTables:
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = False
-        self._updates = self._sent = self._generation = 0
+        self._updates = self._sent = self._generation = self._loads = 0
         self.open()
 
     def open(self) -> None:
@@ -293,7 +300,8 @@ class RemoteTables:
 
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values, and cannot be used before :meth:`end_load`."""
-        self._call(Request(Kind.BEGIN_LOAD), Kind.DONE)
+        self._loads = draw_generation() >> 1
+        self._call(Request(Kind.BEGIN_LOAD, number=self._loads), Kind.DONE)
 
     def load_rows(self, part: int, state: TableState, ages: Array | None = None) -> None:
         """Replace rows of a part, ascending, inside a load; those that were loaded before, too. ``ages``: of the rows of a hashed part."""
@@ -302,17 +310,26 @@ class RemoteTables:
             window = slice(first, first + step)
             rows = ChangedRows(state.rows[window], state.weights[window], state.slots[window])
             own = None if ages is None else ages[window]
-            self._call(Request(Kind.LOAD_ROWS, messages.write_load(part, rows, own)), Kind.DONE)
+            self._call(
+                Request(Kind.LOAD_ROWS, messages.write_load(part, rows, own), number=self._next_load()), Kind.DONE
+            )
 
     def _load_history(self, part: int, history: LoadedHistory) -> None:
         kept = history.kept
         for first in range(0, max(len(kept.candidates), 1), _CANDIDATES):
             own = replace(kept, candidates=kept.candidates[first : first + _CANDIDATES])
-            self._call(Request(Kind.LOAD_HISTORY, messages.write_history(part, own, first)), Kind.DONE)
+            body = messages.write_history(part, own, first)
+            self._call(Request(Kind.LOAD_HISTORY, body, number=self._next_load()), Kind.DONE)
+
+    def _next_load(self) -> int:
+        """The number of the next request of a load, by which a server makes a repeated one once."""
+        self._loads += 1
+        return self._loads
 
     def end_load(self) -> None:
         """End a load: the rows are another generation, and updates are numbered from 1 on."""
-        self._updates = self._opened(self._call(Request(Kind.END_LOAD), Kind.OPENED))
+        ending = Request(Kind.END_LOAD, number=self._next_load(), floor=draw_generation())
+        self._updates = self._opened(self._call(ending, Kind.OPENED))
 
     def rows_in(self, part: int, bytes_: int) -> int:
         """The rows of a part in a message of about so many bytes, their ages included; at least 1."""

@@ -22,9 +22,10 @@ from trainer.embedding.ps.encoded_values import (
     split_pieces,
     value_flag,
 )
-from trainer.embedding.ps.frames import Bytes, Header, Kind
+from trainer.embedding.ps.frames import Header, Kind
 from trainer.embedding.wire import row_numbers
 from trainer.hashed_options import MOST_STEPS
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from trainer.embedding.ps.frames import Bytes, Header, Kind
+from trainer.embedding.ps.frames import Header, Kind
+from trainer.wire.frames import Bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

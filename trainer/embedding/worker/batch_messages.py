@@ -13,8 +13,9 @@ import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.ps.encoded_values import VALUE_FLAGS, decode_pieces, encode_pieces, encoded_bytes, value_flag
-from trainer.embedding.ps.frames import Bytes, Header, Kind
+from trainer.embedding.ps.frames import Header, Kind
 from trainer.embedding.wire import id_positions
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]

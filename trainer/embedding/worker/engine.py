@@ -26,7 +26,7 @@ from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.ps.encoded_values import FLAG_OF
 from trainer.embedding.ps.engine import PsEngine, ServersSnapshot
-from trainer.embedding.ps.frames import OPENED_MEMBERS, Bytes, Kind, count_at, read_document, write_document
+from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
 from trainer.embedding.ps.server_link import Answer, Connect, ConnectWorker, Request, ServerLink
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
@@ -34,6 +34,7 @@ from trainer.embedding.worker import batch_messages as messages
 from trainer.embedding.worker.table_documents import WorkerTables
 from trainer.errors import ServerLost
 from trainer.planning.plan import PartitionPlan
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -110,8 +110,8 @@ class Link:
             finally:
                 self._writers.discard(far_writer)
                 far_writer.transport.abort()
-        except (OSError, Unreachable, DataError):
-            pass  # the connection ends, as that of a process that has ended
+        except (OSError, Unreachable, DataError, asyncio.CancelledError):
+            pass  # the connection ends, as that of a process that has ended, or with the link
         finally:
             self._writers.discard(writer)
             self._tasks.discard(task)

@@ -16,11 +16,11 @@ from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.ps.encoded_values import FLAG_OF, encoded_bytes, floats_of_pieces
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import HEADER_BYTES
 from trainer.embedding.wire import fp14_blocks, fp16_blocks, row_numbers
 from trainer.embedding.wire.settings import VALUES, WireSettings
 from trainer.errors import NonFiniteLoss
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import HeadraceError
 
 SEED = 3

@@ -22,9 +22,10 @@ from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.ps import placed_rows
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import HEADER_BYTES, Kind
+from trainer.embedding.ps.frames import Kind
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
+from trainer.wire.frames import HEADER_BYTES
 
 SEED = 3
 

@@ -17,10 +17,10 @@ from tests.trainer.embedding.partitioned.plans import mixed_plan
 from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.ps.frames import HEADER_BYTES
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, ServerLost
 from trainer.servers.client_updates import Greeting
+from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import HeadraceError
 
 SEED = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -12,13 +13,13 @@ _MOST_PARTS = 512
 _MOST_TLS_BYTES = 1 << 20
 
 
-def _limit(stream: socket.socket, until_secs: float | None) -> None:
+def _limit(stream: socket.socket, until_secs: float | None, most_secs: float = math.inf) -> None:
     """Let the next call of a stream end in time. Raises TimeoutError when the time is up."""
     if until_secs is not None:
         left_secs = until_secs - time.monotonic()
         if left_secs <= 0:
             raise TimeoutError("timed out")
-        stream.settimeout(left_secs)
+        stream.settimeout(min(left_secs, most_secs))
 
 
 def rest_of(parts: list[memoryview], sent: int) -> list[memoryview]:
@@ -82,14 +83,17 @@ def send_while_receiving(
         stream.settimeout(timeout_secs)
 
 
-def receive_into(stream: socket.socket, content: memoryview, until_secs: float | None = None) -> int:
+def receive_into(
+    stream: socket.socket, content: memoryview, until_secs: float | None = None, stall_secs: float = math.inf
+) -> int:
     """Fill ``content``; returns its length, or less at the end of the stream.
 
-    ``until_secs``: when it must be full, by the monotonic clock; None: the socket's timeout holds for each of its reads. Raises OSError, TimeoutError among them.
+    ``until_secs``: when it must be full, by the monotonic clock; None: the socket's timeout holds for each of its reads. ``stall_secs``: how
+    long one read may take until then. Raises OSError, TimeoutError among them.
     """
     at, flags = 0, 0 if isinstance(stream, ssl.SSLSocket) else socket.MSG_WAITALL
     while at < len(content):
-        _limit(stream, until_secs)
+        _limit(stream, until_secs, stall_secs)
         # Without a timeout, one call waits for all of it.
         count = stream.recv_into(content[at:], 0, flags)
         if not count:

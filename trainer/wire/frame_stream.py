@@ -1,0 +1,103 @@
+"""Frames over a socket, with or without TLS: whole ones, or an error that says what came instead."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from trainer.wire.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
+from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, check_body, damaged
+
+#: How long the rest of a frame may be silent by default: bytes that the network has lost do not come later.
+STALL_SECS = 5.0
+
+
+class StreamEnded(ConnectionError):
+    """The other end has ended the stream."""
+
+
+class FrameStream:
+    """The frames of one end of a connection; one thread uses it at a time.
+
+    Args:
+        stream: the socket, whose timeout is changed.
+        order: numbers and checks the frames.
+        stall_secs: how long the rest of a frame may be silent.
+    """
+
+    def __init__(self, stream: socket.socket, order: FrameOrder, *, stall_secs: float = STALL_SECS) -> None:
+        self.socket, self._order, self._stall_secs = stream, order, stall_secs
+        self._looks = select.poll()
+        self._looks.register(stream, select.POLLIN)
+
+    def write(
+        self, kind: int, body: Iterable[Bytes] = (), *, number: int = 0, floor: int = 0, flags: int = 0
+    ) -> list[Bytes]:
+        """The next frame in parts, which must be sent next."""
+        return self._order.write(kind, body, number=number, floor=floor, flags=flags)
+
+    def send(self, parts: Sequence[Bytes], patience_secs: float) -> None:
+        """Send a written frame within a time. Raises OSError."""
+        send_parts(self.socket, parts, time.monotonic() + patience_secs)
+
+    def send_while_receiving(self, parts: Sequence[Bytes], receive: Callable[[], None], patience_secs: float) -> None:
+        """Send a written frame to an end that may first want its own to be taken; see :func:`send_while_receiving`."""
+        self.socket.settimeout(patience_secs)
+        send_while_receiving(self.socket, parts, receive)
+
+    def has_bytes(self, timeout_secs: float | None) -> bool:
+        """Whether something can be read, after at most a time; None: wait until then."""
+        if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            return True
+        return bool(self._looks.poll(None if timeout_secs is None else 1000 * timeout_secs))
+
+    def receive_header(self, until_secs: float | None = None) -> FrameHeader | None:
+        """The next header; None at the end of the stream.
+
+        ``until_secs``: when it must be here, by the monotonic clock; None: its first byte may come at any time. Raises OSError, and
+        :class:`DamagedFrame`, also if its rest does not come.
+        """
+        head = bytearray(HEADER_BYTES)
+        content = memoryview(head)
+        found = 0
+        while not found:
+            left_secs = None if until_secs is None else max(until_secs - time.monotonic(), 0.0)
+            if not self.has_bytes(left_secs):
+                raise TimeoutError("timed out")
+            self.socket.settimeout(self._stall_secs)
+            try:
+                found = self.socket.recv_into(content)
+            except TimeoutError:
+                continue  # bytes of TLS alone
+            if not found:
+                return None
+        self._receive_rest([content[found:]], until_secs)
+        return self._order.read(head)
+
+    def receive_body(self, header: FrameHeader, parts: Sequence[memoryview], until_secs: float | None = None) -> None:
+        """Fill ``parts``, as long as the body together. Raises OSError, and :class:`DamagedFrame`, also if its rest does not come."""
+        self._receive_rest(parts, until_secs)
+        check_body(header, parts)
+
+    def receive_new_body(self, header: FrameHeader, until_secs: float | None = None) -> bytearray:
+        """The body in new memory; see :meth:`receive_body`. The header's length must have been checked."""
+        body = bytearray(header.body_bytes)
+        self.receive_body(header, [memoryview(body)], until_secs)
+        return body
+
+    def _receive_rest(self, parts: Sequence[memoryview], until_secs: float | None) -> None:
+        try:
+            if until_secs is None:
+                self.socket.settimeout(self._stall_secs)
+                is_whole = receive_parts(self.socket, parts)
+            else:
+                is_whole = all(
+                    receive_into(self.socket, part, until_secs, self._stall_secs) == len(part) for part in parts
+                )
+        except TimeoutError:
+            raise damaged("rest does not come", f"silent for {self._stall_secs:g} s") from None
+        if not is_whole:
+            raise StreamEnded("the stream ended inside a frame")
