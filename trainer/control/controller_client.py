@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from trainer.control.job_files import JobFiles, check_digest, verify_document
 from trainer.control.messages import (
@@ -18,6 +17,7 @@ from trainer.control.messages import (
     role_call_bytes,
     to_bytes,
 )
+from trainer.errors import DamagedFrame
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client, RemoteError, Unreachable
 from trainer.scheduling.documents import value_document
@@ -26,14 +26,16 @@ from trainer.scheduling.holds import ErrorDocument
 from transforms.errors import Busy, DataError, HeadraceError, InputError, StorageError
 
 #: The classes of errors after which the same call may succeed later.
-_PASSING = frozenset({"Unreachable", "Busy", "StorageError"})
+_PASSING = frozenset({"Unreachable", "Busy", "StorageError", "DamagedFrame"})
+#: The actions that change nothing.
+_READS = frozenset({"status", "document", "spec"})
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the controller cannot answer now: it is not reached, it ends, or its disk is full."""
+    """Whether the controller cannot answer now: it is not reached, it ends, its disk is full, or bytes on the way are damaged."""
     if isinstance(error, RemoteError):
         return bool(_PASSING & set(error.kinds))
-    return isinstance(error, (Unreachable, Busy, StorageError))
+    return isinstance(error, (Unreachable, Busy, StorageError, DamagedFrame))
 
 
 def is_other_service(error: BaseException) -> bool:
@@ -130,11 +132,10 @@ class ControllerClient:
                             allowed=f"at most {MOST_REQUEST_BYTES:,} bytes")  # fmt: skip
         client = self._connection()
 
-        def ask(raw: Any, options: Any) -> bytes:
-            return b"".join(one.body.to_pybytes() for one in raw.do_action((action, content), options))
-
         try:
-            return client.call(ask, timeout_secs=self._timeout_secs + wait_secs)
+            return client.act(
+                action, content, b"".join, timeout_secs=self._timeout_secs + wait_secs, repeats=action in _READS
+            )
         except HeadraceError as error:
             if not isinstance(error, RemoteError):
                 self._forget(client)

@@ -1,5 +1,7 @@
 """A Flight service of actions with a limit of size: a longer message, and one without the token, is refused before memory is taken for it.
 
+Requests, results and errors are frames with checksums (:mod:`trainer.flight.sealed_actions`).
+
 Arrow's own server has no such limit, and receives the message of a unary call before any code can check its token. This one answers
 Flight's method ``DoAction`` with grpcio; clients are those of Arrow.
 """
@@ -19,6 +21,8 @@ from pyarrow import ArrowException, flight
 from trainer.errors import ConfigError
 from trainer.flight.addresses import Address, check_token
 from trainer.flight.error_documents import to_bytes
+from trainer.flight.sealed_actions import open_request, seal_error, seal_results
+from trainer.wire.frames import damaged
 from transforms.errors import DataError, HeadraceError
 
 _LOG = logging.getLogger(__name__)
@@ -72,12 +76,12 @@ class ActionService:
 
     def _do_action(self, request: bytes, context: Any) -> Iterator[bytes]:
         try:
-            name, content = _parse(request)
+            name, content, session = open_request(_parse(request))
             if len(content) > self._most_bytes:
                 raise DataError("a message must be short", where=name[:80], value=len(content),
                                 allowed=f"at most {self._most_bytes:,} bytes")  # fmt: skip
-            for result in self._answer(name, content):
-                yield b"".join((_RESULT_TAG, _varint(len(result)), result))  # one copy
+            for parts in seal_results(self._answer(name, content), session):
+                yield b"".join((_RESULT_TAG, _varint(sum(map(len, parts))), *parts))  # one copy
             return
         except HeadraceError as error:
             failed: Exception = error
@@ -89,7 +93,7 @@ class ActionService:
 
     def _fail(self, context: Any, error: Exception, text: str) -> None:
         message = ("x-arrow-status-message-bin", text[:1000].encode())
-        context.set_trailing_metadata((*_TRAILERS, message, (_DETAILS, to_bytes(error))))
+        context.set_trailing_metadata((*_TRAILERS, message, (_DETAILS, seal_error(to_bytes(error)))))
         context.abort(grpc.StatusCode.UNKNOWN, text[:1000])
 
     def close(self, grace_secs: float = 1.0) -> None:
@@ -105,13 +109,12 @@ class ActionService:
         self.close()
 
 
-def _parse(request: bytes) -> tuple[str, bytes]:
-    """The name and the content of an action. Raises :class:`DataError`."""
+def _parse(request: bytes) -> bytes:
+    """The frame of an action. Raises :class:`DamagedFrame`."""
     try:
-        action = flight.Action.deserialize(request)
-        return action.type, action.body.to_pybytes()
+        return flight.Action.deserialize(request).body.to_pybytes()  # type: ignore[no-any-return]
     except (ArrowException, ValueError, OSError) as error:
-        raise DataError("a message must be an action of Arrow Flight", value=str(error).splitlines()[0][:80]) from None
+        raise damaged("message is no action of Arrow Flight", str(error).splitlines()[0][:80]) from None
 
 
 def _varint(value: int) -> bytes:

@@ -9,11 +9,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import numpy as np
-from pyarrow import flight
 
 from trainer.flight.action_service import ActionService, Bytes
 from trainer.flight.addresses import Address
@@ -140,17 +138,15 @@ def fetch_unit(
     """The bytes of a unit from one reader; None if ``admit`` refuses them.
 
     ``most_bytes``: of a unit. Memory is taken for a unit once it is admitted, and never more than was announced.
-    Raises what :meth:`Client.call` raises, and :class:`BadAnswer` for an answer that is not one unit.
+    Raises what :meth:`Client.act` raises, and :class:`BadAnswer` for an answer that is not one unit.
     """
     where = f"{client.address}, fragment {request.fragment}"
 
-    def get(connection: flight.FlightClient, options: flight.FlightCallOptions) -> PackedUnit | None:
-        with closing(connection.do_action(flight.Action(UNIT, request.to_bytes()), options)) as results:
-            chunks = (one.body for one in results)
-            size = _announced(next(chunks, b""), most_bytes, where)
-            return PackedUnit.of(_received(chunks, size, where)) if admit(size) else None
+    def take(chunks: Iterator[memoryview]) -> PackedUnit | None:
+        size = _announced(next(chunks, b""), most_bytes, where)
+        return PackedUnit.of(_received(chunks, size, where)) if admit(size) else None
 
-    return client.call(get, timeout_secs=timeout_secs)
+    return client.act(UNIT, request.to_bytes(), take, timeout_secs=timeout_secs)
 
 
 def _announced(content: Any, most_bytes: int, where: str) -> int:

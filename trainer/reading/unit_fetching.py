@@ -75,7 +75,7 @@ class RemoteFetcher:
 
     def probe(self) -> None:
         """Ask for the reader's status."""
-        self._client.call(lambda connection, options: list(connection.do_action(STATUS, options)), timeout_secs=1.0)
+        self._client.act(STATUS, b"", list, timeout_secs=1.0, repeats=True)
 
     def close(self) -> None:
         """End the connection."""

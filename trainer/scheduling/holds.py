@@ -136,7 +136,7 @@ TYPE_RULES: tuple[HoldRule, ...] = (
     _rule(_P, "the data is bad or damaged", "DataError"),
     _rule(_P, "permissions do not allow it", "PermissionError", "PermissionDeniedError", "UnauthenticatedError",
           "FlightUnauthenticatedError", "FlightUnauthorizedError", "Forbidden", "Unauthorized"),
-    _rule(_T, "the connection or a peer failed", "ConnectionError", "TimeoutError", "EOFError", "UnavailableError",
+    _rule(_T, "the connection or a peer failed", "DamagedFrame", "ConnectionError", "TimeoutError", "EOFError", "UnavailableError",
           "AbortedError", "CancelledError", "DeadlineExceededError", "FlightUnavailableError", "FlightTimedOutError",
           "FlightCancelledError", "FlightInternalError", "FlightServerError", "IncompleteRead", "gaierror"),
     _rule(_T, "the operating system reported an error", "OSError"),

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from trainer.embedding.ps.frames import Bytes, count_at, read_document, text_at
+from trainer.embedding.ps.frames import count_at, read_document, text_at
 from trainer.errors import ServerLeaves
 from trainer.servers.client_updates import Greeting, run_of
+from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 #: How long the clients of a server may take to commit after SIGTERM, unless its options say otherwise.

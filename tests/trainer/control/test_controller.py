@@ -47,7 +47,7 @@ def join(client, role=HOST, incarnation=1, release="", **options):
 
 def raw(address, action, content, token=""):
     client = Client(address, token=token)
-    return client.call(lambda c, options: list(c.do_action((action, content), options)), timeout_secs=30)
+    return client.act(action, content, list, timeout_secs=30)
 
 
 def until(check):

@@ -13,11 +13,14 @@ from tests.support.examples import scaled
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.control.controller_process import ControllerProcesses
 from trainer.control.job_files import JobFiles
-from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.errors import ConfigError, DamagedFrame, NonFiniteLoss
 from trainer.flight.action_service import ActionService
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client
-from trainer.flight.error_documents import RemoteError, from_bytes
+from trainer.flight.error_documents import RemoteError, Unreachable, from_bytes
+from trainer.flight.sealed_actions import open_error, open_request, open_results, seal_error, seal_request, seal_results
+from trainer.launch.chaos.links import Links
+from trainer.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSettings, Direction, random_damage
 from transforms.errors import DataError, HeadraceError, InputError
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -38,8 +41,7 @@ def serve(**options):
 
 
 def call(client, name, content=b""):
-    found = client.call(lambda c, options: list(c.do_action((name, content), options)), timeout_secs=PATIENCE_SECS)
-    return [one.body.to_pybytes() for one in found]
+    return [bytes(one) for one in client.act(name, content, list, timeout_secs=PATIENCE_SECS)]
 
 
 def test_arrow_clients_are_answered():
@@ -111,7 +113,7 @@ def test_a_long_message_takes_no_memory_of_a_controller(tmp_path):
 
 def test_mutated_messages_are_answered_or_refused():
     draw = random.Random(4)
-    good = flight.Action("echo", b"content").serialize()
+    good = flight.Action("echo", seal_request("echo", b"content", 5)).serialize()
     with serve() as service, grpc.insecure_channel(str(service.address)) as channel:
         do_action = channel.unary_stream(METHOD)
         for number in range(scaled(1000)):
@@ -126,7 +128,7 @@ def test_mutated_messages_are_answered_or_refused():
             if stream.code() is not grpc.StatusCode.OK:
                 assert stream.code() is grpc.StatusCode.UNKNOWN
                 details = dict(stream.trailing_metadata())["grpc-status-details-bin"]
-                assert "DataError" in from_bytes(details, "service").kinds
+                assert "DamagedFrame" in from_bytes(open_error(details), "service").kinds
 
 
 def test_many_calls_wait_at_once():
@@ -146,3 +148,85 @@ def test_many_calls_wait_at_once():
         for thread in threads:
             thread.join()
         assert found == [[b"done"]] * 200
+
+
+def test_sealed_actions_are_opened_as_they_were_written():
+    assert open_request(seal_request("näme", b"content", 5)) == ("näme", b"content", 5)
+    frames = [b"".join(parts) for parts in seal_results([b"one", b"", b"two"], 5)]
+    assert [bytes(one) for one in open_results(frames, 5)] == [b"one", b"", b"two"]
+    assert open_error(seal_error(b"{}")) == b"{}"
+
+
+def test_each_flipped_bit_of_a_sealed_action_is_found():
+    request = seal_request("role", b"position 7", 5)
+    frames = [b"".join(parts) for parts in seal_results([b"one", b"two"], 5)]
+    for bit in range(8 * len(request)):
+        with pytest.raises(DamagedFrame):
+            open_request(flipped(request, bit))
+    for k, frame in enumerate(frames):
+        for bit in range(8 * len(frame)):
+            with pytest.raises(DamagedFrame):
+                list(open_results([*frames[:k], flipped(frame, bit), *frames[k + 1 :]], 5))
+
+
+def flipped(content, bit):
+    found = bytearray(content)
+    found[bit // 8] ^= 1 << bit % 8
+    return bytes(found)
+
+
+def test_results_that_are_lost_repeated_or_reordered_are_found():
+    frames = [b"".join(parts) for parts in seal_results([b"one", b"two"], 5)]
+    one, two, end = frames
+    for wrong in ([], [one], [one, two], [two, end], [one, end], [one, one, two, end], [two, one, end]):
+        with pytest.raises(DamagedFrame):
+            list(open_results(wrong, 5))
+    with pytest.raises(DamagedFrame):
+        list(open_results(frames, 6))
+
+
+def test_calls_through_a_damaged_connection_are_answered_right_or_not_at_all():
+    """Flips, drops, repeats and reorders in what gRPC sends, its own frames and headers among them."""
+    with serve(token="secret") as service, Links() as links:
+        link = links.open(lambda: service.address)
+        client = Client(link.address, token="secret")
+        links.damage(link, random_damage(DamageSettings(2, mean_bytes=1500, most_run_bytes=20, delay_secs=0.01)))
+        right = failed = 0
+        for number in range(scaled(150)):
+            content = bytes([number % 256]) * (number % 900)
+            try:
+                found = client.act("echo", content, list, timeout_secs=1.0)
+            except (Unreachable, DamagedFrame):
+                failed += 1
+                continue
+            assert [bytes(one) for one in found] == [content, b"echo"]
+            right += 1
+        assert sum(link.damages.values()) > 20
+        assert right > scaled(150) // 4
+        links.damage(link, None)
+        assert call(client, "echo", b"x")[0] == b"x"
+
+
+@pytest.mark.parametrize("position", [*range(0, 420, 12)])
+def test_a_flip_of_each_part_of_a_request_refuses_no_token_and_no_length(position):
+    """Of the connection's beginning, the headers with the token, and the message: the next call is made over another connection."""
+    with serve(token="secret") as service, Links() as links:
+        link = links.open(lambda: service.address)
+
+        def draw(connection, direction):
+            is_first = connection == 0 and direction is Direction.REQUESTS
+            return iter([DamagePoint(position, DamageKind.FLIP, bit=position % 7)] if is_first else [])
+
+        links.damage(link, draw)
+        client = Client(link.address, token="secret")
+        for _ in range(3):
+            try:
+                assert [bytes(one) for one in client.act("echo", b"x" * 50, list, timeout_secs=0.5)] == [
+                    b"x" * 50,
+                    b"echo",
+                ]
+                break
+            except (Unreachable, DamagedFrame):
+                continue
+        else:
+            raise AssertionError("no call was answered")

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyarrow import flight
 
 from headrace.cli.training_jobs import role_command
 from tests.support.processes import PATIENCE_SECS
@@ -33,7 +32,7 @@ from trainer.flight.action_service import ActionService
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client
 from trainer.flight.error_documents import from_bytes
-from trainer.host.host_messages import LENGTH, Sender, write_greeting
+from trainer.host.host_messages import HostFrame, HostGreeting, Sender, write_greeting
 from trainer.launch.run_comparison import run_differences
 from trainer.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.reading.reader_service import UNIT
@@ -41,6 +40,8 @@ from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Commit, Leave
 from trainer.scheduling.transitions import JobState
 from trainer.training.preparation import prepare_run
+from trainer.wire.frame_stream import FrameStream
+from trainer.wire.frames import FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import Busy, HeadraceError, StorageError
 from warehouse import read_solution, submit_model
 from warehouse.reading.reader import read_labels
@@ -256,24 +257,26 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
     def flood_reader(address):
         client = Client(address, token=token)
         with pytest.raises(HeadraceError) as caught:
-            client.call(
-                lambda one, options: list(
-                    one.do_action(flight.Action(UNIT, bytes(sent_bytes[RoleKind.READER])), options)
-                ),
-                timeout_secs=PATIENCE_SECS,
-            )
+            client.act(UNIT, bytes(sent_bytes[RoleKind.READER]), list, timeout_secs=PATIENCE_SECS)
         client.close()
         refused[RoleKind.READER] = caught.value
 
     def flood_host(address):
         with socket.create_connection((address.host, address.port), PATIENCE_SECS) as stream:
+            order = FrameOrder(WireProtocol.HOSTS, 5)
+            greeting = write_greeting(HostGreeting(Sender(10**6, 1), token, 5))
+            described = json.dumps([["uint8", sent_bytes[RoleKind.HOST]]]).encode()
             with contextlib.suppress(ConnectionError):
-                stream.sendall(write_greeting(Sender(10**6, 1), token))
-                described = json.dumps({"number": 0, "arrays": [["uint8", sent_bytes[RoleKind.HOST]]]}).encode()
-                stream.sendall(LENGTH.pack(len(described)) + described)
-            with stream.makefile("rb") as answer:
-                (length,) = LENGTH.unpack(answer.read(LENGTH.size))
-                refused[RoleKind.HOST] = from_bytes(answer.read(length), str(address))
+                for part in order.write(HostFrame.GREETING, [greeting]):
+                    stream.sendall(part)
+                stream.sendall(
+                    FrameHeader(WireProtocol.HOSTS, HostFrame.MESSAGE, len(described) + sent_bytes[RoleKind.HOST], session=5,
+                                sequence=1, flags=len(described)).to_bytes()
+                )  # fmt: skip
+            frames = FrameStream(stream, FrameOrder(WireProtocol.HOSTS, 5))
+            while (frame := frames.receive_header()) is not None and frame.kind != HostFrame.ERROR:
+                continue
+            refused[RoleKind.HOST] = from_bytes(bytes(frames.receive_new_body(frame)), str(address))
 
     def on_status(status):
         for kind, flood, name in ((RoleKind.READER, flood_reader, "r0"), (RoleKind.HOST, flood_host, "h0")):

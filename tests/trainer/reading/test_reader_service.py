@@ -26,6 +26,7 @@ from trainer.flight.action_service import FRAME_BYTES, ActionService
 from trainer.flight.addresses import Address
 from trainer.flight.client import Client
 from trainer.flight.error_documents import BadAnswer, RemoteError, Unreachable
+from trainer.flight.sealed_actions import seal_request
 from trainer.reading.packed_units import PackedUnit, UnitLayout, unpack_unit
 from trainer.reading.reader_service import CHUNK_BYTES, STATUS, UNIT, ReaderService, fetch_unit
 from trainer.reading.unit_reader import UnitReader
@@ -54,13 +55,12 @@ def fetched(client, request, **options):
 
 
 def call(client, name, content=b""):
-    action = flight.Action(name, content)
-    return client.call(lambda c, options: list(c.do_action(action, options)), timeout_secs=SECS)
+    return client.act(name, content, list, timeout_secs=SECS)
 
 
 def status_of(client):
     (found,) = call(client, STATUS)
-    return json.loads(found.body.to_pybytes())
+    return json.loads(bytes(found))
 
 
 def test_a_unit_arrives_as_it_is_stored(service):
@@ -101,7 +101,7 @@ def test_a_malformed_request_is_refused(service):
 
 def test_mutated_requests_are_answered_or_refused(service):
     """At the level of gRPC's messages, and of the bytes of its connection."""
-    draw, good = random.Random(11), flight.Action(UNIT, unit(0, 5).to_bytes()).serialize()
+    draw, good = random.Random(11), flight.Action(UNIT, seal_request(UNIT, unit(0, 5).to_bytes(), 5)).serialize()
     tokens = (b"\xff" * 5, b"{}", b"-1", b'"rows":', b"9" * 40, b"[" * 100, b"\x0a", b"\x12")
     with grpc.insecure_channel(str(service.address)) as channel:
         do_action = channel.unary_stream("/arrow.flight.protocol.FlightService/DoAction")
