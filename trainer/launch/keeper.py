@@ -138,7 +138,7 @@ class Keeper:
             drain = Drain(self._process, waits=self._waits)
             with self._answer(self._listening, drain) as service:
                 if self._until_secs is not None:  # the child before was killed
-                    drain.begin(_REASON, self._until_secs - time.monotonic())
+                    drain.begin(_REASON, self._until_secs - time.monotonic(), is_resumed=True)
                 if self._wait_for_end(drain):
                     service.finish(_FINISH_SECS)
         except HeadraceError as error:

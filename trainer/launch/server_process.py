@@ -23,6 +23,7 @@ from trainer.embedding.spec import TableSpec
 from trainer.flight.addresses import LOOPBACK, Address, check_token
 from trainer.flight.connections import listen
 from trainer.launch.keeper import Keeper
+from trainer.servers.client_updates import run_of
 from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
@@ -72,6 +73,7 @@ def run_server(options: ServerOptions, on_listening: Callable[[Address], None] =
 def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> ServerService:
     """The service of rows of the options' memory."""
     rows = HeldRows(options.memory, threads=options.threads)
+    drain.expect(run_of(rows.attempt))
     server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
     return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
 

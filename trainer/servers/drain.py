@@ -21,8 +21,8 @@ from transforms.errors import DataError
 
 #: How long the clients of a server may take to commit after SIGTERM, unless its options say otherwise.
 DRAIN_SECS = 25.0
-#: A client may connect again after so long, such as for its next attempt.
-_IDLE_SECS = 0.5
+#: A client may connect again after so long: for its next attempt, and after the process that answers was killed.
+_IDLE_SECS, _RETURN_SECS = 0.5, 10.0
 _MOST_SECS = 1e9
 
 
@@ -72,18 +72,28 @@ class Drain:
     def __init__(self, process: int, *, waits: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._process, self._waits, self._clock = process, waits, clock
         self._lock = threading.Lock()
-        self._clients: dict[object, int] = {}
+        self._clients: set[object] = set()
         self._watchers: set[object] = set()
-        self._runs: frozenset[int] = frozenset()
+        self._run: int | None = None
         self._reason, self._until_secs, self._is_released = "", math.inf, False
-        self._idle_since_secs = -math.inf
+        self._idle_until_secs = -math.inf  # a client may connect again before this moment
 
-    def begin(self, reason: str, secs: float) -> None:
-        """Drain for at most so long. A drain that has begun goes on as it is."""
+    def expect(self, run: int) -> None:
+        """The rows are of this run: its clients may connect again while the server drains, until those of a later one have come."""
+        with self._lock:
+            self._run = run
+
+    def begin(self, reason: str, secs: float, *, is_resumed: bool = False) -> None:
+        """Drain for at most so long. A drain that has begun goes on as it is.
+
+        ``is_resumed``: a process before this one has begun it, whose clients connect again.
+        """
         with self._lock:
             if not self._reason:
-                self._reason, self._until_secs = reason, self._clock() + secs
-                self._runs = frozenset(self._clients.values())
+                now_secs = self._clock()
+                self._reason, self._until_secs = reason, now_secs + secs
+                if is_resumed:
+                    self._idle_until_secs = now_secs + _RETURN_SECS
 
     @property
     def is_begun(self) -> bool:
@@ -93,7 +103,7 @@ class Drain:
     def check(self, greeting: Greeting) -> None:
         """Raise :class:`ServerLeaves` for a client of another training while the server drains."""
         with self._lock:
-            is_known = self._waits and run_of(greeting.attempt) in self._runs
+            is_known = self._waits and run_of(greeting.attempt) == self._run
             if self._reason and not is_known and not greeting.watches:
                 raise ServerLeaves("the server must stay to take a new client", value=f"it leaves after {self._reason}, in at most {self._left_secs():.0f} s",
                                    next_step="wait until it is back, or give other servers")  # fmt: skip
@@ -102,7 +112,8 @@ class Drain:
         """A session has begun."""
         if not greeting.watches:
             with self._lock:
-                self._clients[session] = run_of(greeting.attempt)
+                self._clients.add(session)
+                self._run = run_of(greeting.attempt)
 
     def watch(self, session: object) -> DrainState:
         """The state for a session that watches the server, which waits for this session before it ends."""
@@ -115,8 +126,9 @@ class Drain:
         """A session has ended."""
         with self._lock:
             self._watchers.discard(session)
-            if self._clients.pop(session, None) is not None and not self._clients:
-                self._idle_since_secs = self._clock()
+            if session in self._clients:
+                self._clients.remove(session)
+                self._idle_until_secs = max(self._idle_until_secs, self._clock() + _IDLE_SECS)
 
     def release(self, process: int) -> None:
         """The training that watches the server needs it no longer: it ends now, if its number is this one."""
@@ -136,8 +148,8 @@ class Drain:
                 return "its clients do not need it"
             if now_secs >= self._until_secs:
                 return "its clients have not committed in time"
-            is_idle = now_secs >= self._idle_since_secs + _IDLE_SECS
-            return "" if self._clients or self._watchers or not is_idle else "it has no clients"
+            may_return = now_secs < self._idle_until_secs
+            return "" if self._clients or self._watchers or may_return else "it has no clients"
 
     def _left_secs(self) -> float:
         return max(0.0, self._until_secs - self._clock())

@@ -65,6 +65,26 @@ def test_a_client_may_connect_again_before_the_server_ends():
     assert scene.drain.end == "it has no clients"
 
 
+def test_a_process_that_takes_the_place_of_a_killed_one_drains_on_with_its_clients():
+    scene = Scene()
+    scene.drain.expect(7)
+    scene.drain.begin("SIGTERM", 25.0, is_resumed=True)
+    assert scene.drain.end == "", "its clients connect again"
+    with pytest.raises(ServerLeaves):
+        scene.greet("b", OTHER)
+    scene.clock.secs += 5
+    scene.greet("a", CLIENT)
+    scene.clock.secs += 10
+    assert scene.drain.end == ""
+    scene.drain.remove("a")
+    scene.clock.secs += 0.6
+    assert scene.drain.end == "it has no clients"
+    other = Scene()
+    other.drain.begin("SIGTERM", 25.0, is_resumed=True)
+    other.clock.secs += 10.1
+    assert other.drain.end == "it has no clients", "none has come back"
+
+
 def test_the_training_that_watches_a_server_lets_it_go():
     scene = Scene()
     scene.greet("a", CLIENT)
