@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
-from headrace.cli.options.servers import SUMMED, check_hashed, check_servers, server_command, servers_at
+from headrace.cli.options.servers import SUMMED, check_hashed, check_servers, server_command, servers_at, worker_command
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import (
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from headrace.screens.chaos import ChaosScreen
     from trainer.config import TrainConfig
     from trainer.control.messages import JobStatus
+    from trainer.flight.addresses import Address
     from trainer.launch.chaos.injection import Injection
+    from trainer.launch.chaos.limited_memory import LimitedMemory
     from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
     from trainer.launch.job_spec import ServersSpec
     from trainer.launch.training_job import LaunchedJob
@@ -65,8 +67,9 @@ def chaos(
     kinds: Annotated[
         str,
         typer.Option(
-            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt, and with --servers kill-keeper, "
-            "slow-link, lose-machine. Default: all.",
+            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt, neighbour; of the bytes between two processes "
+            "flip, drop, repeat, reorder, delay; with --servers kill-keeper, slow-link, lose-machine, full-memory. Default: all "
+            "that this user may do.",
             show_default=False,
         ),
     ] = "",
@@ -84,17 +87,18 @@ def chaos(
 ) -> None:
     """Run a training job under random faults, and count how often each event was trained.
 
-    The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted.
+    The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted, the bytes between them damaged.
     """
     from headrace.cli.train import change_policy
-    from trainer.launch.chaos.schedule import ROLES, SERVER, ChaosSettings
+    from trainer.launch.chaos.schedule import ROLES, SERVER, WORKER, ChaosSettings
 
     began = time.monotonic()
     given = _training_arguments(arguments)
     servers = _count_servers(given, is_compared=compare)
-    roles = (*ROLES, SERVER) if servers else ROLES
-    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles)
+    workers = int(given["embedding_workers"] or 0)
+    roles = (*ROLES, *((SERVER,) if servers else ()), *((WORKER,) if workers else ()))
     options = _job_options(given)
+    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles, options.hosts)
     with open_warehouse(given["home"]) as warehouse, ExitStack() as pins:
         model = given["model"]
         read = partial(
@@ -106,7 +110,7 @@ def chaos(
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
         changes = change_policy(given["accept_changed"], given["train_changed_labels"])
-        run = _Runs(warehouse, solution, config, options, changes, servers, given)
+        run = _Runs(warehouse, solution, config, options, changes, servers, workers, given)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare and screen.is_done:
             differing = _compare(run, target)
@@ -123,6 +127,7 @@ class _Runs:
 
     Attributes:
         servers: the number of parameter servers; 0: hosts hold the tables.
+        workers: the number of embedding workers between hosts and servers.
         given: the values of the parameters of ``headrace train``.
     """
 
@@ -132,13 +137,19 @@ class _Runs:
     options: JobOptions
     changes: ChangePolicy
     servers: int
+    workers: int
     given: Mapping[str, Any]
 
 
 def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
+    from trainer.launch.chaos.limited_memory import may_limit_memory
     from trainer.launch.chaos.schedule import FaultKind, kinds_of
 
-    names = [name.strip() for name in text.split(",") if name.strip()] or list(kinds_of(roles))
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        names = list(kinds_of(roles))
+        if FaultKind.FULL_MEMORY in names and not may_limit_memory():
+            names.remove(FaultKind.FULL_MEMORY)
     for name in names:
         if name not in list(FaultKind):
             raise InputError("a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind))  # fmt: skip
@@ -173,7 +184,6 @@ _NO_CHAOS = (
     "notice_metadata",
     "launcher",
     "export",
-    "embedding_workers",
     "plan",
 )
 
@@ -185,6 +195,9 @@ def _count_servers(given: Mapping[str, Any], *, is_compared: bool) -> int:
     if text and not text.isdigit():
         raise InputError("chaos must start the parameter servers that it disturbs", where="--servers", value=text,
                          allowed="a number of servers")  # fmt: skip
+    if given["embedding_workers"] and not given["embedding_workers"].isdigit():
+        raise InputError("chaos must start the embedding workers that it disturbs", where="--embedding-workers", value=given["embedding_workers"],
+                         allowed="a number of workers")  # fmt: skip
     if is_compared and given["server_updates"] != SUMMED:
         raise InputError("updates must be applied in one order if weights are compared", where="--server-updates",
                          value=given["server_updates"], next_step="leave --compare out")  # fmt: skip
@@ -218,19 +231,30 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
 
 
 @contextmanager
-def _open_servers(run: _Runs, run_dir: Path, injection: Injection | None) -> Iterator[ServersSpec | None]:
-    """The parameter servers of one of the runs; None without."""
+def _open_servers(
+    run: _Runs, run_dir: Path, injection: Injection | None, memory: LimitedMemory | None = None
+) -> Iterator[ServersSpec | None]:
+    """The parameter servers and embedding workers of one of the runs; None without."""
     from trainer.launch.local_servers import LocalServers
 
     if not run.servers:
         yield None
         return
-    with LocalServers(run.servers, server_command, logs=run_dir / "logs") as servers:
-        if injection is None:
-            yield servers_at(servers.addresses, run.given, None, str(run_dir)).spec
-            return
-        spec = servers_at(injection.open_servers(servers), run.given, None, str(run_dir)).spec
-        yield dataclasses.replace(spec, patience_secs=_LOST_SECS)
+    logs = run_dir / "logs"
+    with ExitStack() as started:
+        folder = None if memory is None else memory.folder
+        servers = started.enter_context(LocalServers(run.servers, server_command, logs=logs, memory=folder))
+        disturbed = None if injection is None else injection.open_servers(servers, memory)
+        addresses = servers.addresses if disturbed is None else disturbed.addresses
+        workers: tuple[Address, ...] = ()
+        if run.workers:
+            command = partial(
+                worker_command, servers.addresses if disturbed is None else disturbed.worker_addresses, ""
+            )
+            local = started.enter_context(LocalServers(run.workers, command, logs=logs, kind="w", has_rows=False))
+            workers = local.addresses if injection is None else injection.open_workers(local)
+        spec = servers_at(addresses, run.given, None, str(run_dir), workers).spec
+        yield spec if injection is None else dataclasses.replace(spec, patience_secs=_LOST_SECS)
 
 
 def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[LaunchedJob, int]:
@@ -286,17 +310,28 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
 
 
 def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScreen:
-    from headrace.screens.chaos import ChaosScreen
+    from headrace.screens.chaos import ChaosScreen, DamageRow
     from trainer.control.job_files import JobFiles
     from trainer.launch.chaos.injection import Injection
+    from trainer.launch.chaos.limited_memory import LimitedMemory
     from trainer.launch.chaos.proof import count_trained
-    from trainer.launch.chaos.schedule import make_schedule
+    from trainer.launch.chaos.schedule import FaultKind, make_schedule
+    from trainer.launch.holds import release_hold
 
     injection = Injection(JobFiles(run_dir), partial(role_command, str(run_dir)), make_schedule(settings))
-    with injection, _open_servers(run, run_dir, injection) as servers:
-        job, planned = _launch(run, run_dir, servers)
-        began = time.monotonic()
-        status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
+    with ExitStack() as opened:
+        memory = opened.enter_context(LimitedMemory()) if FaultKind.FULL_MEMORY in settings.kinds else None
+        opened.enter_context(injection)
+        servers = opened.enter_context(_open_servers(run, run_dir, injection, memory))
+        began, memory_holds = time.monotonic(), 0
+        while True:
+            job, planned = _launch(run, run_dir, servers)
+            status = _supervise(run_dir, job, planned, f"training {run.solution.model} under faults", injection)
+            if memory is None or not _is_held_by_memory(status):
+                break
+            memory_holds += 1
+            injection.end_faults(FaultKind.FULL_MEMORY)
+            release_hold(JobFiles(run_dir))
         disturbed_secs = time.monotonic() - began
         injection.stop()  # before its servers end
     if injection.error is not None:
@@ -319,8 +354,20 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
         trained=count_trained(prepared),
         disturbed_secs=disturbed_secs,
         servers=run.servers,
+        workers=run.workers,
+        damages={f"{kind} {pair}": DamageRow(*counts) for (kind, pair), counts in sorted(injection.damages().items())},
+        visits=sum(injection.visits.values()),
+        let_in=tuple(sorted({role for role, is_refused in injection.visits if not is_refused})),
+        memory_holds=memory_holds,
         hold="" if status.hold is None else status.hold.reason,
     )
+
+
+def _is_held_by_memory(status: JobStatus) -> bool:
+    """Whether a job is held because a memory folder was full, as it must be: it goes on once there is room."""
+    from trainer.errors import MemoryFull
+
+    return status.hold is not None and MemoryFull.__name__ in status.hold.reason
 
 
 #: The notice of a preemption.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.screens.chaos import ChaosScreen
+from headrace.screens.chaos import ChaosScreen, DamageRow
 from headrace.terminal.output import emit
 from tests.headrace.test_commands import check_golden
 from trainer.launch.chaos.proof import TrainedEvents
@@ -54,3 +54,33 @@ def test_a_held_job_says_why_and_is_not_right(capsys: pytest.CaptureFixture[str]
     assert "job        held after 18 attempts" in text
     assert "bit for bit" not in text
     assert not held.is_right
+
+
+DAMAGED = replace(
+    SCREEN,
+    workers=1,
+    faults={
+        **SCREEN.faults,
+        "flip host-server": 3,
+        "drop worker-server": 1,
+        "neighbour server": 2,
+        "full-memory server": 1,
+    },
+    damages={"flip host-server": DamageRow(3, 2), "drop worker-server": DamageRow(0, 0)},
+    visits=2,
+    memory_holds=1,
+)
+
+
+def test_damaged_bytes_have_a_table_by_pair_of_roles(capsys: pytest.CaptureFixture[str]):
+    check_golden("chaos_damage", printed(DAMAGED, capsys))
+    found = json.loads(printed(DAMAGED, capsys, as_json=True))
+    assert found["damages"] == {"flip host-server": {"delivered": 3, "ended_connections": 2},
+                                "drop worker-server": {"delivered": 0, "ended_connections": 0}}  # fmt: skip
+    assert (found["delivered_damages"], found["memory_holds"], found["is_right"]) == (3, 1, True)
+
+
+def test_a_neighbour_that_is_let_in_is_not_right(capsys: pytest.CaptureFixture[str]):
+    found = replace(DAMAGED, let_in=("server",))
+    assert not found.is_right
+    assert "2 visits without the token, let in by: server" in printed(found, capsys)

@@ -19,7 +19,15 @@ from trainer.control.messages import JobStatus, MemberStatus, Progress
 from trainer.flight.addresses import Address
 from trainer.launch.chaos.accounts import Accounts
 from trainer.launch.chaos.links import Links
-from trainer.launch.chaos.schedule import ROLES, ChaosSettings, FaultKind, kinds_of, make_schedule
+from trainer.launch.chaos.schedule import (
+    ROLES,
+    WIRE_KINDS,
+    ChaosSettings,
+    FaultKind,
+    kinds_of,
+    make_schedule,
+    roles_of,
+)
 from trainer.launch.chaos.slow_disk import SlowDisk
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.transitions import JobState
@@ -35,18 +43,22 @@ def test_a_seed_gives_one_schedule_of_the_given_kinds(seed, kinds):
     assert len(faults) == 40
     assert {fault.kind for fault in faults} <= kinds
     for fault in faults:
-        assert fault.role in ROLES
+        assert fault.role in roles_of(fault.kind, ROLES)
+        assert (fault.role in ROLES) == (fault.damage is None) == (fault.kind not in WIRE_KINDS)
         assert (fault.role, fault.kind) != ("controller", FaultKind.SLOW_DISK)
-        assert (fault.hold_secs == 0) == (fault.kind in (FaultKind.KILL, FaultKind.PREEMPT))
+        assert (fault.hold_secs == 0) == (fault.kind in (FaultKind.KILL, FaultKind.PREEMPT, FaultKind.NEIGHBOUR))
         assert 0 <= fault.hold_secs <= 8.0
         assert fault.after_secs >= 0
         assert fault.target(["h1", "h0"]) in ("h0", "h1")
 
 
 def test_all_roles_and_kinds_are_drawn():
-    faults = make_schedule(ChaosSettings(7, faults=200))
+    faults = make_schedule(ChaosSettings(7, faults=2000))
     drawn = {(fault.kind, fault.role) for fault in faults}
-    assert len(drawn) == len(kinds_of(ROLES)) * len(ROLES) - 1
+    assert drawn == {(kind, role) for kind in kinds_of(ROLES) for role in roles_of(kind, ROLES)}
+    assert len(drawn) == 5 * len(ROLES) - 1 + 2 + len(WIRE_KINDS) * 4, (
+        "no slow disk of the controller, no neighbour of a host"
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"faults": 0}, {"mean_secs": 0.0}, {"mean_secs": float("nan")}, {"kinds": ()}])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,13 +23,17 @@ from trainer.launch.chaos.schedule import (
     LASTING,
     ROLES,
     SERVER,
+    WIRE_KINDS,
+    WORKER,
     ChaosSettings,
     Fault,
     FaultKind,
     Side,
     kinds_of,
     make_schedule,
+    pairs_of,
 )
+from trainer.launch.chaos.wire_damage import DamageKind, DamagePoint, Direction, single_damage
 from trainer.launch.local_servers import LocalServers
 from trainer.scheduling.transitions import JobState
 from trainer.servers.server_status import read_status
@@ -38,16 +44,59 @@ WITH_SERVERS = (*ROLES, SERVER)
 OPTIONS = {"batch_rows": 128, "dim": 4, "deep": True, "linear": True, "bottom_mlp": [8], "top_mlp": [8], "network": "dlrm", "passes": 4,
            "dense_learning_rate": 0.003, "embedding_learning_rate": 0.03, "linear_learning_rate": 0.1, "initial_bias": 0.0,
            "dense_scaling": {}}  # fmt: skip
-OF_SERVERS = {FaultKind.KILL_KEEPER, FaultKind.SLOW_LINK, FaultKind.LOSE_MACHINE}
+OF_SERVERS = {FaultKind.KILL_KEEPER, FaultKind.SLOW_LINK, FaultKind.LOSE_MACHINE, FaultKind.FULL_MEMORY}
+OF_HOSTS = set(FaultKind) - OF_SERVERS - set(WIRE_KINDS) - {FaultKind.NEIGHBOUR}
 
 
 def test_a_schedule_with_servers_draws_all_their_kinds():
-    faults = make_schedule(ChaosSettings(3, faults=400, kinds=kinds_of(WITH_SERVERS), roles=WITH_SERVERS))
+    faults = make_schedule(ChaosSettings(3, faults=2000, kinds=kinds_of(WITH_SERVERS), roles=WITH_SERVERS))
     drawn = {(fault.kind, fault.role) for fault in faults}
-    assert {kind for kind, role in drawn if role == SERVER} == set(FaultKind) - {FaultKind.SLOW_DISK}
+    assert {kind for kind, role in drawn if role == SERVER} == set(FaultKind) - {FaultKind.SLOW_DISK} - set(WIRE_KINDS)
     assert {role for kind, role in drawn if kind in OF_SERVERS} == {SERVER}
-    assert {kind for kind, role in drawn if role == "host"} == set(FaultKind) - OF_SERVERS
+    assert {kind for kind, role in drawn if role == "host"} == OF_HOSTS
+    assert {(kind, pair) for kind, pair in drawn if kind in WIRE_KINDS} == set(
+        product(WIRE_KINDS, pairs_of(WITH_SERVERS))
+    )
     assert all((fault.hold_secs > 0) == (fault.kind in LASTING) for fault in faults)
+
+
+def test_damage_of_bytes_is_drawn_between_the_pairs_of_a_job():
+    assert pairs_of(ROLES, hosts=1) == ("host-controller", "reader-controller", "host-reader")
+    assert pairs_of(ROLES, hosts=2) == ("host-controller", "reader-controller", "host-reader", "host-host")
+    assert pairs_of((*WITH_SERVERS, WORKER))[-3:] == ("host-server", "host-worker", "worker-server")
+    settings = ChaosSettings(5, faults=500, kinds=tuple(WIRE_KINDS), hosts=1)
+    faults = make_schedule(settings)
+    assert faults == make_schedule(settings)
+    assert {fault.role for fault in faults} == set(pairs_of(ROLES, hosts=1))
+    assert {fault.direction for fault in faults} == set(Direction)
+    assert all(fault.damage is not None and fault.damage.kind == WIRE_KINDS[fault.kind] for fault in faults)
+    distances = [fault.damage.at_byte for fault in faults if fault.damage is not None]
+    assert min(distances) == 0
+    assert max(distances) > 1 << 15
+    assert max(one.damage.at_byte for one in faults if one.damage and one.role.endswith("controller")) < 1 << 11
+
+
+def test_one_damage_of_a_link_is_delivered_once_and_what_it_ends_is_counted(echo: Address):  # noqa: F811
+    with Links() as links:
+        link = links.open(lambda: echo)
+        with connect(link.address) as one, connect(link.address) as other:
+            links.damage(link, single_damage(DamagePoint(2, DamageKind.FLIP), Direction.REQUESTS), is_once=True)
+            found = set()
+            for client in (one, other):
+                client.sendall(b"abcd")
+                found.add(received(client, 4))
+            assert found == {b"abbd", b"abcd"}
+            one.sendall(b"abcd")
+            assert received(one, 4) == b"abcd"
+            assert (link.damages, link.endings) == ({DamageKind.FLIP: 1}, {})
+        wait_until(lambda: link.endings == {DamageKind.FLIP: 1}, "the damaged connection is counted", {})
+
+
+def received(client: socket.socket, count: int) -> bytes:
+    content = b""
+    while len(content) < count:
+        content += client.recv(count - len(content))
+    return content
 
 
 def test_a_job_without_servers_has_no_kind_of_theirs():

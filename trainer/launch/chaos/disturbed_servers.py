@@ -1,4 +1,4 @@
-"""The faults of parameter servers of this machine, whose connections go through links."""
+"""The faults of parameter servers, or embedding workers, of this machine, whose connections go through links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from trainer.flight.addresses import Address
+from trainer.launch.chaos.limited_memory import LimitedMemory
 from trainer.launch.chaos.links import Link, Links
 from trainer.launch.chaos.schedule import Fault, FaultKind
 from trainer.launch.local_servers import LocalServers
@@ -18,24 +19,36 @@ _DELAY_SHARE = 0.1
 
 
 class DisturbedServers:
-    """Applies faults to servers.
+    """Applies faults to servers, or to embedding workers.
 
     Args:
         servers: that run.
-        links: in which each server gets a link.
+        links: in which each server gets a link for hosts, and one for embedding workers.
+        memory: has their folders; None: it cannot be full.
     """
 
-    def __init__(self, servers: LocalServers, links: Links) -> None:
-        self._servers, self._links = servers, links
-        self._link: dict[str, Link] = {
-            name: links.open(partial(_same, address))
-            for name, address in zip(servers.names, servers.addresses, strict=True)
-        }
+    def __init__(self, servers: LocalServers, links: Links, memory: LimitedMemory | None = None) -> None:
+        self._servers, self._links, self._memory = servers, links, memory
+        self.links = self._open_links()
+        self.worker_links = self._open_links()
+
+    def _open_links(self) -> dict[str, Link]:
+        places = zip(self._servers.names, self._servers.addresses, strict=True)
+        return {name: self._links.open(partial(_same, address)) for name, address in places}
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """The addresses of the links, by which the clients reach the servers."""
-        return tuple(link.address for link in self._link.values())
+        """The addresses of the links, by which hosts reach the servers."""
+        return tuple(link.address for link in self.links.values())
+
+    @property
+    def worker_addresses(self) -> tuple[Address, ...]:
+        """The addresses of the links by which embedding workers reach the servers."""
+        return tuple(link.address for link in self.worker_links.values())
+
+    def address_of(self, name: str) -> Address:
+        """Where a server listens, past its links."""
+        return self._servers.addresses[self._servers.names.index(name)]
 
     def running(self) -> tuple[str, ...]:
         """The servers that run now: their keepers and the processes that answer."""
@@ -45,16 +58,22 @@ class DisturbedServers:
         """Apply a fault to a server; returns what ends it, None for one that does not last. Raises OSError for one that has ended."""
         keeper = self._servers.processes.get(name, 0)
         child = child_of(keeper)
+        links = (self.links[name], self.worker_links[name])
         match fault.kind:
             case FaultKind.LOSE_MACHINE:
                 self._servers.lose(name)
                 return None
             case FaultKind.SLOW_LINK:
-                self._links.delay(self._link[name], fault.hold_secs * _DELAY_SHARE)
-                return partial(self._links.delay, self._link[name], 0.0)
+                return self._on_links(links, lambda link: self._links.delay(link, fault.hold_secs * _DELAY_SHARE),
+                                      lambda link: self._links.delay(link, 0.0))  # fmt: skip
             case FaultKind.PARTITION:
-                self._links.cut(self._link[name], is_reset=fault.is_reset)
-                return partial(self._links.heal, self._link[name])
+                return self._on_links(
+                    links, lambda link: self._links.cut(link, is_reset=fault.is_reset), self._links.heal
+                )
+            case FaultKind.FULL_MEMORY:
+                assert self._memory is not None, "the memory of servers is limited where this kind is drawn"
+                self._memory.fill()
+                return self._memory.empty
         if not keeper or not child:
             raise ProcessLookupError(name)
         match fault.kind:
@@ -68,6 +87,19 @@ class DisturbedServers:
             case FaultKind.PREEMPT:
                 os.kill(keeper, signal.SIGTERM)
         return None
+
+    @staticmethod
+    def _on_links(
+        links: tuple[Link, ...], begin: Callable[[Link], None], end: Callable[[Link], None]
+    ) -> Callable[[], None]:
+        for link in links:
+            begin(link)
+
+        def end_all() -> None:
+            for link in links:
+                end(link)
+
+        return end_all
 
 
 def child_of(keeper: int) -> int:

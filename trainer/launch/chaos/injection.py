@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,13 +17,17 @@ from typing import Self
 
 from trainer.control.job_files import JobFiles
 from trainer.control.messages import JobStatus
+from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.flight.client import Unreachable
 from trainer.launch.chaos.accounts import Accounts, Interruption
 from trainer.launch.chaos.disturbed_servers import DisturbedServers
+from trainer.launch.chaos.limited_memory import LimitedMemory
 from trainer.launch.chaos.links import Link, Links
-from trainer.launch.chaos.schedule import SERVER, Fault, FaultKind, Side
+from trainer.launch.chaos.neighbour import visit
+from trainer.launch.chaos.schedule import SERVER, WIRE_KINDS, WORKER, Fault, FaultKind, Side
 from trainer.launch.chaos.slow_disk import SlowDisk
+from trainer.launch.chaos.wire_damage import single_damage
 from trainer.launch.child_processes import Command
 from trainer.launch.local_servers import LocalServers
 from trainer.launch.supervisor import Supervisor
@@ -36,9 +40,14 @@ _HOST = "127.0.0.1"
 class _Wires:
     """The links of a role: to the controller, and from others to it.
 
-    ``port``: where its process serves; a new one at each start.
+    Attributes:
+        role: of its process.
+        controller: the link to the controller.
+        peers: the link from others.
+        port: where its process serves; a new one at each start.
     """
 
+    role: str
     controller: Link
     peers: Link
     port: int = 0
@@ -61,6 +70,12 @@ class Injection:
         files: of the run.
         command: the command line of a process, without chaos.
         schedule: the faults; the first one comes after the first attempt has begun.
+
+    Attributes:
+        accounts: of attempts, commits and interruptions.
+        applied: how often each kind of fault was done to each role, or begun between each pair of roles.
+        visits: of neighbours without a token, by role and by whether they were refused.
+        error: what ended the injection.
     """
 
     def __init__(
@@ -76,11 +91,12 @@ class Injection:
         self._wires: dict[str, _Wires] = {}
         self._held: list[_Held] = []
         self._supervisor: Supervisor | None = None
-        self._servers: DisturbedServers | None = None
+        self._servers: dict[str, DisturbedServers] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos", daemon=True)
         self.accounts = Accounts()
         self.applied: Counter[tuple[FaultKind, str]] = Counter()
+        self.visits: Counter[tuple[str, bool]] = Counter()
         self.error: BaseException | None = None
 
     def command(self, kind: str, name: str, options: Sequence[str]) -> list[str]:
@@ -91,7 +107,7 @@ class Injection:
         wires = self._wires.get(name)
         if wires is None:
             wires = self._wires[name] = _Wires(
-                self._links.open(self._files.find_controller), self._links.open(partial(self._serving, name))
+                kind, self._links.open(self._files.find_controller), self._links.open(partial(self._serving, name))
             )
         wires.port = _free_port()
         return [*arguments, "--address", f"{_HOST}:{wires.port}", "--advertise", str(wires.peers.address),
@@ -114,10 +130,36 @@ class Injection:
         """The supervisor of the processes; before it runs."""
         self._supervisor = supervisor
 
-    def open_servers(self, servers: LocalServers) -> tuple[Address, ...]:
-        """Disturb parameter servers, too; in the context. Returns the addresses by which hosts must reach them."""
-        self._servers = DisturbedServers(servers, self._links)
-        return self._servers.addresses
+    def open_servers(self, servers: LocalServers, memory: LimitedMemory | None = None) -> DisturbedServers:
+        """Disturb parameter servers, too; in the context. Returns the addresses by which hosts and workers must reach them."""
+        self._servers[SERVER] = found = DisturbedServers(servers, self._links, memory)
+        return found
+
+    def open_workers(self, workers: LocalServers) -> tuple[Address, ...]:
+        """Disturb embedding workers, too; in the context. Returns the addresses by which hosts must reach them."""
+        self._servers[WORKER] = found = DisturbedServers(workers, self._links)
+        return found.addresses
+
+    def damages(self) -> dict[tuple[FaultKind, str], tuple[int, int]]:
+        """By kind and pair of roles, how often bytes were damaged, and how many connections ended by it."""
+        found: dict[tuple[FaultKind, str], tuple[int, int]] = {}
+        for pair in {pair for kind, pair in self.applied if kind in WIRE_KINDS}:
+            for fault, kind in WIRE_KINDS.items():
+                links = self._pair_links(pair).values()
+                counts = sum(one.damages[kind] for one in links), sum(one.endings[kind] for one in links)
+                if counts[0] or self.applied[fault, pair]:
+                    found[fault, pair] = counts
+        return found
+
+    def _pair_links(self, pair: str) -> dict[str, Link]:
+        """The links between a pair of roles, by the name of the process that they belong to."""
+        role, _, peer = pair.partition("-")
+        if peer == "controller":
+            return {name: one.controller for name, one in list(self._wires.items()) if one.role == role}
+        if peer in self._servers:
+            found = self._servers[peer]
+            return found.worker_links if role == WORKER else found.links
+        return {name: one.peers for name, one in list(self._wires.items()) if one.role == peer}
 
     def __enter__(self) -> Self:
         self._links.__enter__()
@@ -134,6 +176,14 @@ class Injection:
         """Begin no more faults, and end those that last."""
         self._over.set()
         self._thread.join()
+
+    def end_faults(self, kind: FaultKind) -> None:
+        """End those of a kind that last. Any thread may call it."""
+        for one in tuple(self._held):
+            if one.kind is kind:
+                one.until_secs = 0.0
+        while self._thread.is_alive() and any(one.kind is kind for one in tuple(self._held)):
+            time.sleep(_LOOK_SECS)
 
     def _run(self) -> None:
         try:
@@ -164,13 +214,18 @@ class Injection:
     def _apply(self, fault: Fault, now: float) -> bool:
         """Whether the fault was applied: a process of its kind must run, and must not be under a fault."""
         held = {one.name for one in self._held}
+        if fault.kind in WIRE_KINDS:
+            return self._damage(fault, held)
         names = [name for name in self._running(fault.role) if name not in held]
         if not names:
             return False
         name = fault.target(names)
         is_lost = fault.kind is FaultKind.LOSE_MACHINE
         before = self.accounts.interruption(fault.role, now, ends_attempt=is_lost or fault.role == "host")
-        if fault.role == SERVER:
+        if fault.kind is FaultKind.NEIGHBOUR:
+            if not self._visit(fault.role, name):
+                return False
+        elif fault.role in self._servers:
             if not self._disturb_server(fault, name):
                 return False
         else:
@@ -181,8 +236,8 @@ class Injection:
 
     def _running(self, role: str) -> list[str]:
         """The names of a role's processes that run."""
-        if role == SERVER:
-            return list(self._servers.running()) if self._servers is not None else []
+        if role in self._servers:
+            return list(self._servers[role].running())
         running = self._supervisor.running() if self._supervisor is not None else {}
         return [name for name, one in running.items() if one.kind == role]
 
@@ -194,13 +249,37 @@ class Injection:
 
     def _disturb_server(self, fault: Fault, name: str) -> bool:
         """Whether the server was there to be disturbed."""
-        assert self._servers is not None
         try:
-            end = self._servers.apply(fault, name)
+            end = self._servers[fault.role].apply(fault, name)
         except OSError:
             return False
         if end is not None:
             self._hold(fault, name, end)
+        return True
+
+    def _damage(self, fault: Fault, held: Collection[str]) -> bool:
+        """Damage the next bytes of a connection between a pair of roles; whether there is one that is not to be damaged already."""
+        links = {f"{fault.role} {name}": link for name, link in self._pair_links(fault.role).items()}
+        free = [name for name in links if name not in held]
+        if not free:
+            return False
+        assert fault.damage is not None
+        name = fault.target(free)
+        self._links.damage(links[name], single_damage(fault.damage, fault.direction), is_once=True)
+        self._hold(fault, name, partial(self._links.damage, links[name], None))
+        self.applied[fault.kind, fault.role] += 1
+        return True
+
+    def _visit(self, role: str, name: str) -> bool:
+        """Let a neighbour without a token greet a process; whether it has answered."""
+        try:
+            if role in self._servers:
+                address = self._servers[role].address_of(name)
+            else:
+                address = self._files.find_controller() if role == "controller" else self._serving(name)
+            self.visits[role, visit(role, address)] += 1
+        except (Unreachable, ServerLost):
+            return False  # it has just ended
         return True
 
     def _disturb(self, fault: Fault, name: str) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,6 +23,8 @@ from transforms.errors import DataError
 _T = TypeVar("_T")
 _PIECE_BYTES = 1 << 18
 _HOST = "127.0.0.1"
+#: A connection that ends in this time after its bytes were damaged is counted.
+_SOON_SECS = 10.0
 #: A socket that is closed with this option resets its connection.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -33,6 +37,7 @@ class Link:
 
     Attributes:
         damages: how often each kind of damage was done.
+        endings: how many connections ended soon after each kind of damage.
         connections: how many were made.
     """
 
@@ -43,7 +48,10 @@ class Link:
         self._cuts = 0
         self._delay_secs = 0.0
         self._draw: DrawDamage | None = None
+        self._is_once = False
+        self._damaged: dict[int, tuple[DamageKind, float]] = {}  # the last damage of connections, and when
         self.damages: Counter[DamageKind] = Counter()
+        self.endings: Counter[DamageKind] = Counter()
         self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,9 +80,9 @@ class Link:
         """Let each piece of a stream wait from now on; 0 ends it."""
         self._delay_secs = secs
 
-    async def damage(self, draw: DrawDamage | None) -> None:
-        """Damage the bytes from now on, of open connections too; None ends it."""
-        self._draw = draw
+    async def damage(self, draw: DrawDamage | None, *, is_once: bool = False) -> None:
+        """Damage the bytes from now on, of open connections too; None, or with ``is_once`` the first damage, ends it."""
+        self._draw, self._is_once = draw, is_once
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -116,6 +124,7 @@ class Link:
             self._writers.discard(writer)
             self._tasks.discard(task)
             writer.transport.abort()
+            self._count_ending(number)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int, direction: Direction
@@ -128,7 +137,11 @@ class Link:
             await self._open.wait()
             if draw is not self._draw:
                 draw = self._draw
-                damaged = None if draw is None else DamagedStream(draw(connection, direction), self._count)
+                damaged = (
+                    None
+                    if draw is None
+                    else DamagedStream(draw(connection, direction), partial(self._count, connection))
+                )
             for piece in [Piece(content)] if damaged is None else damaged.damage(content):
                 if piece.delay_secs:
                     await asyncio.sleep(piece.delay_secs)
@@ -137,8 +150,16 @@ class Link:
         if writer.can_write_eof():
             writer.write_eof()
 
-    def _count(self, kind: DamageKind) -> None:
+    def _count(self, connection: int, kind: DamageKind) -> None:
         self.damages[kind] += 1
+        self._damaged[connection] = kind, time.monotonic()
+        if self._is_once:
+            self._draw = None
+
+    def _count_ending(self, connection: int) -> None:
+        kind, at_secs = self._damaged.pop(connection, (None, 0.0))
+        if kind is not None and time.monotonic() - at_secs <= _SOON_SECS:
+            self.endings[kind] += 1
 
 
 class Links:
@@ -173,9 +194,12 @@ class Links:
         """Let each piece of a link's streams wait for a time; 0 ends it."""
         self._run(link.delay(secs))
 
-    def damage(self, link: Link, draw: DrawDamage | None) -> None:
-        """Damage the bytes of a link from now on, such as by :func:`~trainer.launch.chaos.wire_damage.random_damage`; None ends it."""
-        self._run(link.damage(draw))
+    def damage(self, link: Link, draw: DrawDamage | None, *, is_once: bool = False) -> None:
+        """Damage the bytes of a link from now on, such as by :func:`~trainer.launch.chaos.wire_damage.random_damage`.
+
+        None ends it, or with ``is_once`` the first damage.
+        """
+        self._run(link.damage(draw, is_once=is_once))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         future: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)

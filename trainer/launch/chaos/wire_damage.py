@@ -92,6 +92,15 @@ def random_damage(settings: DamageSettings) -> DrawDamage:
     return draw_points
 
 
+def single_damage(point: DamagePoint, direction: Direction) -> DrawDamage:
+    """One point in each stream of a direction, for a link that damages once: the stream that reaches it first is damaged."""
+
+    def draw_point(connection: int, found: Direction) -> Iterator[DamagePoint]:
+        return iter([point] if found is direction else [])
+
+    return draw_point
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Bytes to send after a delay."""

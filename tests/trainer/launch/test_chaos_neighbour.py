@@ -1,0 +1,68 @@
+"""A neighbour without the token, and a memory folder that is made full, against real processes' services and a real file system."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.support.embedding_workers import ThreadWorker
+from tests.support.parameter_servers import ThreadServer
+from tests.support.processes import free_port
+from tests.trainer.reading.test_unit_reader import reader_of
+from trainer.errors import ServerLost
+from trainer.flight.addresses import LOOPBACK, Address
+from trainer.flight.client import Unreachable
+from trainer.launch.chaos.limited_memory import LimitedMemory, may_limit_memory
+from trainer.launch.chaos.neighbour import visit
+from trainer.launch.chaos.schedule import SERVER, WORKER
+from trainer.reading.reader_service import ReaderService
+from transforms.errors import InputError
+
+
+def test_servers_and_workers_with_a_token_refuse_a_neighbour_and_others_are_named():
+    for token, is_refused in (("secret", True), ("", False)):
+        server = ThreadServer(token=token)
+        worker = ThreadWorker([server.address], token=token)
+        try:
+            assert visit(SERVER, server.address) is is_refused
+            assert visit(WORKER, worker.address) is is_refused
+            assert server.rows.status().updates == 0
+        finally:
+            worker.close()
+            server.close()
+
+
+def test_a_reader_with_a_token_refuses_a_neighbour():
+    for token, is_refused in (("secret", True), ("", False)):
+        with ReaderService(LOOPBACK, reader_of(), token=token) as service:
+            assert visit("reader", service.address) is is_refused
+
+
+def test_a_process_that_does_not_answer_was_not_visited():
+    nowhere = Address("127.0.0.1", free_port())
+    with pytest.raises(Unreachable):
+        visit("controller", nowhere)
+    with pytest.raises(ServerLost):
+        visit(SERVER, nowhere)
+
+
+def test_a_full_memory_has_no_room_for_a_byte_and_then_its_room_again():
+    if not may_limit_memory():
+        pytest.skip("a limited memory needs a user who may mount a file system")
+    with LimitedMemory() as memory:
+        (memory.folder / "rows").write_bytes(bytes(1 << 20))
+        memory.fill()
+        with open(memory.folder / "more", "wb") as more, pytest.raises(OSError, match="No space left"):
+            os.posix_fallocate(more.fileno(), 0, 1 << 20)
+        assert (memory.folder / "rows").read_bytes() == bytes(1 << 20)
+        memory.empty()
+        (memory.folder / "more").write_bytes(bytes(2 << 20))
+    assert not memory.folder.exists()
+
+
+def test_a_user_who_may_not_mount_is_told_so(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")  # no mount command
+    with pytest.raises(InputError, match="full-memory must be asked for by a user who may mount"), LimitedMemory():
+        pass
+    assert not may_limit_memory()
