@@ -24,6 +24,14 @@ from pathlib import Path
 
 from benchmarks.support.harness import machine
 from benchmarks.support.training_scene import add_options, make_scene
+from trainer.launch.chaos.limited_memory import may_limit_memory
+from trainer.launch.chaos.schedule import ROLES, SERVER, FaultKind, kinds_of
+
+
+def all_kinds(*, servers: bool) -> list[str]:
+    """The kinds of faults of a job that this user may do."""
+    roles = (*ROLES, SERVER) if servers else ROLES
+    return [str(one) for one in kinds_of(roles) if one is not FaultKind.FULL_MEMORY or may_limit_memory()]
 
 
 def main() -> int:
@@ -37,7 +45,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--servers", type=int, default=0, help="parameter servers; 0: hosts hold the tables")
     parser.add_argument("--workers", type=int, default=0, help="embedding workers; 0: hosts use the servers themselves")
-    parser.add_argument("--kinds", default="", help="kinds of faults, with commas; default: all")
+    parser.add_argument("--kinds", default="", help="kinds of faults, with commas; default: all that this user may do")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     faults, mean_secs, passes = (10, 0.8, 6) if given.quick else (given.faults, given.mean_secs, given.passes)
@@ -52,8 +60,9 @@ def main() -> int:
                               "--epoch-secs", str(given.epoch_secs),
                               *(("--servers", str(given.servers)) if given.servers else ()),
                               *(("--embedding-workers", str(given.workers)) if given.workers else ()))  # fmt: skip
+        kinds = given.kinds or ",".join(all_kinds(servers=given.servers > 0))
         chaos = ["chaos", "--seed", str(given.seed), "--faults", str(faults), "--mean-secs", str(mean_secs),
-                 *(("--kinds", given.kinds) if given.kinds else ()), "--compare", "--folder", str(folder / "runs"), "--", *train]  # fmt: skip
+                 "--kinds", kinds, "--compare", "--folder", str(folder / "runs"), "--", *train]  # fmt: skip
         command = [sys.executable, "-m", "headrace", "--record", str(record), *chaos]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if not record.exists():

@@ -67,9 +67,9 @@ def chaos(
     kinds: Annotated[
         str,
         typer.Option(
-            help="The kinds of faults, with commas: kill, pause, partition, slow-disk, preempt, neighbour; of the bytes between two processes "
-            "flip, drop, repeat, reorder, delay; with --servers kill-keeper, slow-link, lose-machine, full-memory. Default: all "
-            "that this user may do.",
+            help="The kinds of faults, with commas. Of processes, the default: kill, pause, partition, slow-disk, preempt, and with --servers "
+            "kill-keeper, slow-link, lose-machine. By name: flip, drop, repeat, reorder, delay, which damage the bytes between two "
+            "processes, neighbour, and with --servers full-memory.",
             show_default=False,
         ),
     ] = "",
@@ -142,14 +142,10 @@ class _Runs:
 
 
 def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
-    from trainer.launch.chaos.limited_memory import may_limit_memory
-    from trainer.launch.chaos.schedule import FaultKind, kinds_of
+    from trainer.launch.chaos.schedule import PROCESS_KINDS, FaultKind, kinds_of
 
     names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        names = list(kinds_of(roles))
-        if FaultKind.FULL_MEMORY in names and not may_limit_memory():
-            names.remove(FaultKind.FULL_MEMORY)
+    names = names or [str(kind) for kind in kinds_of(roles) if kind in PROCESS_KINDS]
     for name in names:
         if name not in list(FaultKind):
             raise InputError("a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind))  # fmt: skip

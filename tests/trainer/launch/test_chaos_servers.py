@@ -18,6 +18,7 @@ from tests.trainer.launch.test_chaos import connect, echo, run_chaos, status  # 
 from trainer.flight.addresses import Address
 from trainer.launch.chaos.accounts import Accounts
 from trainer.launch.chaos.disturbed_servers import DisturbedServers, child_of
+from trainer.launch.chaos.limited_memory import may_limit_memory
 from trainer.launch.chaos.links import Links
 from trainer.launch.chaos.schedule import (
     LASTING,
@@ -232,3 +233,29 @@ def test_a_job_on_disturbed_servers_trains_each_event_once(tmp_path: Path):
     assert found["trained"] == {"events": 18_000, "expected": 4, "lost": 0, "repeated": 0}
     assert found["applied_faults"] >= 5
     assert any(name.endswith(SERVER) for name in found["faults"])
+
+
+@pytest.mark.slow
+def test_damaged_bytes_full_memory_and_neighbours_change_no_bit(tmp_path: Path):
+    """Between all pairs of roles, of hosts, servers and an embedding worker; each event is trained once."""
+    pytest.importorskip("tensorflow")
+    make_warehouse(tmp_path, hours=3, rows=6000).close()
+    options = tmp_path / "options.json"
+    options.write_text(json.dumps(OPTIONS))
+    kinds = [*WIRE_KINDS, FaultKind.NEIGHBOUR, *([FaultKind.FULL_MEMORY] if may_limit_memory() else [])]
+    done = run_chaos(
+        *("--seed", "3", "--faults", "40", "--mean-secs", "0.3", "--kinds", ",".join(kinds), "--compare", "--json"),
+        *("--folder", str(tmp_path / "chaos"), "--", "train", "ctr", "--home", str(tmp_path / "home")),
+        *("--config", str(options), "--hosts", "2", "--readers", "1", "--servers", "2", "--embedding-workers", "1"),
+        *("--epoch-secs", "1.5"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["is_right"]
+    assert found["differing"] == []
+    assert found["trained"] == {"events": 18_000, "expected": 4, "lost": 0, "repeated": 0}
+    assert (found["servers"], found["workers"], found["let_in"]) == (2, 1, [])
+    assert found["delivered_damages"] >= 3
+    assert found["delivered_damages"] == sum(one["delivered"] for one in found["damages"].values())
+    damaged = {name for name, one in found["damages"].items() if one["delivered"]}
+    assert damaged <= {f"{kind} {pair}" for kind in WIRE_KINDS for pair in pairs_of((*WITH_SERVERS, WORKER))}

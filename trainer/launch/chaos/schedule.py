@@ -52,6 +52,8 @@ ROLES = ("controller", "reader", "host")
 SERVER, WORKER = "server", "worker"
 #: The kinds of damage of bytes, which are done to the connections between a pair of roles.
 WIRE_KINDS = {FaultKind(kind.value): kind for kind in DamageKind}
+#: The kinds that are done to whole processes and all their connections; others are asked for by name.
+PROCESS_KINDS = frozenset(FaultKind) - {*WIRE_KINDS, FaultKind.NEIGHBOUR, FaultKind.FULL_MEMORY}
 #: The kinds of faults that end after a time.
 LASTING = frozenset(
     {FaultKind.PAUSE, FaultKind.PARTITION, FaultKind.SLOW_DISK, FaultKind.SLOW_LINK, FaultKind.FULL_MEMORY, *WIRE_KINDS}
