@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from pyarrow import flight
 
 from trainer.embedding.ps.frames import Kind
 from trainer.embedding.ps.row_messages import RowNumbers, write_gradients
@@ -53,10 +52,9 @@ def _is_refused_by_server(address: Address) -> bool:
 
 
 def _is_refused_by_service(role: str, address: Address) -> bool:
-    action = flight.Action(_ACTIONS[role], b"{}")
     client = Client(address)
     try:
-        client.call(lambda raw, options: list(raw.do_action(action, options)), timeout_secs=_PATIENCE_SECS)
+        client.act(_ACTIONS[role], b"{}", list, timeout_secs=_PATIENCE_SECS)
     except Unreachable:
         raise
     except HeadraceError as error:
