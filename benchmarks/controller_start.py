@@ -84,14 +84,17 @@ def write_plan(path: Path, fragments: int) -> None:
     """A plan of 50 units per fragment, pickled."""
     numbers = np.arange(fragments, dtype=np.int32)
     plan = UnitPlan(
-        unit_rows=1000,
+        most_rows=1000,
         keys=tuple(f"part-{n // 200}/f{n}.parquet" for n in range(fragments)),
         partitions=numbers // 200,
         end_secs=np.zeros(fragments),
         fragment=numbers,
         first_row=np.zeros(fragments, np.int32),
         rows=np.full(fragments, 50_000, np.int32),
+        due=np.full(fragments, 50_000, np.int32),
         pass_number=np.zeros(fragments, np.uint8),
+        section_units=50 * np.arange(fragments + 1),
+        section_due=50_000 * np.arange(fragments + 1),
     )
     path.write_bytes(pickle.dumps(plan))
 

@@ -286,7 +286,7 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
     with progress_bar(what, "events") as report:
 
         def on_status(status: JobStatus) -> None:
-            report(min(job.plan.units.rows_before(status.next_unit), planned), planned)
+            report(min(job.plan.units.due_before(status.next_unit), planned), planned)
             if injection is not None:
                 injection.on_status(status)
 

@@ -613,6 +613,7 @@ def _screen(
     towers: Towers,
 ) -> Any:
     from headrace.screens.training import TrainedScreen, export_row
+    from trainer.checkpoints.host_steps import idle_share
     from trainer.training.kept_rows import unpruned_share_of
 
     ledger = report.ledger
@@ -636,6 +637,8 @@ def _screen(
         unlabelled=report.unlabelled,
         late=report.late,
         staleness=report.staleness,
+        steps_by_host={name: one.steps for name, one in report.host_steps.items()},
+        idle_host_steps_share=idle_share(report.host_steps),
         hashed=hashed,
         budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,

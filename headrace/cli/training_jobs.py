@@ -22,6 +22,7 @@ from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError, listed
 
 if TYPE_CHECKING:
+    from trainer.checkpoints.host_steps import StepsByHost
     from trainer.config import TrainConfig
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
@@ -231,7 +232,7 @@ class _Job:
         if waits:
             replace(job.spec, data=None).write(self._files)
         self._digest = "" if waits else self._solution.digest()
-        prepared, done_before = self._prepared, job.plan.units.rows_before(job.newest.next_unit)
+        prepared, done_before = self._prepared, job.plan.units.due_before(job.newest.next_unit)
 
         self._recorded = max(job.newest.epochs - 1, 0)  # the newest commit may not be recorded yet
 
@@ -246,7 +247,7 @@ class _Job:
             is_committed = status.attempt == status.commit_attempt
             # An epoch may be trained while the one before it is still being written.
             first_unit = status.next_unit if is_committed else status.first_unit
-            done = job.plan.units.rows_before(first_unit) - done_before
+            done = job.plan.units.due_before(first_unit) - done_before
             reports = [one.progress for one in status.members if one.progress is not None]
             now = sum(one.events for one in reports if one.attempt == status.attempt and not is_committed)
             report(min(done + now, prepared.planned_events), prepared.planned_events, _sentence(prepared, status))
@@ -611,6 +612,7 @@ class _Beginning:
     skipped: tuple[str, ...]
     unlabelled: int
     late: LateData
+    host_steps: StepsByHost
 
     @classmethod
     def of(cls, prepared: PreparedRun) -> _Beginning:
@@ -623,7 +625,14 @@ class _Beginning:
             prepared.skipped,
             sum(prepared.trainable.unlabelled.values()),
             prepared.late,
+            _host_steps(prepared),
         )
+
+
+def _host_steps(prepared: PreparedRun) -> StepsByHost:
+    """The steps of each host up to the newest commit; none after training in one process."""
+    saved = prepared.saved
+    return {} if saved is None or saved.job is None else saved.job.host_steps
 
 
 def _trainings(prepared: PreparedRun) -> int:
@@ -639,6 +648,7 @@ def _trainings(prepared: PreparedRun) -> int:
 
 
 def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:
+    from trainer.checkpoints.host_steps import steps_since
     from trainer.training.loop import TrainReport
 
     return TrainReport(
@@ -653,4 +663,5 @@ def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:
         skipped_checkpoints=first.skipped,
         unlabelled=first.unlabelled,
         late=first.late,
+        host_steps=steps_since(first.host_steps, _host_steps(last)),
     )

@@ -13,6 +13,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, time_text
 
 if TYPE_CHECKING:
+    from trainer.checkpoints.commit_manifest import JobPosition
     from trainer.checkpoints.inspection import (
         CommitChange,
         CommitDescription,
@@ -123,7 +124,7 @@ class CheckpointScreen:
         if job is not None:
             pairs += [
                 ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, "
-                            f"{many(len(job.carried), 'unit')} carried"),
+                            f"{_carried_text(job)} carried"),
                 ("plan", job.plan),
                 ("release", job.release or "-"),
             ]  # fmt: skip
@@ -146,6 +147,13 @@ def _option_text(value: object) -> str:
     if isinstance(value, dict) and value:
         return f"of {many(len(value), 'input')}"
     return str(value).lower() if isinstance(value, bool) else str(value) if value not in ([], {}, "") else "-"
+
+
+def _carried_text(job: JobPosition) -> str:
+    """What of the begun units is not trained."""
+    if job.carried_units:
+        return f"{many(len(job.carried_units), 'unit')} carried"
+    return f"{many(sum(one.stop - one.first for one in job.carried), 'event')} carried"
 
 
 def _totals_text(ledger: LedgerTotals | None) -> str:

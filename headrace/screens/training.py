@@ -164,6 +164,8 @@ class TrainedScreen:
         fewest_times: the least counter, likewise ``most_times``.
         unlabelled: events of the training range without a label; they were skipped.
         staleness: the updates that lookups missed, as measured.
+        steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
+        idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
         hashed: by name of a hashed table, what it has done on all servers since this command loaded its rows.
         budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
         unpruned_share: of a pruned run that has pruned nothing, the share of the weights that occurs; else None.
@@ -195,6 +197,8 @@ class TrainedScreen:
     unlabelled: int
     late: LateData
     staleness: StalenessCounts
+    steps_by_host: dict[str, int]
+    idle_host_steps_share: float
     hashed: dict[str, HashedCounts]
     budget: float
     label: str
@@ -240,6 +244,8 @@ class TrainedScreen:
         if not self.finished:
             pairs.append(("left", "the same command trains the rest"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
+        if self.steps_by_host:
+            pairs.append(("steps", self._steps()))
         if self.staleness.most:
             pairs.append(("staleness", _missed(self.staleness)))
         lines = [counts.summary(name) for name, counts in self.hashed.items()]
@@ -272,6 +278,21 @@ class TrainedScreen:
         pairs += verdict_lines(self.verdict)
         tried = (trial_table(self.trial), "") if self.trial else ()
         return Group(*((chosen, "") if self.options else ()), *tried, table, facts(pairs))
+
+    def _steps(self) -> str:
+        """The steps of each host, and how many of them were idle."""
+        counts = self.steps_by_host
+        fewest, most = min(counts.values()), max(counts.values())
+        each = (
+            f"{count_text(most)} on each of {many(len(counts), 'host')}"
+            if len(counts) > 1
+            else f"{count_text(most)} on 1 host"
+        )
+        if fewest < most:
+            each = ", ".join(f"{count_text(count)} on {name}" for name, count in counts.items())
+        if not self.idle_host_steps_share:
+            return each
+        return f"{each}; in {percent_text(self.idle_host_steps_share)} of the hosts' steps the host had no event"
 
     def _unlabelled(self) -> tuple[str, ...]:
         skipped = self.unlabelled

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
+from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import thread_servers
 from trainer.launch.local_servers import LocalServers
 
@@ -153,6 +154,7 @@ def test_a_job_keeps_hashed_tables_on_servers_and_tests_the_model(hashed, tmp_pa
         hashed(*arguments, "--end", "2026-03-02T02:00")
         report = hashed(*arguments, "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00").json
         assert report["exact"] is True
+        check_hosts_train(report, 2, epochs=1)
         assert report["test"]["events"]
         status = hashed("ps", "status", *addresses, "--json").json
         stored = [one["hashed"]["overlap"]["stored"] for one in status["servers"]]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.host_steps import check_hosts_train
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 
@@ -62,6 +63,7 @@ def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
     assert alone["exact"] is True
     job = planned(*arguments, "--hosts", 2, "--readers", 1, "--run-dir", tmp_path / "job", "--json").json
     assert job["exact"] is True
+    check_hosts_train(job, 2)
     shown = planned("ckpt", "show", tmp_path / "job", "--json").json
     assert shown["partition"].startswith("the plan ")
     assert shown["partition"].endswith(f"of {plan.cores} cores")
@@ -231,6 +233,7 @@ def test_towers_train_in_a_job(planned, towers, tmp_path):
     flat = planned(*arguments, "--run-dir", tmp_path / "flat").json
     found = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json
     assert found["exact"] is True
+    check_hosts_train(found, 2)
     assert found["epochs"] == flat["epochs"]
     assert planned("ckpt", "show", tmp_path / "towers", "--json").json["partition"].endswith("of 2 cores")
     again = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json

@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from trainer.launch.local_servers import LocalServers
 from trainer.training.saved_run import read_newest_run
@@ -149,6 +150,7 @@ def test_a_job_on_servers_has_the_bits_of_one_without(served, tmp_path):
     served(*arguments, "--run-dir", tmp_path / "hosts")
     report = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2).json
     assert report["exact"] is True
+    check_hosts_train(report, 2)
     assert_equal_runs(tmp_path / "hosts", tmp_path / "served")
     again = served(
         "train", "first", "--config", served.options, "--hosts", 2, "--run-dir", tmp_path / "served", "--json"
@@ -210,3 +212,4 @@ def test_updates_that_are_applied_as_they_arrive_train_all_events(served, tmp_pa
     arguments = ("train", "first", "--config", served.options, "--hosts", 2, "--readers", 1, "--json")
     report = served(*arguments, "--run-dir", tmp_path / "each", "--servers", 2, "--server-updates", "each").json
     assert report["exact"] is True
+    check_hosts_train(report, 2)

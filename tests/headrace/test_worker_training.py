@@ -17,6 +17,7 @@ import pytest
 from headrace.cli.options.servers import server_command, worker_command
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs
 from tests.support.certificates import make_certificates
+from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import end, start, wait_until
 from tests.trainer.embedding.ps.random_batches import FEATURES, train
@@ -62,6 +63,8 @@ def test_training_through_workers_has_the_bits_of_training_without(served, tmp_p
     workers = ("--servers", 2, "--embedding-workers", 2, "--wire-ids", "unique")
     report = served(*arguments, "--run-dir", tmp_path / "workers", *workers).json
     assert report["exact"] is True
+    if hosts:
+        check_hosts_train(report, 2)
     assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
     again = served(*arguments, "--run-dir", tmp_path / "workers").json
     assert again["events_this_time"] == 0

@@ -109,7 +109,7 @@ class JobFaults:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a commit: the units that a host trained since the commit ``base``."""
+    """The part of a commit: the units whose shares a host trained since the commit ``base``."""
 
     base: int
     units: tuple[int, ...]
@@ -138,9 +138,9 @@ class Storage:
         demand(new.epochs == last.epochs + 1, f"commit {new} after {last}")
         demand(new.attempt > last.attempt and new.next_unit >= last.next_unit, f"commit {new} after {last}")
         demand(set(order.parts) == set(order.hosts), f"parts {sorted(order.parts)} of hosts {order.hosts}")
-        for rank, host in enumerate(order.hosts):
+        expected = list(range(last.next_unit, new.next_unit))
+        for host in order.hosts:
             part = self.parts[order.parts[host]]
-            expected = [u for u in range(last.next_unit, new.next_unit) if u % len(order.hosts) == rank]
             demand(part.base == last.attempt, f"part of {host} is based on attempt {part.base}, not on {last.attempt}")
             demand(list(part.units) == expected, f"part of {host} has units {part.units}, not {expected}")
         self.commits.append(order)
@@ -169,7 +169,7 @@ class Simulation:
         self.settings, self.faults, self.unit_secs = settings, faults, unit_secs
         self.storage: Storage = resumed.storage if resumed else Storage()
         self.moves: Counter[tuple[JobState, EventKind, JobState]] = Counter()
-        self.trained: dict[tuple[int, int], str] = {}
+        self.trained: dict[tuple[int, str, int], int] = {}
         self.starts: dict[int, StartEpoch] = {}
         self.hosts_wanted = 0
         self.held_with_roles: list[bool] = []
@@ -274,7 +274,7 @@ class Simulation:
     def preempted(self) -> tuple[int, int]:
         """The attempts that a notice ended, and those of them that were committed or had trained nothing."""
         kept = {one.commit.attempt for one in self.storage.commits}
-        trained = {attempt for attempt, _ in self.trained}
+        trained = {attempt for attempt, *_ in self.trained}
         return len(self.noticed), sum(one in kept or one not in trained for one in self.noticed)
 
     def _tick(self) -> None:
@@ -510,7 +510,7 @@ class Actor:
 
 
 class SimHost(Actor):
-    """A host: it trains its units in order and keeps what it has trained in memory."""
+    """A host: it trains its shares of units in order and keeps what it has trained in memory."""
 
     def reset(self, incarnation: int) -> None:
         super().reset(incarnation)
@@ -555,10 +555,9 @@ class SimHost(Actor):
             self._base = order.continues
         else:
             return
-        rank, size = order.hosts.index(self.role.name), len(order.hosts)
         self._start, self._stop = order, order.stop_unit
         self._units, self._asked, self._drained = [], False, False
-        self._due = [u for u in range(order.first_unit, order.stop_unit) if u % size == rank][::-1]
+        self._due = [*range(order.first_unit, order.stop_unit)][::-1]
         self._next()
 
     def _next(self) -> None:
@@ -574,8 +573,8 @@ class SimHost(Actor):
         self._busy = True
         unit, attempt = self._due.pop(), self._start.attempt
         self._units.append(unit)
-        first = self.sim.trained.setdefault((attempt, unit), f"{self.role} {self.incarnation}")
-        demand(first == f"{self.role} {self.incarnation}", f"unit {unit} of attempt {attempt}: {first}, {self.role}")
+        first = self.sim.trained.setdefault((attempt, self.role.name, unit), self.incarnation)
+        demand(first == self.incarnation, f"unit {unit} of attempt {attempt}, {self.role}: {first}, {self.incarnation}")
         demand(self._units.count(unit) == 1, f"unit {unit} twice in attempt {attempt}")
         self.later(self.sim.draw.uniform(0.2, 1.8) * self.sim.unit_secs, self._finish)
 

@@ -260,6 +260,6 @@ class JobRun(Run):
                     state.collector.load(collected)
             else:
                 state.ledger = data.ledger_before(rank)
-            state.carried = tuple(one for one in saved.job.carried if one[0] % self._hosts == rank)
+            state.carried = plan.carried_of(saved.job, rank, self._hosts)
             state.epoch_steps = saved.job.epoch_steps
         return state

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainer.checkpoints.host_part import HostPart, PartName, read_carried
+from trainer.checkpoints.host_steps import StepsByHost, read_steps, steps_document
 from trainer.checkpoints.manifest import other_format, signed_text, verified_document
 from trainer.checkpoints.part_manifest import PartManifest, check_moments
 from trainer.checkpoints.shard_rows import table_slices
@@ -64,6 +65,24 @@ class CommitFacts:
         )
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class CarriedPlaces:
+    """Places ``[first, stop)`` in the stream of a plan that the host of ``rank`` had to train and had not."""
+
+    rank: int
+    first: int
+    stop: int
+
+    @classmethod
+    def read(cls, field: DocumentField) -> CarriedPlaces:
+        """The places at ``field``. Raises :class:`TornCheckpoint`."""
+        numbers = [number.count() for number in field.items()]
+        if len(numbers) != 3 or numbers[1] >= numbers[2]:
+            raise TornCheckpoint("carried places must be the rank of a host, the first place and the one after the last",
+                                 where=field.place, value=numbers[:4])  # fmt: skip
+        return cls(*numbers)
+
+
 @dataclass(frozen=True, slots=True)
 class JobPosition:
     """The position of a job in its units at a commit.
@@ -73,22 +92,36 @@ class JobPosition:
         next_unit: the units below this number are trained, but for ``carried``.
         plan: the name of the plan.
         hosts: the hosts by rank.
-        carried: begun units with the first position that is not trained, ascending.
+        carried: what is not trained of begun units.
         release: the release that trained it.
         epoch_steps: optimizer steps since the natural beginning of the epoch.
+        host_steps: the steps of every host since the run's beginning, by name.
+        carried_units: the same as ``carried`` in a commit of an earlier release: begun units of one host each, with the first row of the
+            fragment that is not trained.
     """
 
     attempt: int
     next_unit: int
     plan: str
     hosts: tuple[str, ...]
-    carried: tuple[tuple[int, int], ...]
+    carried: tuple[CarriedPlaces, ...]
     release: str
     epoch_steps: int = 0
+    host_steps: StepsByHost = field(default_factory=dict)
+    carried_units: tuple[tuple[int, int], ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
-        return {**asdict(self), "hosts": list(self.hosts), "carried": [list(pair) for pair in self.carried]}
+        return {
+            "attempt": self.attempt,
+            "next_unit": self.next_unit,
+            "plan": self.plan,
+            "hosts": list(self.hosts),
+            "carried": [[one.rank, one.first, one.stop] for one in self.carried] or [list(one) for one in self.carried_units],
+            "release": self.release,
+            "epoch_steps": self.epoch_steps,
+            "host_steps": steps_document(self.host_steps),
+        }  # fmt: skip
 
     @classmethod
     def read(cls, document: DocumentField) -> JobPosition | None:
@@ -96,14 +129,18 @@ class JobPosition:
         job = document.members().get("job")
         if job is None:
             return None
+        carried = job.at("carried").items()
+        of_units = bool(carried) and len(carried[0].items()) == 2
         return cls(
             job.at("attempt").count(),
             job.at("next_unit").count(),
             job.at("plan").text(),
             job.at("hosts").texts(),
-            tuple(map(read_carried, job.at("carried").items())),
+            () if of_units else tuple(map(CarriedPlaces.read, carried)),
             job.at("release").text(),
             job.at("epoch_steps").count(),
+            read_steps(job.at("host_steps")) if "host_steps" in job.members() else {},
+            tuple(map(read_carried, carried)) if of_units else (),
         )
 
 
@@ -299,9 +336,16 @@ def commit_document(
     if len(first.history) != first.epochs_done or {one.epochs_done for one in parts} != {first.epochs_done}:
         raise TornCheckpoint("the part of rank 0 must hold the scores of all finished epochs, got others", where=first.folder,
                              value=f"scores of {len(first.history)}", allowed=f"{first.epochs_done}")  # fmt: skip
-    carried = tuple(sorted(pair for part in parts for pair in part.carried))
+    carried = tuple(CarriedPlaces(part.rank, *places) for part in parts for places in part.carried)
     position = JobPosition(
-        commit.attempt, commit.next_unit, first.plan, tuple(hosts), carried, release, first.epoch_steps
+        commit.attempt,
+        commit.next_unit,
+        first.plan,
+        tuple(hosts),
+        carried,
+        release,
+        first.epoch_steps,
+        first.host_steps,
     )
     return {
         "position": {"epochs_done": first.epochs_done, "data_digest": facts.data_digest},

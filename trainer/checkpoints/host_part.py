@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer.checkpoints.host_steps import StepsByHost, read_steps, steps_document
 from trainer.checkpoints.parted_arrays import Array, PartedArrays
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
@@ -51,7 +52,7 @@ class HostPart:
         rank, hosts: the host's rank, and the number of hosts.
         next_unit: the units below this number are trained.
         step: optimizer steps of the whole run.
-        carried: begun units with the first position that is not trained, ascending.
+        carried: the places ``[first, stop)`` in the plan's stream that the host has begun units of and has not trained, ascending.
         ledger: :meth:`SavedCounts.to_document` of the events that this host trained (:class:`trainer.checkpoints.saved_counts.SavedCounts`);
             the array ``ledger`` goes with it. None if events are not counted.
         labels: the document of the labels as trained (:class:`trainer.data.label_record.LabelRecord`), by rank 0; the array ``labels`` goes
@@ -61,6 +62,7 @@ class HostPart:
         plan: the name of the plan that the units belong to.
         epoch_steps: optimizer steps since the natural beginning of the epoch.
         partition: the fingerprint of the partition plan by which the host trains; empty: rows are spread over the hosts.
+        host_steps: the steps of every host since the run's beginning, by rank 0; empty by others.
     """
 
     attempt: int
@@ -77,6 +79,7 @@ class HostPart:
     plan: str = ""
     epoch_steps: int = 0
     partition: str = ""
+    host_steps: StepsByHost = field(default_factory=dict)
 
     @property
     def moment(self) -> Moment:
@@ -105,6 +108,7 @@ class HostPart:
             "plan": self.plan,
             "epoch_steps": self.epoch_steps,
             **({} if not self.partition else {"partition": self.partition}),
+            **({} if not self.host_steps else {"host_steps": steps_document(self.host_steps)}),
         }
 
     @classmethod
@@ -124,15 +128,16 @@ class HostPart:
             history=tuple(_object(item) for item in document.at("history").items()),
             plan=document.at("plan").text(),
             partition=document.at("partition").text() if "partition" in document.members() else "",
+            host_steps=read_steps(document.at("host_steps")) if "host_steps" in document.members() else {},
             **numbers,
         )
 
 
 def read_carried(item: DocumentField) -> tuple[int, int]:
-    """A carried unit at ``item``. Raises :class:`TornCheckpoint`."""
+    """Carried places, or those of an earlier release, at ``item``. Raises :class:`TornCheckpoint`."""
     numbers = [number.count() for number in item.items()]
     if len(numbers) != 2:
-        raise TornCheckpoint("a carried unit must be two numbers, got another list", where=item.place)
+        raise TornCheckpoint("carried places must be two numbers", where=item.place, value=f"{len(numbers)} numbers")
     return numbers[0], numbers[1]
 
 

@@ -41,6 +41,11 @@ class DueEvents:
         mask: Array = self._trainable.of(key) & (counts_after(visits)[self._ledger.of(key)] < passes)
         return mask
 
+    def below(self, key: str, count: int) -> Array:
+        """The trainable stored events with a count below ``count``, as a mask."""
+        mask: Array = self._trainable.of(key) & (self._ledger.of(key) < count)
+        return mask
+
     def planned(self, key: str, visits: Sequence[int]) -> int:
         """The trainings of a fragment's events by visits in these passes, summed over events."""
         counts = self._counts(key)

@@ -1,19 +1,20 @@
-"""One attempt to train an epoch: whole batches of this host's units, step by step with the other hosts.
+"""One attempt to train an epoch: whole batches of this host's shares of units, step by step with the other hosts.
 
 Batches are counted from the natural beginning of an epoch. If an epoch ends early, the events that are not in a whole batch stay for
-the next attempt: the commit names them as *carried*. So neither the moment of an end, nor a restart, changes any batch.
+the next attempt: the commit names their places as *carried*. So neither the moment of an end, nor a restart, changes any batch.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from trainer.checkpoints.host_steps import StepsByHost, count_step
 from trainer.data.ledger import Ledger
 from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.exchange import Exchange
@@ -31,14 +32,14 @@ from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch
 from trainer.scheduling.orders import StartEpoch
-from trainer.scheduling.work_units import units_of
+from trainer.scheduling.work_units import Piece, PlaceRange
 from trainer.training.run_state import EpochScores, RunProgress, Weights
 from trainer.training.staleness import StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
 from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Carried = tuple[tuple[int, int], ...]
+Carried = tuple[PlaceRange, ...]
 
 _LOOK_SECS = 0.1
 
@@ -51,8 +52,9 @@ class TrainedState:
         progress: of the run; its history has the epochs that are finished.
         collector: the predictions of the epoch that is not finished; of all hosts, at rank 0.
         ledger: what this host counted.
-        carried: this host's begun units with the first position that is not trained, ascending.
+        carried: the places of begun units that this host has to train and has not, ascending.
         epoch_steps: steps since the natural beginning of the epoch.
+        host_steps: the steps of each host since the run's beginning, by name; equal on all hosts.
     """
 
     progress: RunProgress
@@ -61,6 +63,7 @@ class TrainedState:
     carried: Carried = ()
     epoch_steps: int = 0
     events: int = 0
+    host_steps: StepsByHost = field(default_factory=dict)
 
 
 class _Status(IntEnum):
@@ -95,10 +98,27 @@ class AttemptTools:
 
 @dataclass
 class _Segment:
-    """A natural epoch, or what the attempt has of it."""
+    """A natural epoch, or what the attempt has of it.
+
+    Attributes:
+        begun: the pieces that were added, by place.
+        place_of: of each fragment, a place of it in the epoch.
+    """
 
     assembler: BatchAssembler
-    unit_of: dict[str, int] = field(default_factory=dict)
+    begun: dict[int, Piece] = field(default_factory=dict)
+    place_of: dict[str, int] = field(default_factory=dict)
+
+    def add(self, piece: Piece, decoded: DecodedFragment) -> None:
+        """Add the due events of a piece."""
+        self.begun[piece.place] = piece
+        self.place_of[piece.fragment] = piece.place
+        self.assembler.add(decoded, piece.place, piece.origin)
+
+    def pending(self) -> list[PlaceRange]:
+        """The places of the added events that are in no batch yet, and of the others of their window."""
+        found = ((self.begun[place], event) for place, event in self.assembler.pending())
+        return [(piece.origin + event, piece.stop) for piece, event in found]
 
 
 class Attempt:
@@ -108,10 +128,7 @@ class Attempt:
         self._order, self._state, self._tools = order, state, tools
         self._plan, self._layout = tools.data.plan, tools.data.layout
         self._batch_rows = tools.data.config.batch_rows
-        self._carried = dict(state.carried)
-        rank, hosts = tools.exchange.rank, tools.exchange.hosts
-        own = units_of(rank, hosts, order.first_unit, order.stop_unit)
-        self._units = deque([*self._carried, *own])
+        self._pieces = deque(self._own_pieces(state.carried))
         self._steps = steps_of(tools.weights, tools.data.config.staleness)
         self._last: list[tuple[Array, Array]] = []
 
@@ -134,29 +151,37 @@ class Attempt:
             rows, self._tools.data.config.seed, self._state.progress.epochs_done, trained // rows, trained % rows
         )
 
+    def _own_pieces(self, carried: Carried) -> Iterator[Piece]:
+        """What this host trains, in order: what is carried, then its share of each unit."""
+        units, order, exchange = self._plan.units, self._order, self._tools.exchange
+        for places in carried:
+            yield from units.pieces(order.first_unit - 1, places)
+        for number in range(order.first_unit, order.stop_unit):
+            yield from units.pieces(number, units.share(number, exchange.rank, exchange.hosts))
+
     def requests(self) -> Iterator[UnitRequest]:
         """What this host asks of readers, in order."""
-        return iter([self._plan.request(number, self._order.attempt) for number in self._units])
+        return iter([self._plan.request(piece, self._order.attempt) for piece in self._pieces])
 
     def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
-        """The events of a unit that this attempt trains."""
-        return self._tools.data.decode(request, delivered, self._carried)
+        """The events of a request that this attempt trains."""
+        return self._tools.data.decode(request, delivered)
 
     def run(self) -> int:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
-        pending: list[tuple[int, int]] = []
+        pending: list[PlaceRange] = []
         with self._steps:
             for stop in self._natural_stops():
                 window = self._window() if self._plan.shuffle_events else None
                 segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
                 is_natural = self._train_segment(segment, stop)
                 if not is_natural:
-                    pending = segment.assembler.pending()
+                    pending = segment.pending()
                     break
                 self._close(stop)
         stop_unit = self._tools.gate.stop_unit
-        rest = [(number, self._carried.get(number, 0)) for number in self._units if number < stop_unit]
-        self._state.carried = tuple(sorted([*pending, *rest]))
+        rest = [(piece.place, piece.stop) for piece in self._pieces if piece.unit < stop_unit]
+        self._state.carried = _joined([*pending, *rest])
         return stop_unit
 
     def _natural_stops(self) -> Iterator[int]:
@@ -189,6 +214,9 @@ class Attempt:
                 return False
             if all(one == _Status.DONE for one in found):
                 return True
+            self._state.host_steps = count_step(
+                self._state.host_steps, self._order.hosts, [one == _Status.BATCH for one in found]
+            )
             batch = (
                 segment.assembler.take()
                 if status == _Status.BATCH
@@ -198,20 +226,20 @@ class Attempt:
             self._advance(segment, batch)
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
-        """Add units until there is a whole batch, or no more units."""
+        """Add pieces until there is a whole batch, or no more pieces."""
         assembler = segment.assembler
         while True:
             if self._ends_early():
                 return _Status.ORDERED_END
             if assembler.ready:
                 return _Status.BATCH
-            if not self._units or self._units[0] >= stop:
-                return self._at_end_of_units(assembler, stop)
-            if not self._may_begin(self._units[0]):
+            if not self._pieces or self._pieces[0].unit >= stop:
+                return self._at_end_of_pieces(assembler, stop)
+            if not self._may_begin(self._pieces[0].unit):
                 return _Status.PLANNED_END
             self._add_next(segment)
 
-    def _at_end_of_units(self, assembler: BatchAssembler, stop: int) -> _Status:
+    def _at_end_of_pieces(self, assembler: BatchAssembler, stop: int) -> _Status:
         if stop > self._tools.gate.stop_unit:
             return _Status.PLANNED_END
         assembler.finish()
@@ -221,15 +249,14 @@ class Attempt:
         return number < self._order.first_unit or self._tools.gate.may_begin(number)
 
     def _add_next(self, segment: _Segment) -> None:
-        """Take the next unit when it comes; return without it if the epoch ends before."""
+        """Take the next piece when it comes; return without it if the epoch ends before."""
         while (found := self._tools.buffer.take(_LOOK_SECS)) is None:
             if self._ends_early():
                 return
         request, decoded = found
-        assert request.number == self._units[0], "the buffer delivers in order"
-        self._units.popleft()
-        segment.unit_of[request.fragment] = request.number
-        segment.assembler.add(decoded, request.number)
+        piece = self._pieces.popleft()
+        assert request.number == piece.place, "the buffer delivers in order"
+        segment.add(piece, decoded)
 
     def _agree(self, status: _Status) -> list[int]:
         """The status of every host, by rank; rank 0 also receives the predictions of the steps since the call before."""
@@ -280,7 +307,7 @@ class Attempt:
             state.ledger.count(
                 batch.spans,
                 self._plan.head.codes(labels),
-                before=lambda key: tools.data.counts_before(key, segment.unit_of[key]),
+                before=lambda key: tools.data.counts_before(key, segment.place_of[key]),
             )
         if batch.rows:
             tools.sampler.add(state.progress.step, batch.ids, batch.rows)
@@ -307,6 +334,16 @@ class Attempt:
                 progress.history.append(_scored(one.epoch, collector, self._tools.weights.idle_units))
                 progress.epochs_done = one.epoch.number + 1
         state.collector, state.epoch_steps = head.collector(), 0
+
+
+def _joined(ranges: Iterable[PlaceRange]) -> Carried:
+    """The ranges ascending, those that touch as one."""
+    found: list[PlaceRange] = []
+    for first, stop in sorted(ranges):
+        if found and found[-1][1] == first:
+            first = found.pop()[0]
+        found.append((first, stop))
+    return tuple(found)
 
 
 def _by_step(lengths: Array, labels: Array, logits: Array) -> list[tuple[Array, Array]]:

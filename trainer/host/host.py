@@ -459,10 +459,11 @@ class Host:
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
         if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):
             state.collector.load(collected)
+        state.host_steps = {} if saved.job is None else saved.job.host_steps
         if saved.job is not None and saved.job.plan == order.data:
             if rank == 0 and saved.counts is not None:
                 state.ledger = data.ledger_of(saved.counts)
-            state.carried = tuple(one for one in saved.job.carried if one[0] % len(order.hosts) == rank)
+            state.carried = data.plan.carried_of(saved.job, rank, len(order.hosts))
             state.epoch_steps = saved.job.epoch_steps
         return state
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,16 +52,14 @@ class JobData:
         ledger.load(counts)
         return ledger
 
-    def decode(self, request: UnitRequest, delivered: Delivered, carried: Mapping[int, int]) -> DecodedFragment:
-        """The due events of a unit; of a carried unit, those from its first untrained position on."""
+    def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
+        """The due events of a request."""
         decoded = self._decode(request, delivered)
-        below = int(self.plan.due_below[self.plan.stretch_of(request.number)])
-        first = carried.get(request.number, 0)
-        if first == 0 and below and (below == _ALL or request.fragment not in self._counted):
+        below = int(self.plan.due_below[self.plan.units.stretch_of(request.number)])
+        if below and (below == _ALL or request.fragment not in self._counted):
             return decoded
-        places = np.arange(decoded.rows) if decoded.positions is None else decoded.positions
-        kept = (places >= first) & (self._counts(request.fragment)[places] < below)
-        return take_events(decoded, np.flatnonzero(kept))
+        rows = np.arange(decoded.rows) if decoded.positions is None else decoded.positions
+        return take_events(decoded, np.flatnonzero(self._counts(request.fragment)[rows] < below))
 
     def _counts(self, key: str) -> Array:
         """How often the stored events of a fragment were trained before the plan."""
@@ -70,8 +67,8 @@ class JobData:
             return self._before.of(key)
         return np.broadcast_to(np.uint8(0), self._rows[key])
 
-    def counts_before(self, key: str, unit: int) -> Array:
-        """As :meth:`_counts`, or ones if an earlier unit of the plan trains the events: only for what is new."""
-        if self.plan.is_first[self.plan.stretch_of(unit)]:
+    def counts_before(self, key: str, place: int) -> Array:
+        """As :meth:`_counts`, or ones if the stream has the events before ``place``, too: only for what is new."""
+        if self.plan.is_first[self.plan.units.stretch_of(place)]:
             return self._counts(key)
         return np.broadcast_to(np.uint8(1), self._rows[key])

@@ -102,5 +102,6 @@ def take_snapshot(
         history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
         plan=order.data,
         partition="" if partition is None else plan_fingerprint(partition),
+        host_steps=state.host_steps if rank == 0 else {},
     )
     return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics)

@@ -1,4 +1,4 @@
-"""Which units a host may begin, and when its epoch ends: shared by the thread that trains and the one that receives orders."""
+"""The units that a host may begin, and the end of its epoch: shared by the thread that trains and the one that receives orders."""
 
 from __future__ import annotations
 
@@ -48,11 +48,14 @@ class UnitGate:
             raise AttemptOver("the state of the attempt was given up", where=f"attempt {self._attempt}")
 
     def may_begin(self, unit: int) -> bool:
-        """Whether the next unit may be begun, which is then begun; waits while the end of the epoch is being decided.
+        """Whether the unit is begun, or may be and is begun now; waits while the end of the epoch is being decided.
 
         Raises :class:`AttemptOver`.
         """
         with self._changed:
+            if self._begun is not None and unit <= self._begun:
+                self.check()
+                return True
             self._changed.wait_for(lambda: not self._asked or self._ended or self._over)
             self.check()
             if unit >= self._stop_unit:

@@ -15,7 +15,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
-from trainer.scheduling.orders import Commit, TrainingPhase
+from trainer.scheduling.orders import Commit
 from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan, plan_job
 from trainer.training.preparation import PreparedRun
@@ -25,7 +25,7 @@ from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs, parse_gcs
 
-#: The largest number of events of a unit.
+#: The largest number of events of a host's share of a unit.
 UNIT_ROWS = 1 << 16
 
 
@@ -34,9 +34,9 @@ class PlanOptions:
     """How a run is cut into units and epochs.
 
     Attributes:
-        unit_rows: the largest number of events of a unit.
+        unit_rows: the largest number of events of a host's share of a unit.
         shuffle_events: see :class:`JobPlan`.
-        epoch_rows: see :meth:`JobPlan.data_range`; units are then so small that an epoch has one for each host.
+        epoch_rows: see :meth:`JobPlan.data_range`; units are then so small that an epoch has a whole one.
     """
 
     unit_rows: int = UNIT_ROWS
@@ -44,10 +44,11 @@ class PlanOptions:
     epoch_rows: int = 0
 
     def plan(self, prepared: PreparedRun, hosts: int) -> JobPlan:
-        """The plan of what is left of a run. Raises what :func:`plan_job` raises."""
+        """The plan of what is left of a run, for at most so many hosts. Raises what :func:`plan_job` raises."""
         rows = min(self.unit_rows, max(1, self.epoch_rows // hosts)) if self.epoch_rows else self.unit_rows
-        first_unit = _next_unit(prepared.saved)
-        return plan_job(prepared, unit_rows=rows, first_unit=first_unit, shuffle_events=self.shuffle_events)
+        return plan_job(
+            prepared, unit_rows=rows, hosts=hosts, first_unit=_next_unit(prepared.saved), shuffle_events=self.shuffle_events
+        )  # fmt: skip
 
 
 _PLAN_OPTIONS = PlanOptions()
@@ -99,8 +100,7 @@ def make_job(
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host would have no place.
     """
-    most_hosts = max(settings.hosts_of(phase) for phase in TrainingPhase)
-    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, most_hosts)
+    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, settings.most_hosts)
     run_dir = prepared.config.run_dir
     bucket_run = run_dir if is_gcs(run_dir) else ""
     _check_run(files, bucket_run)
@@ -109,9 +109,12 @@ def make_job(
         files.put_token(token)
     files.make_token()
     saved = prepared.saved
-    plan = _unfinished_plan(files, saved, bucket_run) or options.plan(prepared, settings.hosts)
     put_solution(files, prepared.solution)
-    name = files.put_document(plan.to_bytes())
+    if unfinished := _unfinished_plan(files, saved, bucket_run):
+        name, plan = unfinished
+    else:
+        plan = options.plan(prepared, settings.most_hosts)
+        name = files.put_document(plan.to_bytes())
     attempt = saved.job.attempt if saved is not None and saved.job is not None else 0
     newest = Commit(saved.number if saved else 0, attempt, max(_next_unit(saved), plan.units.first_unit))
     if servers is not None and token:
@@ -153,7 +156,7 @@ def extend_job(
     """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
     if not prepared.planned_events:
         return None
-    plan = options.plan(prepared, spec.settings.hosts)
+    plan = options.plan(prepared, spec.settings.most_hosts)
     put_solution(files, prepared.solution)
     data = plan.data_range(files.put_document(plan.to_bytes()), options.epoch_rows)
     replace(spec, data=data).write(files)
@@ -187,8 +190,11 @@ def _plain(bucket_run: str) -> str:
     return parse_gcs(bucket_run).plain if bucket_run else ""
 
 
-def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -> JobPlan | None:
-    """The plan of a commit that has not trained all of it; None if there is none."""
+def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -> tuple[str, JobPlan] | None:
+    """The plan of a commit that has not trained all of it, by the name that the commit gives it; None if there is none.
+
+    Of a plan of an earlier release that is not the name of its document as it would be written now.
+    """
     if saved is None or saved.job is None:
         return None
     name = saved.job.plan
@@ -199,8 +205,8 @@ def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -
         files.read_document(plan.solution)
     except NotFound:
         return None  # what is left is planned again, from the counts of the commit
-    is_left = saved.job.next_unit < plan.stop_unit or bool(saved.job.carried)
-    return plan if is_left else None
+    is_left = saved.job.next_unit < plan.stop_unit or bool(saved.job.carried or saved.job.carried_units)
+    return (name, plan) if is_left else None
 
 
 def _fetch_plan(files: JobFiles, bucket_run: str, name: str) -> None:

@@ -55,9 +55,10 @@ _Piece = tuple[DecodedFragment, int, int]
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """Rows ``start`` to ``stop`` of an added fragment."""
+    """Rows ``start`` to ``stop`` of an added fragment; ``number`` and ``origin`` as in :meth:`BatchAssembler.add`."""
 
-    unit: int
+    number: int
+    origin: int
     decoded: DecodedFragment
     start: int
     stop: int
@@ -96,7 +97,7 @@ class _Rest:
         while rows:
             first = self.parts[0]
             stop = min(first.stop, first.start + rows)
-            found.append(_Rows(first.unit, first.decoded, first.start, stop))
+            found.append(_Rows(first.number, first.origin, first.decoded, first.start, stop))
             rows -= stop - first.start
             first.start = stop
             if not first.rows:
@@ -109,8 +110,8 @@ class _OpenWindow:
 
     def __init__(self, window: ShuffleWindow, parts: list[_Rows]) -> None:
         self.parts = parts
-        units = np.repeat([one.unit for one in parts], [one.rows for one in parts])
-        self._order = order_of(window, units, np.concatenate([one.events for one in parts]))
+        places = np.concatenate([one.events + one.origin for one in parts])
+        self._order = order_of(window, places)
         self._ends = np.cumsum([one.rows for one in parts])
         self._drawn = window.drawn
 
@@ -149,10 +150,15 @@ class BatchAssembler:
         self._open: _OpenWindow | None = None
         self._finished = False
 
-    def add(self, decoded: DecodedFragment, unit: int = 0) -> None:
-        """Add the events of a unit after all others."""
+    def add(self, decoded: DecodedFragment, number: int = 0, origin: int = 0) -> None:
+        """Add events after all others.
+
+        Args:
+            number: names them in :meth:`pending`.
+            origin: the place of stored event 0 of their fragment in the whole stream, which may be below 0.
+        """
         if decoded.rows:
-            self._rest.add(_Rows(unit, decoded, 0, decoded.rows))
+            self._rest.add(_Rows(number, origin, decoded, 0, decoded.rows))
 
     def finish(self) -> None:
         """The stream ends here: the events that are left become a last, shorter batch."""
@@ -207,14 +213,14 @@ class BatchAssembler:
         return replace(self._next, number=self._next.number - 1, drawn=self._open.drawn)
 
     def pending(self) -> list[tuple[int, int]]:
-        """The units with events that are to be added again to continue, each with the first such stored event, in order.
+        """The numbers of what is to be added again to continue, each with its first such stored event, in order.
 
         Without shuffling these are the events that are in no batch yet; with it, also the others of their window.
         """
         parts = [*(self._open.parts if self._open is not None and self._open.left else ()), *self._rest.parts]
         found: dict[int, int] = {}
         for one in parts:
-            found.setdefault(one.unit, one.first_event)
+            found.setdefault(one.number, one.first_event)
         return list(found.items())
 
 

@@ -262,4 +262,6 @@ def _head(content: Array, layout: UnitLayout, request: UnitRequest) -> tuple[lis
 
 def _require(holds: bool, request: UnitRequest, rule: str, value: object) -> None:
     if not holds:
-        raise BadAnswer(f"a unit must {rule}", where=f"unit {request.number}, fragment {request.fragment}", value=value)
+        raise BadAnswer(
+            f"a unit must {rule}", where=f"fragment {request.fragment}, event {request.first_row}", value=value
+        )

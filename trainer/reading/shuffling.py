@@ -2,7 +2,7 @@
 
 A window is a number of events that follow each other in a host's stream, counted from the natural start of the epoch. A batch takes
 events of its window at random; inside a batch events stay in the order of the stream. The order is a hash of the window and of each
-event's unit and number, so it depends on nothing else: not on readers, nor on where an epoch was interrupted and continued.
+event's place in the stream of all hosts, so it depends on nothing else: not on readers, nor on where an epoch was interrupted and continued.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class ShuffleWindow:
             )
 
 
-def order_of(window: ShuffleWindow, units: Array, events: Array) -> Array:
-    """The order in which the events of a window are drawn: positions in ``units`` and ``events``, int64."""
-    key = _mixed(_mixed(_mixed(np.uint64(window.seed), window.start), window.number), units)
-    return np.argsort(_mixed(key, events), kind="stable")
+def order_of(window: ShuffleWindow, places: Array) -> Array:
+    """The order in which the events of a window are drawn: positions in ``places``, int64."""
+    key = _mixed(_mixed(np.uint64(window.seed), window.start), window.number)
+    return np.argsort(_mixed(key, places), kind="stable")
 
 
 def _mixed(key: Any, values: Any) -> Any:

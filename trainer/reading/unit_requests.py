@@ -1,4 +1,4 @@
-"""What a host asks of a reader: some events of one fragment, by a read solution that both have."""
+"""What a host asks of a reader: a piece of a work unit, which is events of one fragment, by a read solution that both have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnitRequest:
     """Events ``first_row`` to ``first_row + rows`` of the fragment at ``fragment`` (its key), deleted ones included in the count.
 
     Attributes:
-        number: the work unit's place in the order of training.
+        number: the place of its first event in the order of training.
         attempt: the attempt of the epoch; answers to an earlier one are discarded.
         solution: the digest of the read solution.
     """

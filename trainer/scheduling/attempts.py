@@ -133,12 +133,10 @@ def place(job: Job, host: str, next_unit: int) -> Outcome:
 def _end_if_known(job: Job) -> Outcome:
     if any(host not in job.positions for host in job.hosts):
         return job, send_orders(job)
-    size, most = len(job.hosts), max(job.positions.values())
+    most = max(job.positions.values())
     if most <= job.first_unit and not (job.notices or job.stop_asked):
         most = job.first_unit + 1
-    # Whole rounds of the hosts: none of them waits for another at the end.
-    even = job.first_unit + -(-(most - job.first_unit) // size) * size
-    stop_unit = min(max(even, job.first_unit), job.stop_unit)
+    stop_unit = min(max(most, job.first_unit), job.stop_unit)
     drained = job.drained if stop_unit == job.stop_unit else frozenset[str]()
     job = replace(job, state=JobState.DRAINING, stop_unit=stop_unit, drained=drained)
     if stop_unit == job.first_unit and job.pending is None:

@@ -103,6 +103,11 @@ class JobSettings:
         """The settings of a phase."""
         return self.initial if phase is TrainingPhase.INITIAL else self.caught_up
 
+    @property
+    def most_hosts(self) -> int:
+        """The hosts of the phase with the most."""
+        return max(self.hosts_of(phase) for phase in TrainingPhase)
+
     def hosts_of(self, phase: TrainingPhase) -> int:
         """The hosts of an attempt in a phase."""
         return self.of(phase).hosts or self.hosts

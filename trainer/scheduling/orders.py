@@ -43,7 +43,7 @@ BEGINNING = Commit()
 
 @dataclass(frozen=True, slots=True)
 class StartEpoch:
-    """Order to a host: train the units of ``[first_unit, stop_unit)`` whose number modulo the hosts is its rank.
+    """Order to a host: train its shares of the units of ``[first_unit, stop_unit)``.
 
     Attributes:
         attempt: the number of the attempt; it never repeats.

@@ -1,16 +1,19 @@
-"""Work units: ranges of rows of fragments, numbered in training order. Pure.
+"""Work units: numbered ranges of the stream of events, of which every host trains an equal share. Pure.
 
-A plan is arrays over *stretches*, contiguous rows of one fragment; units are cut from them by arithmetic, so a plan of a million units
-takes a few megabytes.
+The stream is all events of a plan in training order. A plan is arrays over *stretches*, contiguous rows of one fragment; its units are
+cut by arithmetic within *sections*, so a plan of a million units takes a few megabytes. An event has two coordinates: its *place* among
+all stored rows of the stream, and the number of due events before it, by which units and shares are cut.
 
-The order of units does not depend on the number of readers or hosts. Unit u belongs to the host of rank u modulo the hosts.
+Units do not depend on the number of readers or hosts. Of each unit the host of rank r trains the r-th contiguous share. Over any range of
+units the shares of all hosts differ by one due event at most, so all hosts need the same number of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,24 +21,38 @@ import numpy as np
 from transforms.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Places ``[first, stop)`` of a stream.
+PlaceRange = tuple[int, int]
+#: An epoch is cut into about so many units at least, if each then has a batch for every host.
+_LEAST_UNITS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class WorkUnit:
-    """A unit of work for a reader and a host.
+class Piece:
+    """Rows of one fragment that a host requests at once.
 
     Attributes:
-        number: its place in the training order.
+        unit: the number of its work unit, or one below the first unit of an attempt for carried rows.
+        place: of its first row in the stream.
         fragment: the key of its fragment.
         first_row, rows: its stored events.
-        pass_number: the pass, from 0.
     """
 
-    number: int
+    unit: int
+    place: int
     fragment: str
     first_row: int
     rows: int
-    pass_number: int
+
+    @property
+    def stop(self) -> int:
+        """The place after its last row."""
+        return self.place + self.rows
+
+    @property
+    def origin(self) -> int:
+        """The place that row 0 of the fragment would have; the same for all pieces of a fragment in a pass."""
+        return self.place - self.first_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,79 +60,114 @@ class UnitPlan:
     """The units ``[first_unit, stop_unit)`` of a job.
 
     Attributes:
-        unit_rows: the largest unit; stretches are cut evenly.
+        most_rows: the largest number of rows of a piece.
         keys: of each fragment, its key.
         partitions: of each fragment, the number of its partition, int32.
         end_secs: of each fragment, the end of its partition, float64.
         fragment: of each stretch, the number of its fragment, int32.
         first_row, rows: of each stretch, its rows, int32.
+        due: of each stretch, its due events, from 1 to ``rows``, which are taken as evenly spread over it, int32.
         pass_number: of each stretch, its pass, uint8.
-        first_unit: the number of the first unit.
+        section_units: of each section, the number of its first unit; and the number after the last unit; int64 [sections + 1].
+        section_due: of each section, the due events before it; and all of them; int64 [sections + 1].
     """
 
-    unit_rows: int
+    most_rows: int
     keys: tuple[str, ...]
     partitions: Array
     end_secs: Array
     fragment: Array
     first_row: Array
     rows: Array
+    due: Array
     pass_number: Array
-    first_unit: int = 0
+    section_units: Array
+    section_due: Array
 
-    @cached_property
-    def unit_starts(self) -> Array:
-        """The number of the first unit of each stretch, and the end of the last; int64 [stretches + 1]."""
-        return _cumulated(-(-self.rows.astype(np.int64) // self.unit_rows), self.first_unit)
-
-    @cached_property
-    def row_starts(self) -> Array:
-        """The number of rows before each stretch, and of all; int64 [stretches + 1]."""
-        return _cumulated(self.rows.astype(np.int64), 0)
+    @property
+    def first_unit(self) -> int:
+        """The number of the first unit."""
+        return int(self.section_units[0])
 
     @property
     def stop_unit(self) -> int:
         """The number after the last unit."""
-        return int(self.unit_starts[-1])
+        return int(self.section_units[-1])
 
-    def unit(self, number: int) -> WorkUnit:
-        """Unit ``number``. Raises :class:`InputError` for a number outside the plan."""
+    @cached_property
+    def row_starts(self) -> Array:
+        """The place of each stretch, and the number of all rows; int64 [stretches + 1]."""
+        return cumulated(self.rows)
+
+    @cached_property
+    def due_starts(self) -> Array:
+        """The due events before each stretch, and all of them; int64 [stretches + 1]."""
+        return cumulated(self.due)
+
+    @cached_property
+    def _runs(self) -> Array:
+        """The places between which stretches are contiguous rows of one fragment in one pass; int64, ascending."""
+        follows = (
+            (np.diff(self.fragment) == 0)
+            & (np.diff(self.pass_number.astype(np.int16)) == 0)
+            & (self.first_row[:-1].astype(np.int64) + self.rows[:-1] == self.first_row[1:])
+        )
+        return self.row_starts[np.concatenate([[True], ~follows, [True]])] if len(self.rows) else self.row_starts
+
+    def stretch_of(self, place: int) -> int:
+        """The stretch that holds the row at ``place``."""
+        return int(np.searchsorted(self.row_starts, place, side="right")) - 1
+
+    def due_before(self, number: int) -> int:
+        """The due events of all units of the plan before unit ``number``."""
+        if number >= self.stop_unit:
+            return int(self.section_due[-1])
+        at = int(np.searchsorted(self.section_units, number, side="right")) - 1
+        (first_unit, stop_unit), (first, stop) = self.section_units[at : at + 2], self.section_due[at : at + 2]
+        return int(first + (number - first_unit) * (stop - first) // (stop_unit - first_unit))
+
+    def place_of(self, due: int) -> int:
+        """The place up to which the stream holds ``due`` due events."""
+        if due >= int(self.due_starts[-1]):
+            return int(self.row_starts[-1])
+        at = int(np.searchsorted(self.due_starts, due, side="right")) - 1
+        inside = (due - int(self.due_starts[at])) * int(self.rows[at]) // int(self.due[at])
+        return int(self.row_starts[at]) + inside
+
+    def share(self, number: int, rank: int, hosts: int) -> PlaceRange:
+        """The places of unit ``number`` that the host of ``rank`` trains; possibly none.
+
+        Raises :class:`InputError` for a unit outside the plan.
+        """
         if not self.first_unit <= number < self.stop_unit:
             raise InputError("number of a unit must be in its plan", value=number,
                              allowed=f"[{self.first_unit}, {self.stop_unit})")  # fmt: skip
-        at = int(np.searchsorted(self.unit_starts, number, side="right")) - 1
-        first, stop = (
-            self._cut(at, number - int(self.unit_starts[at])),
-            self._cut(at, number + 1 - int(self.unit_starts[at])),
-        )
-        return WorkUnit(
-            number=number,
-            fragment=self.keys[self.fragment[at]],
-            first_row=first,
-            rows=stop - first,
-            pass_number=int(self.pass_number[at]),
-        )
+        first, stop = self.due_before(number), self.due_before(number + 1)
+        # Host r has as many due events as numbers of [first, stop) leave the rest r when they are divided by the hosts.
+        ends = [first + sum(_leaving(first, stop, r, hosts) for r in range(end)) for end in (rank, rank + 1)]
+        return self.place_of(ends[0]), self.place_of(ends[1])
 
-    def _cut(self, stretch: int, units: int) -> int:
-        """The first row after ``units`` units of a stretch."""
-        count = int(self.unit_starts[stretch + 1] - self.unit_starts[stretch])
-        return int(self.first_row[stretch]) + units * int(self.rows[stretch]) // count
-
-    def rows_before(self, number: int) -> int:
-        """The rows of all units of the plan before unit ``number``."""
-        if number >= self.stop_unit:
-            return int(self.row_starts[-1])
-        at = int(np.searchsorted(self.unit_starts, number, side="right")) - 1
-        return int(self.row_starts[at]) + self._cut(at, number - int(self.unit_starts[at])) - int(self.first_row[at])
+    def pieces(self, unit: int, places: PlaceRange) -> Iterator[Piece]:
+        """The rows at ``places`` in order, cut at fragments and into at most ``most_rows``; ``unit`` is that of the pieces."""
+        first, stop = places
+        inner = self._runs[np.searchsorted(self._runs, first, side="right") : np.searchsorted(self._runs, stop)]
+        ends = [first, *inner.tolist(), stop]
+        for begin, end in pairwise(ends):
+            count = -(-(end - begin) // self.most_rows)
+            for k in range(count):
+                place, after = (begin + n * (end - begin) // count for n in (k, k + 1))
+                at = self.stretch_of(place)
+                row = int(self.first_row[at]) + place - int(self.row_starts[at])
+                yield Piece(unit, place, self.keys[self.fragment[at]], row, after - place)
 
     def ends_by_rows(self, rows: int, stops: Sequence[int]) -> tuple[int, ...]:
-        """Ends of epochs of about ``rows`` rows between the given ``stops``, and these stops; ascending.
+        """Ends of epochs of about ``rows`` due events between the given ``stops``, and these stops; ascending.
 
-        An end is the first one of a unit with at least so many rows since the last end. Raises :class:`InputError`.
+        An end is the first one of a unit with at least so many events since the last end. Raises :class:`InputError`.
         """
         if rows < 1:
             raise InputError("rows of an epoch must be at least 1", value=rows)
-        before = self._rows_before_units
+        before = self._due_before_units
         found: list[int] = []
         at = self.first_unit
         for stop in stops:
@@ -126,27 +178,57 @@ class UnitPlan:
         return tuple(found)
 
     @cached_property
-    def _rows_before_units(self) -> Array:
-        """The rows before each unit, and of all; int64 [units + 1]."""
-        counts = np.diff(self.unit_starts)
-        stretch = np.repeat(np.arange(len(counts)), counts)
-        number = np.arange(self.first_unit, self.stop_unit) - self.unit_starts[stretch]
-        before = self.row_starts[stretch] + number * self.rows[stretch].astype(np.int64) // counts[stretch]
-        return np.append(before, self.row_starts[-1])
+    def _due_before_units(self) -> Array:
+        """The due events before each unit, and all of them; int64 [units + 1]."""
+        counts = np.diff(self.section_units)
+        section = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(self.first_unit, self.stop_unit) - self.section_units[section]
+        before = self.section_due[section] + number * np.diff(self.section_due)[section] // counts[section]
+        return np.append(before, self.section_due[-1])
 
     def newest_secs(self, number: int) -> float:
         """The latest end of a partition among the units before ``number``; 0 if unknown."""
-        at = int(np.searchsorted(self.unit_starts, number, side="left"))
+        at = int(np.searchsorted(self.due_starts, self.due_before(number), side="left"))
         return float(self.end_secs[self.fragment[:at]].max(initial=0.0))
 
 
-def _cumulated(counts: Array, start: int) -> Array:
+def cumulated(counts: Array, start: int = 0) -> Array:
+    """``start``, and the sum of it and the counts up to each one; int64 [counts + 1]."""
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     starts += start
     return starts
 
 
-def units_of(rank: int, hosts: int, first_unit: int, stop_unit: int) -> range:
-    """The units of ``[first_unit, stop_unit)`` that the host of ``rank`` trains."""
-    return range(first_unit + (rank - first_unit) % hosts, stop_unit, hosts)
+def _leaving(first: int, stop: int, rest: int, divisor: int) -> int:
+    """How many numbers of ``[first, stop)`` leave ``rest`` when they are divided by ``divisor``."""
+    return (stop - rest + divisor - 1) // divisor - (first - rest + divisor - 1) // divisor
+
+
+def units_of_epoch(events: int, *, hosts: int, batch_rows: int, most_rows: int) -> int:
+    """The number of units into which an epoch of ``events`` due events is cut; 0 without events.
+
+    A host's share of a unit is at most ``most_rows`` and, where that allows it, whole batches. An epoch has several units, if each has a
+    batch for every host: hosts then train events of about the same time, and the epoch can end early before its last unit is begun.
+
+    Args:
+        hosts: the largest number of hosts that is expected; any number trains equal shares.
+    """
+    share = -(-events // (hosts * _LEAST_UNITS))
+    share = -(-share // batch_rows) * batch_rows
+    return -(-events // (hosts * max(1, min(share, most_rows))))
+
+
+def share_ranges(ranges: Iterable[PlaceRange], rank: int, hosts: int) -> tuple[PlaceRange, ...]:
+    """The part of some ranges of places that the host of ``rank`` takes over: an equal number of their rows, contiguous."""
+    ordered = sorted(ranges)
+    total = sum(stop - first for first, stop in ordered)
+    begin, end = rank * total // hosts, (rank + 1) * total // hosts
+    found: list[PlaceRange] = []
+    at = 0
+    for first, stop in ordered:
+        own = (max(first, first + begin - at), min(stop, first + end - at))
+        if own[0] < own[1]:
+            found.append(own)
+        at += stop - first
+    return tuple(found)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.checkpoints.commit_manifest import JobPosition
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.config import TrainConfig
@@ -25,20 +26,26 @@ from trainer.data.late_data import visits_of
 from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.task_heads import AnyHead, read_head
+from trainer.reading.stream import FragmentRef
 from trainer.reading.unit_requests import UnitRequest
 from trainer.runs.epochs import Epoch, Segments
 from trainer.runs.identity import RunIdentity, in_time_order
 from trainer.scheduling.events import DataRange
-from trainer.scheduling.work_units import UnitPlan
+from trainer.scheduling.work_units import Piece, PlaceRange, UnitPlan, cumulated, share_ranges, units_of_epoch
+from trainer.training.due_stretches import due_rows, stretches_of
 from trainer.training.preparation import PreparedRun
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-FORMAT = "headrace.plan/1"
+FORMAT = "headrace.plan/2"
+#: The format of earlier releases, in which every unit is of one stretch and belongs to one host.
+_UNITS_OF_STRETCHES = "headrace.plan/1"
 _MOST_ROWS = 2**31 - 1
 #: Counts are at most 255, so every event is below this count.
 _ALL = 256
-_STRETCH = ("fragment", "first_row", "rows", "pass_number", "due_below", "is_first")
+_STRETCH = ("fragment", "first_row", "rows", "due", "pass_number", "due_below", "is_first")
+#: A host's share of a unit differs from its due events by about this part, where they are spread unevenly over a fragment.
+_TOLERANCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +112,36 @@ class JobPlan:
         stops = self.units.ends_by_rows(epoch_rows, self.stops) if epoch_rows else self.stops
         return DataRange(name, self.stop_unit, stops)
 
-    def request(self, number: int, attempt: int) -> UnitRequest:
-        """What a host asks of a reader for unit ``number``."""
-        unit = self.units.unit(number)
-        return UnitRequest(number, attempt, self.solution, unit.fragment, unit.first_row, unit.rows)
+    def request(self, piece: Piece, attempt: int) -> UnitRequest:
+        """What a host asks of a reader for a piece, whose place is the number of the request."""
+        return UnitRequest(piece.place, attempt, self.solution, piece.fragment, piece.first_row, piece.rows)
 
-    def stretch_of(self, number: int) -> int:
-        """The position of the stretch that unit ``number`` is cut from."""
-        return int(np.searchsorted(self.units.unit_starts, number, side="right")) - 1
+    def carried_of(self, job: JobPosition, rank: int, hosts: int) -> tuple[PlaceRange, ...]:
+        """The places that the host of ``rank`` takes over from a commit of this plan.
+
+        As many hosts as before take what they had; other numbers of hosts take equal parts.
+        """
+        if job.carried_units:
+            owned = [(unit % len(job.hosts), self._rest_of(unit, row)) for unit, row in job.carried_units]
+        else:
+            owned = [(one.rank, (one.first, one.stop)) for one in job.carried]
+        if len(job.hosts) == hosts:
+            return tuple(sorted(places for owner, places in owned if owner == rank))
+        return share_ranges((places for _, places in owned), rank, hosts)
+
+    def _rest_of(self, unit: int, row: int) -> PlaceRange:
+        """The places from ``row`` of its fragment on of a unit that is of one stretch."""
+        units = self.units
+        first, stop = units.place_of(units.due_before(unit)), units.place_of(units.due_before(unit + 1))
+        at = units.stretch_of(first)
+        return max(first, int(units.row_starts[at]) + row - int(units.first_row[at])), stop
 
     def to_bytes(self) -> bytes:
         """The document, the inverse of :meth:`from_bytes`: equal plans give equal bytes."""
         units, counts, labels = self.units, self.counts, self.labels
-        columns = (units.fragment, units.first_row, units.rows, units.pass_number, self.due_below, self.is_first)
+        columns = (
+            units.fragment, units.first_row, units.rows, units.due, units.pass_number, self.due_below, self.is_first
+        )  # fmt: skip
         return canonical_json({
             "format": FORMAT,
             "solution": self.solution,
@@ -125,8 +149,10 @@ class JobPlan:
             "identity": self.identity.to_document(),
             "head": self.head.to_document(),
             "shuffle_events": self.shuffle_events,
-            "unit_rows": units.unit_rows,
+            "most_rows": units.most_rows,
             "first_unit": units.first_unit,
+            "sections": [list(one) for one in zip(np.diff(units.section_units).tolist(),
+                                                  np.diff(units.section_due).tolist(), strict=True)],
             "fragments": [list(one) for one in zip(units.keys, units.partitions.tolist(), self.fragment_rows.tolist(),
                                                    units.end_secs.tolist(), strict=True)],
             "stretches": {name: column.astype(np.int64).tolist() for name, column in zip(_STRETCH, columns, strict=True)},
@@ -140,11 +166,15 @@ class JobPlan:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> JobPlan:
-        """The plan of a document; ``where`` names it in errors. Raises :class:`TornCheckpoint` for an invalid one."""
+        """The plan of a document; ``where`` names it in errors. Raises :class:`TornCheckpoint` for an invalid one.
+
+        A plan of an earlier release keeps its units, of which all hosts now train shares.
+        """
         field = DocumentField(parse_json(content, where), where)
-        if (found := field.at("format").text()) != FORMAT:
-            raise TornCheckpoint("a plan must have the known format", where=where, value=found[:80], allowed=FORMAT)
-        units, fragment_rows, extra = _read_units(field)
+        if (found := field.at("format").text()) not in (FORMAT, _UNITS_OF_STRETCHES):
+            raise TornCheckpoint("a plan must have a known format", where=where, value=found[:80],
+                                 allowed=f"{FORMAT}, {_UNITS_OF_STRETCHES}")  # fmt: skip
+        units, fragment_rows, extra = _read_units(field, of_stretches=found == _UNITS_OF_STRETCHES)
         counts = field.at("counts")
         plan = cls(
             solution=field.at("solution").text(),
@@ -170,35 +200,62 @@ class JobPlan:
         return plan
 
 
-def plan_job(prepared: PreparedRun, *, unit_rows: int, first_unit: int = 0, shuffle_events: int = 0) -> JobPlan:
+def plan_job(
+    prepared: PreparedRun, *, unit_rows: int, hosts: int = 1, first_unit: int = 0, shuffle_events: int = 0
+) -> JobPlan:
     """The plan of what is left of a run. Raises :class:`ConfigError` for windows that are not whole batches.
 
     Args:
-        unit_rows: the largest number of rows of a unit.
+        unit_rows: the largest number of events of a host's share of a unit, and of rows that it requests at once.
+        hosts: the largest number of hosts that is expected.
         first_unit: the number of its first unit: the units before it are trained.
         shuffle_events: see :class:`JobPlan`.
     """
     if shuffle_events < 0 or shuffle_events % prepared.config.batch_rows:
         raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
                           allowed=f"a multiple of batch_rows, {prepared.config.batch_rows}")  # fmt: skip
-    visits = visits_of(prepared.remaining)
-    seen: dict[str, list[int]] = {key: [] for key in visits}
+    seen: dict[str, list[int]] = {key: [] for key in visits_of(prepared.remaining)}
     numbers: dict[str, int] = {}
     stretches: list[tuple[int, ...]] = []
-    ends: list[int] = []
-    at = first_unit
+    sections: list[tuple[int, int]] = []
     for epoch in prepared.remaining:
-        for ref in prepared.refs_of[epoch.number]:
-            earlier = seen[ref.partition]
-            number = numbers.setdefault(ref.key, len(numbers))
-            below = _ALL if prepared.due is None else _due_below(earlier, epoch.pass_number)
-            stretches.append((number, 0, ref.fragment.rows, epoch.pass_number, below, int(counts_after(earlier)[0] == 0)))  # fmt: skip
-            at += -(-ref.fragment.rows // unit_rows)
+        visits = [
+            _visit(prepared, ref, seen[ref.partition], epoch.pass_number) for ref in prepared.refs_of[epoch.number]
+        ]
+        due = sum(one.due for one in visits)
+        units = units_of_epoch(due, hosts=hosts, batch_rows=prepared.config.batch_rows, most_rows=unit_rows)
+        sections.append((units, due))
+        tolerance = due // (max(1, units) * hosts * _TOLERANCE)
+        for one in visits:
+            number = numbers.setdefault(one.ref.key, len(numbers))
+            for first_row, rows, count in stretches_of(one.ref.fragment.rows, one.rows, tolerance):
+                stretches.append((number, first_row, rows, count, epoch.pass_number, one.below, int(one.is_first)))
         for key in epoch.partitions:
             seen[key].append(epoch.pass_number)
-        ends.append(at)
-    plan = _assembled(prepared, unit_rows, first_unit, numbers, stretches, ends)
+    plan = _assembled(prepared, unit_rows, first_unit, numbers, stretches, sections)
     return replace(plan, shuffle_events=shuffle_events)
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """A fragment in an epoch. ``rows``: the due ones; None for all. ``below``, ``is_first``: as of a stretch of :class:`JobPlan`."""
+
+    ref: FragmentRef
+    rows: Array | None
+    below: int
+    is_first: bool
+
+    @property
+    def due(self) -> int:
+        return self.ref.fragment.rows if self.rows is None else len(self.rows)
+
+
+def _visit(prepared: PreparedRun, ref: FragmentRef, earlier: Sequence[int], pass_number: int) -> _Visit:
+    is_first = bool(counts_after(earlier)[0] == 0)
+    if prepared.due is None:
+        return _Visit(ref, due_rows(prepared.trainable.of(ref.key)), _ALL, is_first)
+    below = _due_below(earlier, pass_number)
+    return _Visit(ref, due_rows(prepared.due.below(ref.key, below)), below, is_first)
 
 
 def _due_below(earlier: Sequence[int], pass_number: int) -> int:
@@ -212,17 +269,16 @@ def _assembled(
     first_unit: int,
     numbers: Mapping[str, int],
     stretches: Sequence[tuple[int, ...]],
-    ends: Sequence[int],
+    sections: Sequence[tuple[int, int]],
 ) -> JobPlan:
     parts = {
         part.key: (position, part.end.timestamp()) for position, part in enumerate(in_time_order(prepared.solution))
     }
     refs = {ref.key: ref for refs in prepared.fragments.values() for ref in refs if ref.key in numbers}
     own = [refs[key] for key in numbers]
-    columns = np.array(stretches, np.int64).reshape(-1, len(_STRETCH))
-    units = _unit_plan(
-        unit_rows, first_unit, [(ref.key, *parts[ref.partition]) for ref in own], dict(zip(_STRETCH, columns.T, strict=True))
-    )  # fmt: skip
+    columns = dict(zip(_STRETCH, np.array(stretches, np.int64).reshape(-1, len(_STRETCH)).T, strict=True))
+    fragments = [(ref.key, *parts[ref.partition]) for ref in own]
+    units = _unit_plan(unit_rows, first_unit, fragments, columns, np.array(sections, np.int64).reshape(-1, 2))
     return JobPlan(
         solution=prepared.solution.digest(),
         config=prepared.config.to_document(),
@@ -230,9 +286,12 @@ def _assembled(
         head=prepared.head,
         units=units,
         fragment_rows=np.array([ref.fragment.rows for ref in own], np.int64),
-        due_below=columns[:, 4].astype(np.int16),
-        is_first=columns[:, 5].astype(bool),
-        epochs=tuple(PlannedEpoch(epoch, stop) for epoch, stop in zip(prepared.remaining, ends, strict=True)),
+        due_below=columns["due_below"].astype(np.int16),
+        is_first=columns["is_first"].astype(bool),
+        epochs=tuple(
+            PlannedEpoch(epoch, stop)
+            for epoch, stop in zip(prepared.remaining, units.section_units[1:].tolist(), strict=True)
+        ),
         segments=prepared.progress.segments,
         planned_rows=dict(prepared.progress.planned_rows),
         counts=None if prepared.ledger is None else prepared.ledger.counts(),
@@ -241,18 +300,25 @@ def _assembled(
 
 
 def _unit_plan(
-    unit_rows: int, first_unit: int, fragments: Sequence[tuple[str, int, float]], columns: Mapping[str, Array]
+    most_rows: int,
+    first_unit: int,
+    fragments: Sequence[tuple[str, int, float]],
+    columns: Mapping[str, Array],
+    sections: Array,
 ) -> UnitPlan:
+    """``sections``: of each section, its units and its due events, int64 [sections, 2]."""
     return UnitPlan(
-        unit_rows=unit_rows,
+        most_rows=most_rows,
         keys=tuple(key for key, _, _ in fragments),
         partitions=np.array([partition for _, partition, _ in fragments], np.int32),
         end_secs=np.array([end for _, _, end in fragments], np.float64),
         fragment=columns["fragment"].astype(np.int32),
         first_row=columns["first_row"].astype(np.int32),
         rows=columns["rows"].astype(np.int32),
+        due=columns["due"].astype(np.int32),
         pass_number=columns["pass_number"].astype(np.uint8),
-        first_unit=first_unit,
+        section_units=cumulated(sections[:, 0], first_unit),
+        section_due=cumulated(sections[:, 1]),
     )
 
 
@@ -295,7 +361,8 @@ def _read_epoch(field: DocumentField) -> PlannedEpoch:
     return PlannedEpoch(epoch, parts[3].count())
 
 
-def _read_units(field: DocumentField) -> tuple[UnitPlan, Array, dict[str, Array]]:
+def _read_units(field: DocumentField, *, of_stretches: bool) -> tuple[UnitPlan, Array, dict[str, Array]]:
+    """``of_stretches``: the units are those of stretches, whose events are all taken as due."""
     fragments, rows = [], []
     for item in field.at("fragments").items():
         parts = item.items()
@@ -306,13 +373,16 @@ def _read_units(field: DocumentField) -> tuple[UnitPlan, Array, dict[str, Array]
     if len({key for key, _, _ in fragments}) != len(fragments):
         raise TornCheckpoint("the fragments of a plan must be distinct", where=field.at("fragments").place)
     stretches = field.at("stretches")
-    columns = {name: _numbers(stretches.at(name)) for name in _STRETCH}
+    columns = {name: _numbers(stretches.at(name)) for name in _STRETCH if not (of_stretches and name == "due")}
+    columns.setdefault("due", columns["rows"])
     if len({len(column) for column in columns.values()}) != 1:
         raise TornCheckpoint("the columns of a plan must have one length", where=stretches.place)
     fragment_rows = np.array(rows, np.int64)
     sound = (
         (columns["fragment"] < len(rows)).all()
         and (columns["rows"] > 0).all()
+        and (columns["due"] > 0).all()
+        and (columns["due"] <= columns["rows"]).all()
         and (columns["first_row"] + columns["rows"] <= fragment_rows[columns["fragment"]]).all()
         and (columns["pass_number"] <= 255).all()
         and (columns["due_below"] <= _ALL).all()
@@ -320,8 +390,24 @@ def _read_units(field: DocumentField) -> tuple[UnitPlan, Array, dict[str, Array]
     )
     if not sound:
         raise TornCheckpoint("the stretches of a plan must be rows of its fragments", where=stretches.place)
-    unit_rows = max(field.at("unit_rows").count(most=_MOST_ROWS), 1)
-    return _unit_plan(unit_rows, field.at("first_unit").count(), fragments, columns), fragment_rows, columns
+    most_rows = max(field.at("unit_rows" if of_stretches else "most_rows").count(most=_MOST_ROWS), 1)
+    if of_stretches:
+        sections = np.stack([-(-columns["rows"] // most_rows), columns["rows"]], axis=1)
+    else:
+        sections = _read_sections(field.at("sections"), int(columns["due"].sum()))
+    return _unit_plan(most_rows, field.at("first_unit").count(), fragments, columns, sections), fragment_rows, columns
+
+
+def _read_sections(field: DocumentField, due: int) -> Array:
+    """Units and due events of each section, int64 [sections, 2]."""
+    pairs = [[one.count() for one in item.items()] for item in field.items()]
+    if any(len(pair) != 2 or not (pair[0] <= pair[1] and (pair[0] > 0) == (pair[1] > 0)) for pair in pairs):
+        raise TornCheckpoint("a section of a plan must be its units and their events, at least one of each or none",
+                             where=field.place)  # fmt: skip
+    if (found := sum(pair[1] for pair in pairs)) != due:
+        raise TornCheckpoint("the sections of a plan must hold the events of its stretches", where=field.place, value=found,
+                             allowed=f"{due}")  # fmt: skip
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def _numbers(field: DocumentField) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from trainer.checkpoints.background import BackgroundWriter
 from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.host_part import PREDICTIONS
+from trainer.checkpoints.host_steps import StepsByHost, idle_share
 from trainer.checkpoints.retention import remove_leftovers
 from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
@@ -90,6 +91,7 @@ class TrainReport:
         unlabelled: skipped events of the range without a label.
         late: data that came after the checkpoint.
         staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
+        host_steps: the steps of each host of a job in what was committed, by name; none for training in one process.
     """
 
     epochs: int
@@ -104,6 +106,7 @@ class TrainReport:
     unlabelled: int = 0
     late: LateData = NOTHING_LATE
     staleness: StalenessCounts = NOT_MEASURED
+    host_steps: StepsByHost = field(default_factory=dict)
 
     @property
     def final(self) -> AnyScores | None:
@@ -125,6 +128,8 @@ class TrainReport:
             "unlabelled": self.unlabelled,
             "late": self.late.to_document(),
             "staleness": self.staleness.to_document(),
+            "steps_by_host": {name: one.steps for name, one in self.host_steps.items()},
+            "idle_host_steps_share": idle_share(self.host_steps),
         }
 
 

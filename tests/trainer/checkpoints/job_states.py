@@ -123,7 +123,7 @@ def cut(found: Checkpoint, rank: int, hosts: int, attempt: int) -> tuple[HostPar
         hosts=hosts,
         next_unit=100 * found.epochs_done,
         step=step,
-        carried=((100 * found.epochs_done - 1 - rank, 3),),
+        carried=((100 * found.epochs_done + 10 * rank, 100 * found.epochs_done + 10 * rank + 3),),
         ledger=None if ledger is None else json.loads(json.dumps(ledger.to_document())),
         epochs_done=found.epochs_done,
         history=tuple(history) if rank == 0 else (),

@@ -73,9 +73,10 @@ def test_a_commit_of_parts_is_read_as_the_checkpoint_that_was_cut(run_dir: str |
         "next_unit": 300,
         "plan": "plan-1",
         "hosts": list(names_of(hosts)),
-        "carried": sorted([299 - rank, 3] for rank in range(hosts)),
+        "carried": [[rank, 300 + 10 * rank, 303 + 10 * rank] for rank in range(hosts)],
         "release": "1.2.3",
         "epoch_steps": 0,
+        "host_steps": {},
     }
     saved = read_newest_run(run_dir, on_skip=pytest.fail)
     assert saved is not None

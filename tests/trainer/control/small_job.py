@@ -96,7 +96,7 @@ class SmallJob:
         self.files = JobFiles(run_dir)
         self.make_client = make_client or (lambda files: ControllerClient.of_run(files, job=JOB))
         self.draw, self.unit_secs, self.faults, self.is_quiet = random.Random(seed), unit_secs, JobFaults(), True
-        self.trained: dict[tuple[int, int], str] = {}
+        self.trained: dict[tuple[int, str, int], int] = {}
         self.loop = RealLoop()
         self.storage = FolderStorage(run_dir / "parts")
         self.left: list[Role] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.thread_exchange import on_hosts
+from trainer.checkpoints.commit_manifest import CarriedPlaces, JobPosition
 from trainer.embedding.batch_sampler import BatchSampler
 from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
 from trainer.host.attempt import Attempt, AttemptTools, TrainedState
@@ -72,10 +73,10 @@ def stale(tmp_path_factory):
     return plan_of(tmp_path_factory.mktemp("run"), passes=2, staleness=3)
 
 
-def plan_of(run_dir, *, unit_rows=23, shuffle_events=0, **options):
+def plan_of(run_dir, *, unit_rows=23, hosts=2, shuffle_events=0, **options):
     options = {"batch_rows": BATCH_ROWS, "partitions_per_epoch": 1, **options}
     prepared = prepare_run(SYNTHETIC.solution, config(run_dir, **options), SYNTHETIC.read_labels, on_skip=pytest.fail)
-    content = plan_job(prepared, unit_rows=unit_rows, shuffle_events=shuffle_events).to_bytes()
+    content = plan_job(prepared, unit_rows=unit_rows, hosts=hosts, shuffle_events=shuffle_events).to_bytes()
     return JobPlan.from_bytes(content, "plan")
 
 
@@ -137,18 +138,19 @@ class Hosts:
                 gate.give_up()
             return
         most = max(gate.ask() for gate in gates)
-        first = self.next_unit
-        even = first + -(-max(most - first, 0) // self.hosts) * self.hosts
         for gate in gates:
-            gate.end(min(even, stop))
+            gate.end(min(max(most, self.next_unit), stop))
 
     @property
-    def carried(self):
-        return sorted(one for state in self.states for one in state.carried)
+    def position(self):
+        """The position of a commit."""
+        carried = tuple(CarriedPlaces(rank, *one) for rank, state in enumerate(self.states) for one in state.carried)
+        names = tuple(f"h{rank}" for rank in range(self.hosts))
+        return JobPosition(self.attempt, self.next_unit, "plan", names, carried, "test", self.states[0].epoch_steps)
 
     @property
     def is_trained(self):
-        return self.next_unit == self.plan.stop_unit and not self.carried
+        return self.next_unit == self.plan.stop_unit and not self.position.carried
 
     def counts(self):
         keys = self.plan.units.keys
@@ -198,6 +200,22 @@ def test_one_attempt_over_all_epochs_equals_one_a_epoch(plan, hosts):
     assert sum(one.scores.events for one in history) == 2 * sum(table.num_rows for table in SYNTHETIC.tables.values())
 
 
+@pytest.mark.parametrize("planned", [1, 4])
+@pytest.mark.parametrize("hosts", [1, 2, 3, 5])
+def test_every_host_has_events_in_every_step_but_the_last_of_an_epoch(tmp_path, hosts, planned):
+    """Epochs of 80 events in batches of 4, cut for as many hosts or for others."""
+    plan = plan_of(tmp_path, unit_rows=1 << 16, hosts=planned, passes=2, batch_rows=4)
+    job = trained_straight(plan, hosts)
+    events = [one.scores.events for one in job.states[0].progress.history]
+    fewest = sum(-(-count // (4 * hosts)) for count in events)
+    steps = job.states[0].host_steps
+    assert list(steps) == [f"h{rank}" for rank in range(hosts)]
+    assert {one.taken for one in steps.values()} == {fewest}
+    assert min(one.steps for one in steps.values()) >= fewest - len(events)
+    assert all(state.host_steps == steps for state in job.states)
+    assert (job.counts() == 2).all()
+
+
 @settings(max_examples=scaled(8))
 @given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.booleans(), st.integers(0, 2))
 def test_early_ends_change_no_batch(plan, shuffled, stale, hosts, ends, whole, kind):
@@ -211,6 +229,7 @@ def test_early_ends_change_no_batch(plan, shuffled, stale, hosts, ends, whole, k
     assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
     assert (job.counts() == 2).all()
     assert job.states[0].progress.history == straight.states[0].progress.history
+    assert job.states[0].host_steps == straight.states[0].host_steps
 
 
 @settings(max_examples=scaled(5))
@@ -219,11 +238,11 @@ def test_carried_events_move_to_another_number_of_hosts(plan, shuffled, before, 
     plan = shuffled if shuffles else plan
     job = Hosts(plan, before)
     job.run(end_at)
-    carried, counts = job.carried, job.counts()
+    position, counts = job.position, job.counts()
     other = Hosts(plan, after)
     other.next_unit = job.next_unit
     for rank, state in enumerate(other.states):
-        state.carried = tuple(one for one in carried if one[0] % after == rank)
+        state.carried = plan.carried_of(position, rank, after)
         state.progress.epochs_done = job.states[0].progress.epochs_done
         state.epoch_steps = job.states[0].epoch_steps
     while not other.is_trained:

@@ -401,7 +401,7 @@ def test_an_interrupted_stream_continues_with_the_same_batches(sizes, batch_rows
 
     whole = assembler(None if window is None else ShuffleWindow(window, seed=3, start=2))
     for number, unit in enumerate(units):
-        whole.add(unit, number)
+        whole.add(unit, number, 100 * number)
     whole.finish()
     expected = drawn(whole)
     assert sorted(event for batch in expected for event in batch) == sorted(
@@ -412,16 +412,16 @@ def test_an_interrupted_stream_continues_with_the_same_batches(sizes, batch_rows
     first = assembler(None if window is None else ShuffleWindow(window, seed=3, start=2))
     added, found = 0, []
     while added < len(units) and len(found) < stop:
-        first.add(units[added], added)
+        first.add(units[added], added, 100 * added)
         added += 1
         found += drawn(first, stop - len(found))
     second = assembler(first.window)
     pending = first.pending()
     assert [number for number, _ in pending] == sorted({number for number, _ in pending})
     for number, event in pending:
-        second.add(take_events(units[number], np.flatnonzero(units[number].positions >= event)), number)
+        second.add(take_events(units[number], np.flatnonzero(units[number].positions >= event)), number, 100 * number)
     for number in range(added, len(units)):
-        second.add(units[number], number)
+        second.add(units[number], number, 100 * number)
     second.finish()
     assert found + drawn(second) == expected
     assert second.pending() == []
@@ -433,7 +433,7 @@ def test_a_window_is_a_permutation_that_depends_on_its_seed_epoch_and_number_onl
     def batches(seed=1, start=0, window=80):
         assembler = BatchAssembler(LAYOUT, 16, ShuffleWindow(window, seed, start))
         for number, unit in enumerate(unit_fragments(sizes)):
-            assembler.add(unit, number)
+            assembler.add(unit, number, 100 * number)
         assembler.finish()
         return drawn(assembler)
 
@@ -455,7 +455,7 @@ def test_batches_of_shuffled_events_hold_their_values():
     tables = [nullable_table(30, seed=k) for k in range(3)]
     assembler = BatchAssembler(NULLABLE_LAYOUT, 7, ShuffleWindow(40, 5))
     for k, table in enumerate(tables):
-        assembler.add(decode(table, NULLABLE_LAYOUT, str(k)), k)
+        assembler.add(decode(table, NULLABLE_LAYOUT, str(k)), k, 30 * k)
     assembler.finish()
     while assembler.ready:
         batch = assembler.take()

@@ -364,11 +364,11 @@ def test_an_epoch_ends_by_wall_time_at_a_unit_that_no_host_has_passed() -> None:
     assert scene.job.commit == Commit(1, 1, 8)
 
 
-def test_an_end_is_rounded_up_to_a_round_of_the_hosts() -> None:
+def test_an_end_is_after_the_last_unit_that_any_host_has_begun() -> None:
     scene = Scene(3, initial=PhaseSettings(epoch_secs=10.0))
     scene.pass_secs(10)
     scene.place(1, 4, 3)
-    assert scene.job.stop_unit == 6
+    assert scene.job.stop_unit == 4
 
 
 def test_a_host_that_reached_the_natural_end_fixes_it() -> None:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from trainer.checkpoints.host_steps import HostSteps, count_step, idle_share, read_steps, steps_document, steps_since
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+
+
+def test_steps_are_counted_by_host() -> None:
+    steps = {}
+    for had_events in ((True, True), (True, False), (True, True)):
+        steps = count_step(steps, ("h0", "h1"), had_events)
+    assert steps == {"h0": HostSteps(3, 3), "h1": HostSteps(2, 3)}
+    assert idle_share(steps) == pytest.approx(1 / 6)
+    later = count_step(steps, ("h0", "h2"), (True, True))
+    assert steps_since(steps, later) == {"h0": HostSteps(1, 1), "h2": HostSteps(1, 1)}
+    assert idle_share({}) == 0.0
+    assert read_steps(DocumentField(steps_document(later), "steps")) == later
+
+
+@pytest.mark.parametrize("wrong", [[1], [1, 2, 3], [3, 2], [-1, 2], ["1", 2], {}, 7])
+def test_wrong_steps_are_torn(wrong: object) -> None:
+    with pytest.raises(TornCheckpoint):
+        read_steps(DocumentField({"h0": wrong}, "steps"))
