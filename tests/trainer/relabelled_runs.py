@@ -104,6 +104,8 @@ def events_of(log: Log) -> list[tuple[Event, int | None, bool]]:
 class Recording:
     """Weights that learn nothing, and call ``on_event`` with each event that is trained, and its label."""
 
+    idle_units = None
+
     def __init__(self, log: Log, head: Any, on_event: Callable[[Event, int], None], crash_after: int = -1) -> None:
         self.head, self._on_event, self._left = head, on_event, crash_after
         self._paths = {

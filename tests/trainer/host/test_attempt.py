@@ -35,6 +35,8 @@ NO_SAMPLER = BatchSampler((), share=0.0, seed=0)
 class Recorder:
     """Weights that record what is trained."""
 
+    idle_units = None
+
     def __init__(self):
         self.batches, self.updated = [], 0
 
