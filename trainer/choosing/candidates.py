@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.choosing.rules import DataFacts, Options
+from trainer.choosing.rules import DataFacts, Options, batch_rows_of
 
-#: The events that all passes of a trial over the sample may train, for each candidate.
-_TRIAL_EVENTS = 160_000
+#: The events, and the steps, that all passes of a trial over the sample may train, for each candidate.
+_TRIAL_EVENTS, _TRIAL_STEPS = 160_000, 600
 _MOST_PASSES = 16
 #: The network is chosen only if none of these options is given, since they are about a certain one.
 _OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure",
@@ -32,7 +32,6 @@ _DRAFTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("linear part and cross layers", (True, "dcn", 0.02, 0.01, 0.003, 0.01)),
     ("linear part and quick cross layers", (True, "dcn", 0.05, 0.05, 0.01, 0.25)),
     ("linear part and MLPs", (True, "dlrm", 0.05, 0.01, 0.003, 0.01)),
-    ("linear part and quick MLPs", (True, "dlrm", 0.02, 0.01, 0.01, 0.01)),
     ("linear part and bold MLPs", (True, "dlrm", 0.1, 0.03, 0.003, 0.01)),
     ("linear part, quick and bold MLPs", (True, "dlrm", 0.05, 0.05, 0.01, 0.01)),
 )
@@ -51,9 +50,11 @@ class Candidate:
         return not self.options["deep"]
 
 
-def most_passes(facts: DataFacts) -> int:
-    """The most passes of a trial: several for a small log, one for a large log."""
-    return min(max(_TRIAL_EVENTS // max(facts.sampled, 1), 1), _MOST_PASSES)
+def most_passes(facts: DataFacts, batch_rows: int = 0) -> int:
+    """The most passes of a trial: several for a small log, one for a large log; ``batch_rows``: if they are given."""
+    sampled = max(facts.sampled, 1)
+    steps = -(-sampled // (batch_rows or batch_rows_of(facts.events)))
+    return min(max(min(_TRIAL_EVENTS // sampled, _TRIAL_STEPS // steps), 1), _MOST_PASSES)
 
 
 def candidates_of(given: Options) -> tuple[Candidate, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from trainer.choosing.calibration_choice import choose_calibration
 from trainer.choosing.candidates import Candidate, candidates_of, most_passes, variants_of
 from trainer.choosing.rules import Choices, DataFacts, chosen_by_rule
-from trainer.choosing.selection import Difference, Trial, difference, is_better_than_base, simplest_of
+from trainer.choosing.selection import Difference, Trial, difference, gentle_of, is_better_than_base, simplest_of
 from trainer.choosing.slices import read_sample, time_slices
 from trainer.choosing.trial import Tell, TrialData, TrialModels, try_candidates
 from trainer.config import TrainConfig
@@ -132,7 +132,7 @@ def _by_trial(
     slices = time_slices(sample)
     if why := _without_trial(facts, candidates, given, slices):
         return _untried(candidates[0], given, why)
-    passes = given.get("passes") or most_passes(facts)
+    passes = given.get("passes") or most_passes(facts, ruled.batch_rows)
     data = TrialData(dataclasses.replace(ruled, passes=passes), layout, head, slices)
     base = data.base_losses()
     before_trial()
@@ -141,7 +141,8 @@ def _by_trial(
     rarer = facts.rarer * sum(map(len, base)) / facts.sampled
     best = simplest_of([one for one in trials if one.slices == len(slices)])
     if not is_better_than_base(best, base, rarer):
-        return _decided(trials[0], trials, base, given, facts, _no_better(best, base))
+        gentle = gentle_of([one for one in trials if one.slices == len(slices)], base)
+        return _decided(gentle, trials, base, given, facts, _no_better(best, base))
     drafts = variants_of(best.candidate, given, embedded=facts.embedded)
     variants = try_candidates(drafts, data, models, base, tell, noun=f"variants of {best.candidate.name}")
     gaining = [one for one in variants if one.slices == len(slices) and difference(best.best, one.best).is_clear]
@@ -192,7 +193,7 @@ def _decided(
         if name not in given:
             choices.options[name], choices.reasons[name] = value, reason
     if "passes" not in given:
-        limit = most_passes(facts)
+        limit = most_passes(facts, given.get("batch_rows", 0))
         choices.options["passes"] = chosen.passes
         choices.reasons["passes"] = (
             f"a log of {facts.events:,} events is passed once" if limit == 1 else

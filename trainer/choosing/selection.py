@@ -106,3 +106,15 @@ def simplest_of(trials: Sequence[Trial]) -> Trial:
 def is_better_than_base(trial: Trial, base: Sequence[Array], rarer: float) -> bool:
     """Whether a trial is clearly better than the base rate; ``rarer``: the validated events of the rarer label."""
     return rarer >= LEAST_EVIDENCE and difference(base, trial.best).is_clear
+
+
+def gentle_of(trials: Sequence[Trial], base: Sequence[Array]) -> Trial:
+    """The trial that is taken where none is clearly better than the base rate: of a linear model, else the first one.
+
+    It is the simplest linear model within one error of the best, if its loss is below the base rate's.
+    """
+    linear = [one for one in trials if one.candidate.is_linear]
+    if not linear:
+        return trials[0]
+    found = simplest_of(linear)
+    return found if difference(base, found.best).gain > 0 else trials[0]

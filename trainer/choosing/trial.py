@@ -33,6 +33,8 @@ Tell = Callable[[str], None]
 
 #: The loss of an event that a diverged candidate predicts.
 _DIVERGED = 1e6
+#: The share of its loss by which a further pass must lower it, for one more.
+_LEAST_GAIN = 0.001
 #: Options that change no shape and no operation of the dense part.
 _OF_TABLES = ("linear_learning_rate", "embedding_learning_rate", "dense_learning_rate", "embedding_initial_stddev",
               "embedding_weight_decay", "admit_after")  # fmt: skip
@@ -130,7 +132,7 @@ class _CandidateRun:
         return Trial(self.candidate, tuple(self._losses), tuple(self._logits))
 
     def advance(self, k: int) -> None:
-        """Train on the events before slice ``k``, and validate it after each pass until one does not lower the loss."""
+        """Train on the events before slice ``k``, and validate it after each pass until one hardly lowers the loss."""
         data, most = self._data, self._config.passes
         weights = self._models.initial(self._layout, self._config, data.head)
         if self._state is not None:
@@ -144,7 +146,7 @@ class _CandidateRun:
             found = self._pass(weights, trained, k)
             losses.append(found[0])
             logits.append(found[1])
-            if len(losses) > 1 and losses[-1].mean() >= losses[-2].mean():
+            if len(losses) > 1 and losses[-1].mean() > (1 - _LEAST_GAIN) * losses[-2].mean():
                 break
         self._losses.append(tuple(losses))
         self._logits.append(tuple(logits))

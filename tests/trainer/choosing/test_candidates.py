@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.choosing.test_rules import facts
 from trainer.choosing.candidates import candidates_of, most_passes, variants_of
+from trainer.choosing.rules import batch_rows_of
 from trainer.config import TrainConfig
 
 
@@ -57,6 +58,11 @@ def test_all_candidates_and_variants_are_valid_and_keep_what_is_given(given_opti
     assert variants_of(found[0], given_options, embedded=False) == ()
 
 
-@given(st.integers(1, 10**10), st.integers(1, 10**10))
-def test_larger_logs_have_fewer_passes(events, more):
-    assert 1 <= most_passes(facts(events + more)) <= most_passes(facts(events)) <= 16
+@given(st.integers(1, 10**10), st.integers(0, 10**6))
+def test_a_trial_is_bounded_in_events_and_steps(events, batch_rows):
+    known = facts(events)
+    passes = most_passes(known, batch_rows)
+    assert 1 <= passes <= 16
+    steps = -(-known.sampled // (batch_rows or batch_rows_of(events)))
+    assert passes == 1 or (passes * known.sampled <= 160_000 and passes * steps <= 600)
+    assert most_passes(facts(3_000)) > most_passes(facts(40_000)) > most_passes(facts(10**6)) == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.choosing.candidates import Candidate
-from trainer.choosing.selection import Trial, difference, is_better_than_base, simplest_of, still_possible
+from trainer.choosing.selection import Trial, difference, gentle_of, is_better_than_base, simplest_of, still_possible
 
 
 def trial(name, *slices):
@@ -67,3 +67,13 @@ def test_equal_losses_differ_by_nothing(losses, seed):
 
 def test_one_event_tells_nothing():
     assert difference([np.ones(1)], [np.zeros(1)]).error == math.inf
+
+
+def test_without_clear_evidence_a_linear_model_below_the_base_rate_is_taken():
+    base = [np.full(400, 0.5)]
+    cautious, quick = trial("linear", [base[0] - 0.001]), trial("linear", [base[0] - 0.01 + noise()])
+    network = trial("network", [base[0] - 0.02])
+    assert gentle_of([cautious, quick, network], base) is quick
+    worse = trial("linear", [base[0] + 0.01])
+    assert gentle_of([worse, trial("linear", [base[0] + 0.001]), network], base) is worse, "the most cautious one"
+    assert gentle_of([network], base) is network
