@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark tpu test-tpu-aot check mutants bench bench-fbgemm clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -27,10 +27,10 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the fast tests, in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark and not tpu_aot" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark and not tpu_aot and not wheel" $(TEST_OPTIONS)
 
-test-all: $(READY) ## all tests except those on Flink, Spark and for TPUs, and the soak tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not tpu_aot" --hypothesis-profile thorough $(TEST_OPTIONS)
+test-all: $(READY) ## all tests except those on Flink, Spark, for TPUs and of the wheel, and the soak tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)
 
 test-soak: $(READY) ## training jobs killed, preempted and held at many more points
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(TEST_OPTIONS)
@@ -52,6 +52,9 @@ tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrac
 
 test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tpu_aot tests/tpu_aot $(TEST_OPTIONS)
+
+test-wheel: $(READY) ## the wheel in an empty environment, beside packages of the same names
+	$(BIN)/python -m pytest -n 0 -m wheel tests/wheel $(TEST_OPTIONS)
 
 check: $(READY) ## format, lint, types, import rules, declared packages, and that each test module can be imported
 	$(BIN)/ruff format --check .

@@ -77,4 +77,4 @@ def refuse_template(options: RunnerOptions) -> None:
     """Raise :class:`InputError` if these options write a template."""
     if place := template_location(options):
         raise InputError("--template_location must not be given for a job to run", where="--template_location", value=place,
-                         next_step="call pipelines.worker.template.write_template")  # fmt: skip
+                         next_step="call headrace.pipelines.worker.template.write_template")  # fmt: skip
