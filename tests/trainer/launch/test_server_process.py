@@ -56,10 +56,10 @@ from trainer.flight.connections import listen
 
 logging.basicConfig(level=logging.INFO)
 
-def killed(listening):
+def killed(listening, drain):
     os.kill(os.getpid(), signal.SIGBUS)
 
-raise SystemExit(keeper.Keeper(listen(LOOPBACK), killed).run())
+raise SystemExit(keeper.Keeper(listen(LOOPBACK), killed, drain_secs=1.0).run())
 """
 
 
