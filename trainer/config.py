@@ -109,6 +109,9 @@ class TrainConfig:
         events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:
             ``partitions_per_epoch`` partitions. Every epoch ends in a checkpoint.
         passes: how often the whole range is trained, at most 255.
+        held_out_share: with several passes, the share of the newest events that is scored after each pass over the older ones and trained
+            after them all; in [0, 1), 0: none.
+        stop_passes_early: end the passes when one does not lower the loss of the held-out events; None: if ``passes`` was chosen.
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
@@ -153,6 +156,8 @@ class TrainConfig:
     dropout: float = 0.0
     partitions_per_epoch: int = 1
     passes: int = 1
+    held_out_share: float = 0.1
+    stop_passes_early: bool | None = None
     seed: int = 0
     deterministic: bool = True
     threads: int = 1
@@ -235,6 +240,8 @@ class TrainConfig:
         for name in ("deterministic", "count_events", "deep", "linear", "dense_bias"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
+        if self.stop_passes_early not in (None, True, False):
+            _refuse("stop_passes_early", self.stop_passes_early, "true, false or absent")
         if not (self.deep or self.linear):
             _refuse("deep", False, "true unless linear is true")
         for name, reason in self.chosen.items():
@@ -284,6 +291,11 @@ class TrainConfig:
                 _refuse(f"{name}_digest", digest, f"absent: it is computed from the function of {name}")
 
     @property
+    def stops_passes_early(self) -> bool:
+        """Whether passes end when one does not lower the loss of the held-out events."""
+        return "passes" in self.chosen if self.stop_passes_early is None else self.stop_passes_early
+
+    @property
     def has_own_network(self) -> bool:
         """Whether the network is a function of the user."""
         return self.network not in NETWORKS
@@ -303,6 +315,8 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "a number in [0, 1)")
         if not _is_real(self.embedding_weight_decay) or not 0 <= self.embedding_weight_decay < math.inf:
             _refuse("embedding_weight_decay", self.embedding_weight_decay, "a finite number >= 0")
+        if not _is_real(self.held_out_share) or not 0 <= self.held_out_share < 1:
+            _refuse("held_out_share", self.held_out_share, "a number in [0, 1)")
         if not _is_real(self.statistics_share) or not 0 <= self.statistics_share <= 1:
             _refuse("statistics_share", self.statistics_share, "a number in [0, 1]")
         biases = {f"initial_biases[{name!r}]": bias for name, bias in self.initial_biases.items()}

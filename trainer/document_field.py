@@ -59,6 +59,12 @@ class DocumentField:
             raise self._misfit(f"an integer in [0, {most}]")
         return self.value
 
+    def truth(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self._misfit("true or false")
+        return self.value
+
     def number(self) -> float:
         """A finite number."""
         if isinstance(self.value, (int, float)) and not isinstance(self.value, bool):

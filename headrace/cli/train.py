@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.feature_statistics import PROCESS, recorder
+from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.launching import write_launch
 from headrace.cli.options.exports import (
     Export,
@@ -83,9 +84,7 @@ from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.screens.training import EpochRow, OptionRow, TowerRow
+    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow
     from trainer.config import TrainConfig
     from trainer.embedding.hashed.options import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
@@ -99,7 +98,6 @@ if TYPE_CHECKING:
     from trainer.tower_options import Towers
     from trainer.training.loop import TrainEvent, TrainReport
     from trainer.training.served_weights import FollowMoves, MakeEngine
-    from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -403,15 +401,6 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
                          allowed="an integer, float or boolean column")  # fmt: skip
 
 
-def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
-    """The function that reads a fragment for the trainer. A damaged memo is computed on the fly and queued again."""
-    from warehouse.memos.memos import damage_recorder
-    from warehouse.reading.reader import read_fragment
-
-    record = damage_recorder(warehouse)
-    return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
-
-
 def choose_options(
     warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str
 ) -> TrainConfig:
@@ -420,7 +409,7 @@ def choose_options(
 
     return choose_config(
         solution,
-        _reader(warehouse, solution),
+        fragment_reader(warehouse, solution),
         options,
         run_dir=run_dir,
         tell=say,
@@ -474,7 +463,7 @@ def _train(
 
         return run_training(
             solution,
-            _reader(warehouse, solution),
+            fragment_reader(warehouse, solution),
             settings,
             progress=follow,
             read_labels=partial(read_labels, warehouse.storage, solution),
@@ -561,7 +550,7 @@ def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Any
 
     import_tensorflow_quietly()
     with progress_bar("testing", "events") as report:
-        return load_trained(run_dir).evaluate(held_out, _reader(warehouse, held_out), progress=report)
+        return load_trained(run_dir).evaluate(held_out, fragment_reader(warehouse, held_out), progress=report)
 
 
 def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> float | None:
@@ -584,9 +573,44 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
 
 
 def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
-    from headrace.screens.training import EpochRow
+    from headrace.screens.training import TRAINING, UNSEEN, EpochRow
 
-    return tuple(EpochRow(item.epoch, item.partitions[0], item.partitions[-1], item.scores) for item in report.history)
+    return tuple(
+        EpochRow(
+            item.epoch,
+            item.partitions[0],
+            item.partitions[-1],
+            item.scores,
+            item.pass_number + 1,
+            UNSEEN if item.is_unseen else TRAINING,
+        )
+        for item in report.history
+    )
+
+
+def _passes_row(solution: ReadSolution, settings: TrainConfig, report: TrainReport) -> PassesRow | None:
+    """The passes of a run that may have several."""
+    from headrace.screens.training import HeldOutRow, PassesRow
+
+    if settings.passes == 1:
+        return None
+    if report.held_out is None:
+        return PassesRow(settings.passes, 0, (), _why_nothing_is_held_out(solution, settings))
+    rows, before = [], None
+    for one in report.held_out.scored:
+        gain, error = (None, None) if before is None else one.gain_over(before)
+        place = report.held_out_partitions[0], report.held_out_partitions[-1]
+        rows.append(HeldOutRow(one.passes, one.epochs_done - 1, *place, one.scores, one.loss, gain, error))
+        before = one
+    return PassesRow(settings.passes, report.held_out.stopped, tuple(rows), "")
+
+
+def _why_nothing_is_held_out(solution: ReadSolution, settings: TrainConfig) -> str:
+    if not settings.held_out_share:
+        return "held_out_share is 0"
+    if len(solution.partitions) == 1:
+        return "the range has one partition, and whole partitions are held out"
+    return "when the run began, its range had one partition with labels, or its release held nothing out"
 
 
 def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
@@ -629,7 +653,7 @@ def _screen(
         events_in_range=solution.rows,
         columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
         options=_option_rows(settings),
-        passes=settings.passes,
+        passes=(report.held_out.stopped if report.held_out else 0) or settings.passes,
         counted=None if ledger is None else ledger.events,
         fewest_times=None if ledger is None else ledger.least,
         most_times=None if ledger is None else ledger.most,
@@ -654,6 +678,7 @@ def _screen(
         trial=settings.trial,
         verdict=training_verdict(settings, report, scores),
         unpruned_share=unpruned_share_of(settings, on_skip=say),
+        all_passes=_passes_row(solution, settings, report),
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.feature_statistics import JOB, recorder
+from headrace.cli.held_out_scoring import score_due_pass
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.terminal.output import say
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from trainer.servers.run_servers import RunServers
     from trainer.servers.server_watch import ServerWatch
     from trainer.tower_options import Towers
+    from trainer.training.held_out import HeldOut
     from trainer.training.loop import TrainReport
     from trainer.training.preparation import PreparedRun
     from trainer.training.staleness import StalenessCounts
@@ -179,7 +181,7 @@ class _Job:
         self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
         self._changes, self._options, self._remote = changes, options, remote
-        self._hold, self._servers, self._watch = "", servers, watch
+        self._hold, self._servers, self._watch, self._pauses = "", servers, watch, False
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
         self._towers = towers if self._plan is not None else ()
@@ -202,10 +204,21 @@ class _Job:
         return bool(self._prepared.planned_events) or self._options.follow
 
     def prepare(self) -> None:
-        """Look at the newest commit."""
-        self._prepared = prepare(self._warehouse, self._solution, self._config, self._changes, self._files.root)
+        """Look at the newest commit, and score the held-out events if it ends a pass."""
+        from trainer.runs.lock import run_lock
+
+        with run_lock(self._files.root):
+            self._prepared = self._prepare_scored(self._solution)
         if self._plan is not None:
             _check_plan(self._plan, self._prepared)
+
+    def _prepare_scored(self, solution: ReadSolution, *, verifies_all: bool = True) -> PreparedRun:
+        """The run and what is left of it, once the figures of the newest pass are known: what is left may depend on them."""
+        parts = (self._warehouse, solution, self._config, self._changes)
+        prepared = _prepare_unlocked(*parts, verifies_all=verifies_all)
+        if (held_out := score_due_pass(self._warehouse, prepared)) is None:
+            return prepared
+        return _prepare_unlocked(*parts, verifies_all=False, held_out=held_out)
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
@@ -221,7 +234,7 @@ class _Job:
             self._files,
             job_settings(options),
             home=self._warehouse.storage.home,
-            options=plan_options(options, self._config),
+            options=self._plan_options(),
             token="" if remote is None else remote.token,
             partition=self._plan,
             servers=self._servers,
@@ -253,7 +266,8 @@ class _Job:
             report(min(done + now, prepared.planned_events), prepared.planned_events, _sentence(prepared, status))
 
         settings = SupervisorSettings(grace_secs=options.grace_secs, poll_secs=options.poll_secs)
-        find_more = self._find_more if options.follow or waits else None
+        self._pauses = job.plan.pauses
+        find_more = self._find_more if options.follow or waits or self._pauses else None
         with progress_bar(f"training {prepared.solution.model}", "events") as report:
             spec = JobSpec.read(self._files)
             supervisor = Supervisor(
@@ -306,9 +320,8 @@ class _Job:
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""
-        from trainer.launch.job_spec import JobSpec
-        from trainer.launch.training_job import extend_job
-
+        if self._pauses:
+            return self._extend(self._solution)
         if self._digest and table_version(self._warehouse, self._solution.table) == self._solution.table_version:
             return None
         self._check_memos()
@@ -317,9 +330,21 @@ class _Job:
             return None
         self._check_memos()  # of what came in between, too
         self._solution, self._digest = found, found.digest()
-        prepared = _prepare_unlocked(self._warehouse, found, self._config, self._changes, verifies_all=False)
-        plan = plan_options(self._options, self._config)
-        return extend_job(prepared, self._files, JobSpec.read(self._files), plan)
+        return self._extend(found)
+
+    def _extend(self, solution: ReadSolution) -> DataRange | None:
+        """Plan what is left of the run, up to the next scoring of held-out events."""
+        from trainer.launch.job_spec import JobSpec
+        from trainer.launch.training_job import extend_job
+
+        prepared = self._prepare_scored(solution, verifies_all=False)
+        found = extend_job(prepared, self._files, JobSpec.read(self._files), self._plan_options())
+        self._pauses = found is not None and not found.is_last
+        return found
+
+    def _plan_options(self) -> PlanOptions:
+        """How the run is cut: passes are planned one at a time, since this process scores what they give."""
+        return replace(plan_options(self._options, self._config), by_pass=True)
 
     def _check_memos(self) -> None:
         """Raise :class:`~trainer.errors.DataNotReady` while memos are missing that the job waits for."""
@@ -380,15 +405,23 @@ def _prepare_unlocked(
     changes: ChangePolicy,
     *,
     verifies_all: bool = True,
+    held_out: HeldOut | None = None,
 ) -> PreparedRun:
-    """As :func:`prepare`, while the job of this command waits for data."""
+    """As :func:`prepare`, while this process has the lock or the job of this command waits for data."""
     from trainer.training.preparation import prepare_run
     from warehouse.reading.reader import read_labels
 
     labels = partial(read_labels, warehouse.storage, solution)
     skipped = lambda reason: say(f"a checkpoint was skipped: {reason}")  # noqa: E731
     return prepare_run(
-        solution, config, labels, changes=changes, weights=False, verifies_all=verifies_all, on_skip=skipped
+        solution,
+        config,
+        labels,
+        changes=changes,
+        weights=False,
+        verifies_all=verifies_all,
+        held_out=held_out,
+        on_skip=skipped,
     )
 
 
@@ -664,4 +697,6 @@ def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:
         unlabelled=first.unlabelled,
         late=first.late,
         host_steps=steps_since(first.host_steps, _host_steps(last)),
+        held_out=last.progress.held_out,
+        held_out_partitions=last.progress.held_out_partitions,
     )

@@ -40,8 +40,12 @@ def _unseen(report: TrainReport, test: AnyScores | None) -> tuple[AnyScores | No
     """The newest figures of unseen events, and which events these are."""
     if test is not None and test.events:
         return test, "test events"
-    unseen = [one.scores for one in report.history if not one.pass_number and one.scores.events]
-    return (unseen[-1], "events of the newest epoch, scored before training") if unseen else (None, "")
+    unseen = report.final
+    if unseen is None:
+        return None, ""
+    scored = report.held_out.scored[-1:] if report.held_out is not None else ()
+    is_held_out = any(one.scores is unseen for one in scored)
+    return unseen, "held-out events" if is_held_out else "events of the newest epoch, scored before training"
 
 
 def _table_health(settings: TrainConfig, report: TrainReport) -> TableHealth | None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _SPELLED = {"NE": "normalized entropy"}
 
 
+#: What the events of a row are to the model that scores them.
+UNSEEN, TRAINING, HELD_OUT = "unseen", "training", "held out"
+
 #: The heading of each figure that scores may have.
 _HEADINGS = {
     "auc": "AUC",
@@ -64,16 +67,84 @@ def _late_fields(late: LateData) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """One epoch with its progressive validation: each batch is scored before the model learns from it."""
+    """One epoch with its figures: each batch is scored before the model learns from it.
+
+    Attributes:
+        pass_number: from 1, of the passes over these partitions.
+        events_are: "unseen" in the first pass, which makes the figures progressive validation; "training" in later ones.
+    """
 
     epoch: int
     first_partition: str
     last_partition: str
     metrics: AnyScores
+    pass_number: int = 1
+    events_are: str = UNSEEN
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the metrics without the count of positive labels."""
         return {**fields_of(self), "metrics": _score_fields(self.metrics)}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutRow:
+    """The held-out events, which no pass has trained, scored after a pass over the older ones.
+
+    Attributes:
+        after_epoch: the epoch, from 0, after which they were scored.
+        loss: the mean loss of an event.
+        gain: by how much the loss is lower than after the pass before; None after the first.
+        gain_error: its standard error; None if it is not known.
+    """
+
+    after_pass: int
+    after_epoch: int
+    first_partition: str
+    last_partition: str
+    metrics: AnyScores
+    loss: float
+    gain: float | None
+    gain_error: float | None
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, the metrics without the count of positive labels."""
+        return {**fields_of(self), "metrics": _score_fields(self.metrics)}
+
+
+@dataclass(frozen=True, slots=True)
+class PassesRow:
+    """The passes of a run that was to have several.
+
+    Attributes:
+        most: the passes that the options allow.
+        stopped: the pass after which they ended, since it did not lower the held-out loss; 0: none did.
+        held_out: the held-out events after each pass; empty if nothing is held out.
+        why_nothing: why nothing is held out; empty otherwise.
+    """
+
+    most: int
+    stopped: int
+    held_out: tuple[HeldOutRow, ...]
+    why_nothing: str
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, the metrics without the count of positive labels."""
+        return {**fields_of(self), "held_out": [one.json_fields() for one in self.held_out]}
+
+    def lines(self) -> list[str]:
+        """What the screen says of them."""
+        if self.why_nothing:
+            return [f"nothing, so no pass is scored on unseen events: {self.why_nothing}"]
+        if not self.held_out:
+            return []
+        last = self.held_out[-1]
+        what = f"{last.first_partition} to {last.last_partition}, scored unseen after each pass over the older events and trained last"
+        return [what, *([self._stop(last)] if self.stopped else [])]
+
+    def _stop(self, last: HeldOutRow) -> str:
+        error = "" if last.gain_error is None else f" ± {last.gain_error:.5f}"
+        return (f"stopped after pass {self.stopped} of at most {self.most}, because it changed the loss of a held-out event "
+                f"by {-(last.gain or 0.0):+.5f}{error}: it must fall by more than its error")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +247,7 @@ class TrainedScreen:
         towers: the modules of ``tower_modules``; None without them.
         trial: the candidates from which options were chosen.
         verdict: whether the model is better than the base rate and a linear model, and what is wrong.
+        all_passes: of a run that may have several; None for one pass.
     """
 
     model: str
@@ -214,6 +286,7 @@ class TrainedScreen:
     trial: tuple[TrialRow, ...] = ()
     verdict: tuple[Finding, ...] = ()
     unpruned_share: float | None = None
+    all_passes: PassesRow | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -223,9 +296,13 @@ class TrainedScreen:
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
+        note = "each batch is scored before the model learns from it"
+        if self.all_passes is not None:
+            note = "only the figures of unseen and held-out events say how good the model is"
+        held_out = () if self.all_passes is None else self.all_passes.held_out
         table = grid(
-            *_epoch_table(self.epochs),
-            title=f"{self.model} version {self.version}; each batch is scored before the model learns from it",
+            *_epoch_table(self.epochs, held_out, has_passes=self.all_passes is not None),
+            title=f"{self.model} version {self.version}; {note}",
         )
         how = {"load": "memoized", "compute": "computed on the fly", "raw": "raw"}
         read = ", ".join(f"{count_text(n)} {how[action]}" for action, n in self.columns_read.items() if n)
@@ -234,6 +311,8 @@ class TrainedScreen:
             ("table", f"{self.table} version {self.table_version}"),
             ("columns", f"{read} (inputs × fragments)"),
         ]
+        if self.all_passes is not None:
+            pairs += [("" if k else "held out", text) for k, text in enumerate(self.all_passes.lines())]
         if self.towers is not None:
             pairs.append(("towers", self.towers.text()))
         pairs += [("no label yet", text) for text in self._unlabelled()]
@@ -329,19 +408,40 @@ class TrainedScreen:
         return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
 
 
-def _epoch_table(epochs: Sequence[EpochRow]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows; of several labels a row for each."""
+def _epoch_table(
+    epochs: Sequence[EpochRow], held_out: Sequence[HeldOutRow], *, has_passes: bool
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows; of several labels a row for each. ``has_passes``: with the pass, and what its events are to the model."""
     tasks = _tasks(epochs[0].metrics) if epochs else {}
     figures = _figures(next(iter(tasks.values()), epochs[0].metrics)) if epochs else {}
     is_uniform = len({tuple(_figures(one)) for one in tasks.values()}) <= 1
     quality = [f"{name}>" for name in figures] if is_uniform else ["quality"]
     rows = []
-    for e in epochs:
-        for name, one in (_tasks(e.metrics) or {"": e.metrics}).items():
+    for row in _in_order(epochs, held_out):
+        number = "" if isinstance(row, HeldOutRow) else str(row.epoch + 1)
+        of_pass = (
+            (str(row.after_pass), HELD_OUT) if isinstance(row, HeldOutRow) else (str(row.pass_number), row.events_are)
+        )
+        for name, one in (_tasks(row.metrics) or {"": row.metrics}).items():
             values = _quality(one) if is_uniform else (_sentence(one),)
-            cells = (str(e.epoch + 1), e.first_partition, e.last_partition, *([name] if tasks else []))
+            cells = (
+                number,
+                *(of_pass if has_passes else ()),
+                row.first_partition,
+                row.last_partition,
+                *([name] if tasks else []),
+            )
             rows.append((*cells, count_text(one.events), *values))
-    return ("epoch>", "from", "to", *(["label"] if tasks else []), "events>", *quality), rows
+    passes = ("pass>", "events are") if has_passes else ()
+    return ("epoch>", *passes, "from", "to", *(["label"] if tasks else []), "events>", *quality), rows
+
+
+def _in_order(epochs: Sequence[EpochRow], held_out: Sequence[HeldOutRow]) -> list[EpochRow | HeldOutRow]:
+    """The rows in the order of time: held-out events after the epoch that ends a pass."""
+    found: list[EpochRow | HeldOutRow] = []
+    for epoch in epochs:
+        found += [epoch, *(one for one in held_out if one.after_epoch == epoch.epoch)]
+    return found
 
 
 def _sentence(scores: AnyScores) -> str:

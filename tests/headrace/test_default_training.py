@@ -28,7 +28,10 @@ def test_the_choices_are_shown_and_stored(submitted, tmp_path):
     assert chosen["events_per_epoch"] == 10_000
     assert set(chosen) >= {"deep", "linear", "passes", "initial_bias", "dense_scaling"}
     assert first.json["test"]["normalized_entropy"] < 1.05
-    assert len(first.json["epochs"]) == first.json["passes"], "three small hours are one epoch"
+    held_out = bool((first.json["all_passes"] or {}).get("held_out"))
+    assert len(first.json["epochs"]) == (1 + held_out) * first.json["passes"], (
+        "three small hours are one epoch a segment"
+    )
     assert "trying 9 candidates on slice 1 of 3" in first.err
     assert len(first.json["trial"]) >= 9
     assert sum(one["is_chosen"] for one in first.json["trial"]) == 1

@@ -35,6 +35,7 @@ class CommitFacts:
         data_digest: the digest of the identity's data.
         segments: the planned partitions.
         planned_rows: the events of each partition when it was planned.
+        held_out: the document of the run's held-out share; None without one.
     """
 
     identity: Mapping[str, Any]
@@ -42,6 +43,7 @@ class CommitFacts:
     head: Mapping[str, Any]
     segments: tuple[tuple[str, ...], ...]
     planned_rows: Mapping[str, int]
+    held_out: Mapping[str, Any] | None = None
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
@@ -51,17 +53,20 @@ class CommitFacts:
             "head": dict(self.head),
             "segments": [list(segment) for segment in self.segments],
             "planned_rows": dict(self.planned_rows),
+            **({} if self.held_out is None else {"held_out": dict(self.held_out)}),
         }
 
     @classmethod
     def read(cls, document: DocumentField) -> CommitFacts:
         """The facts at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
+        held_out = document.members().get("held_out")
         return cls(
             identity={name: member.value for name, member in document.at("identity").members().items()},
             data_digest=document.at("data_digest").text(),
             head={name: member.value for name, member in document.at("head").members().items()},
             segments=tuple(segment.texts() for segment in document.at("segments").items()),
             planned_rows={name: rows.count() for name, rows in document.at("planned_rows").members().items()},
+            held_out=None if held_out is None else {name: member.value for name, member in held_out.members().items()},
         )
 
 
@@ -356,5 +361,6 @@ def commit_document(
         "identity": dict(facts.identity),
         "head": dict(facts.head),
         **({} if first.labels is None else {"labels": dict(first.labels)}),
+        **({} if facts.held_out is None else {"held_out": dict(facts.held_out)}),
         "job": position.to_document(),
     }

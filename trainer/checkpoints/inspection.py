@@ -111,7 +111,7 @@ class CommitDescription:
         labels_bytes: the size of the record of labels as trained; 0 without one.
         options: the options that decide weights.
         partition: of a commit by a plan, or resharded, in words; None for other parts of hosts, or one folder.
-        scores: progressive validation of the last epoch.
+        scores: the newest figures on events that the model had not seen.
     """
 
     summary: CommitSummary
@@ -207,7 +207,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         first_partition=trained[0] if trained else "",
         last_partition=trained[-1] if trained else "",
         job=commit.job,
-        scores={} if not history else _scores(history[-1].at("scores")),
+        scores=_newest_unseen(commit.document),
         tables=_tables(commit),
         arrays=_arrays(files, commit),
         ledger=_totals(counts_of(files, commit)),
@@ -222,6 +222,20 @@ def _partition_text(plan: PartitionPlan) -> str:
     if not plan.tables:
         return f"row r of each table in part r % {plan.cores}"
     return f"the plan {plan_fingerprint(plan)[:12]} of {plan.cores} cores"
+
+
+def _newest_unseen(document: DocumentField) -> dict[str, Any]:
+    """The scores of the newest epoch in the first pass of a segment, or of the held-out events if those are newer."""
+    epochs = [one for one in document.at("history").items() if _is_unseen(one)]
+    held_out = document.members().get("held_out")
+    scored = [] if held_out is None else held_out.at("scored").items()
+    if scored and (not epochs or epochs[-1].at("epoch").count() < scored[-1].at("epochs_done").count()):
+        return _scores(scored[-1].at("scores"))
+    return _scores(epochs[-1].at("scores")) if epochs else {}
+
+
+def _is_unseen(epoch: DocumentField) -> bool:
+    return epoch.at("pass_number").count() == 0 and epoch.at("scores").at("events").count() > 0
 
 
 def _scores(field: DocumentField) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The losses of single events in float64, for comparisons of candidates on the same events. Pure."""
+"""Logits of the base rate, with which candidates are compared on the same events. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,29 +31,3 @@ def _constant_of(head: Head, known: Array, rows: int) -> Array:
         rate = (known.sum() + 0.5) / (len(known) + 1)
         return np.full(rows, np.log(rate / (1 - rate)))
     return np.full(rows, (known.mean() - head.center) / head.scale if len(known) else 0.0)
-
-
-def event_losses(head: AnyHead, labels: Array, logits: Array, weights: Mapping[str, float] | None = None) -> Array:
-    """The loss of every event, float64: nats, or for a regression squared deviations.
-
-    Of several labels it is the sum of the losses of those that the event has, times the ``weights`` by name.
-    """
-    logits = np.asarray(logits, np.float64)
-    if isinstance(head, Head):
-        return _losses_of(head, labels, logits)
-    total = np.zeros(len(labels))
-    for t, (name, one) in enumerate(head.each):
-        known = ~np.isnan(labels[:, t])
-        own = head.logits_of(name, logits)
-        total[known] += (weights or {}).get(name, 1.0) * _losses_of(one, labels[known, t], own[known])
-    return total
-
-
-def _losses_of(head: Head, labels: Array, logits: Array) -> Array:
-    if head.task == "multiclass":
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        chosen = shifted[np.arange(len(labels)), labels.astype(np.int64)]
-        return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - chosen)
-    if head.task == "binary":
-        return np.asarray(np.maximum(logits, 0) - logits * labels + np.log1p(np.exp(-np.abs(logits))))
-    return np.asarray((logits - head.targets(labels)) ** 2)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.choosing.candidates import Candidate
-from trainer.choosing.losses import constant_logits, event_losses
+from trainer.choosing.losses import constant_logits
 from trainer.choosing.selection import Trial, still_possible
 from trainer.choosing.slices import TimeSlice
 from trainer.config import TrainConfig
 from trainer.errors import NonFiniteLoss
+from trainer.model.event_losses import event_losses
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import make_batches

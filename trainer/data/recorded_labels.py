@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from trainer.errors import TornCheckpoint
 from trainer.reading.stream import FragmentRef
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+#: By fragment: places of events, int64, and their counts at one moment, uint8.
+Reopened: TypeAlias = dict[str, tuple[Array, Array]]
 
 _NONE = np.float32("nan")
 
@@ -27,6 +30,7 @@ class RecordedLabels:
     Attributes:
         relabelled: of each fragment, the trained events whose label has changed.
         untrained: of each fragment, those of them whose count is 0 now.
+        reopened: of each fragment, the places of those events, and their counts now, for :func:`reopen_untrained`.
     """
 
     def __init__(self, ledger: Ledger, passes: int, before: LabelRecord, now: Mapping[str, str]) -> None:
@@ -41,6 +45,7 @@ class RecordedLabels:
         self._unknown: dict[str, int] = {}
         self.relabelled: dict[str, int] = {}
         self.untrained: dict[str, int] = {}
+        self.reopened: Reopened = {}
 
     def has(self, key: str) -> bool:
         """Whether the labels of a fragment are recorded."""
@@ -68,6 +73,8 @@ class RecordedLabels:
         ledger.accept_labels(key, label_sum(np.flatnonzero(trained), present[trained]))
         self.relabelled[key] = int(events.sum())
         self.untrained[key] = int((events & ~trained).sum())
+        places = np.flatnonzero(events)
+        self.reopened[key] = places, ledger.of(key)[places].copy()
 
     def _adopt(self, key: str, labels: FragmentLabels) -> None:
         """Take the present labels of a fragment without a record; they must be those that were trained."""
@@ -94,3 +101,17 @@ class RecordedLabels:
         """The record of fragments, which are recorded or scanned."""
         known = {**self._before, **self._present}
         return LabelRecord({ref.key: known[ref.key] for ref in refs}, self._trained_again)
+
+
+def reopen_untrained(ledger: Ledger, reopened: Reopened, passes: int) -> int:
+    """Make events due in the last of ``passes`` passes that were reopened for a later one, and not trained since.
+
+    Without it, events whose label changed would keep the old one in a run whose passes end early. Returns by how much counts were lowered.
+    """
+    lowered = 0
+    for key, (places, before) in reopened.items():
+        counts = ledger.of(key)
+        events = np.zeros(len(counts), bool)
+        events[places[counts[places] == before]] = True
+        lowered += ledger.reopen(key, events, passes - 1)
+    return lowered

@@ -94,4 +94,5 @@ def facts_of(plan: JobPlan) -> CommitFacts:
         head=plan.head.to_document(),
         segments=plan.segments,
         planned_rows=plan.planned_rows,
+        held_out=None if plan.held_out is None else plan.held_out.to_document(),
     )

@@ -37,18 +37,25 @@ class PlanOptions:
         unit_rows: the largest number of events of a host's share of a unit.
         shuffle_events: see :class:`JobPlan`.
         epoch_rows: see :meth:`JobPlan.data_range`; units are then so small that an epoch has a whole one.
+        by_pass: see :func:`plan_job`; :func:`extend_job` plans the rest.
     """
 
     unit_rows: int = UNIT_ROWS
     shuffle_events: int = 0
     epoch_rows: int = 0
+    by_pass: bool = False
 
     def plan(self, prepared: PreparedRun, hosts: int) -> JobPlan:
         """The plan of what is left of a run, for at most so many hosts. Raises what :func:`plan_job` raises."""
         rows = min(self.unit_rows, max(1, self.epoch_rows // hosts)) if self.epoch_rows else self.unit_rows
         return plan_job(
-            prepared, unit_rows=rows, hosts=hosts, first_unit=_next_unit(prepared.saved), shuffle_events=self.shuffle_events
-        )  # fmt: skip
+            prepared,
+            unit_rows=rows,
+            hosts=hosts,
+            first_unit=_next_unit(prepared.saved),
+            shuffle_events=self.shuffle_events,
+            by_pass=self.by_pass,
+        )
 
 
 _PLAN_OPTIONS = PlanOptions()
@@ -153,9 +160,13 @@ def _with_plan(servers: ServersSpec | None, plan: PartitionPlan | None, files: J
 def extend_job(
     prepared: PreparedRun, files: JobFiles, spec: JobSpec, options: PlanOptions = _PLAN_OPTIONS
 ) -> DataRange | None:
-    """Plan what is left of a run whose job has trained its whole plan; None if nothing is left."""
+    """Plan what is left of a run whose job has trained its whole plan; None if nothing is left, and the job does not wait for more."""
     if not prepared.planned_events:
-        return None
+        if spec.data is None or spec.data.is_last:
+            return None
+        data = replace(spec.data, is_last=True)  # so that the job ends
+        replace(spec, data=data).write(files)
+        return data
     plan = options.plan(prepared, spec.settings.most_hosts)
     put_solution(files, prepared.solution)
     data = plan.data_range(files.put_document(plan.to_bytes()), options.epoch_rows)

@@ -36,7 +36,7 @@ def begin(job: Job) -> Outcome:
     job, changed = _change_phase(_with_next_data(job))
     assert job.data is not None
     if job.commit.next_unit >= job.data.stop_unit:
-        job, told = _all_trained(job)
+        job, told = _all_trained(job, job.data)
     elif job.misses_servers or (hosts := _hosts_to_begin(job)) is None:
         return replace(job, state=waiting), changed
     else:
@@ -52,7 +52,7 @@ def _with_next_data(job: Job) -> Job:
 def _change_phase(job: Job) -> Outcome:
     """The phase after the newest commit. If it needs fewer hosts, the others leave."""
     assert job.data is not None
-    phase = _phase_of(job, job.data.stop_unit - job.commit.next_unit)
+    phase = _phase_of(job, job.data, job.commit.next_unit)
     if phase is job.phase:
         return job, ()
     before, job = job.wanted_hosts, replace(job, phase=phase)
@@ -61,16 +61,17 @@ def _change_phase(job: Job) -> Outcome:
     return job, (ChangePhase(phase), want_roles(job), *told)
 
 
-def _phase_of(job: Job, rest: int) -> TrainingPhase:
-    """The phase of a job that has ``rest`` units left."""
+def _phase_of(job: Job, data: DataRange, next_unit: int) -> TrainingPhase:
+    """The phase of a job that has trained the units of ``data`` below ``next_unit``."""
+    rest = data.stop_unit - next_unit
     behind = job.settings.behind_units
-    if rest <= 0 and not job.settings.is_finite:
+    if rest <= 0 and data.is_last and not job.settings.is_finite:
         return TrainingPhase.CAUGHT_UP
     return TrainingPhase.INITIAL if behind is not None and rest >= behind else job.phase
 
 
-def _all_trained(job: Job) -> Outcome:
-    if not job.settings.is_finite:
+def _all_trained(job: Job, data: DataRange) -> Outcome:
+    if not (job.settings.is_finite and data.is_last):
         return replace(job, state=JobState.WAITING_FOR_DATA), ()
     return end_job(job, JobState.DONE)
 
@@ -184,7 +185,7 @@ def _may_overlap(job: Job) -> bool:
         and not job.stop_asked
         and data is not None
         and job.stop_unit < data.stop_unit
-        and _phase_of(job, data.stop_unit - job.stop_unit) is job.phase
+        and _phase_of(job, data, job.stop_unit) is job.phase
         and _hosts_to_begin(job) == job.hosts
         and _keeps_servers(job)
     )

@@ -45,11 +45,13 @@ class DataRange:
         name: names the plan to the roles, such as the digest of its document.
         stop_unit: the number of units.
         stops: the natural ends of epochs, ascending unit numbers; the last one is ``stop_unit``.
+        is_last: false if more of the run is planned when these units are trained, such as its next pass: the job waits for it.
     """
 
     name: str
     stop_unit: int
     stops: tuple[int, ...]
+    is_last: bool = True
 
     def __post_init__(self) -> None:
         if self.stops != tuple(sorted(set(self.stops))) or (self.stops[-1:] or (0,)) != (self.stop_unit,):

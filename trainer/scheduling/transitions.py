@@ -136,7 +136,7 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     EventKind.DATA_CHANGED: _stay(ATTEMPT | {_S.RESTARTING})
     | _move({_S.STARTING}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.AWAY}, *_TRAINED, _S.TRAINING, stay=True)
-    | _move({_S.WAITING_FOR_DATA}, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
+    | _move({_S.WAITING_FOR_DATA}, _S.DONE, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
     | _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY, stay=True),
     EventKind.PLAN_FAILED: _move({_S.STARTING, _S.WAITING_FOR_DATA}, _S.HELD, stay=True),
     EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY),

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.hashed_options import HashedOptions
-from trainer.model.inputs import InputLayout, lay_out
+from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
-from trainer.model.unbounded_tables import hashed_tables
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import decode
 from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
+from trainer.training.frozen_weights import frozen_weights
 from trainer.training.preparation import fragment_refs
-from trainer.training.run_state import RunProgress, Weights, build_weights
+from trainer.training.run_state import RunProgress, Weights
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
@@ -94,24 +92,8 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
         raise NotFound("the run directory must hold a checkpoint", where=run_dir, next_step="train first")
     identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
-    # Predicting needs no determinism, and must work if TensorFlow already runs with other threads.
-    layout = lay_out(identity.typed_inputs, config)
-    fitted = replace(_fitted(config, layout, saved.arrays), deterministic=False)
-    weights = build_weights(layout, fitted, saved.head)
-    weights.load(saved.arrays)
-    for engine in (weights.engine, weights.linear):
-        if isinstance(engine, PrunedEngine):
-            engine.freeze()
+    weights = frozen_weights(lay_out(identity.typed_inputs, config), config, saved.head, saved.arrays)
     return Trained(config, identity, saved.progress, saved.path, saved.number, saved.digest, weights)
-
-
-def _fitted(config: TrainConfig, layout: InputLayout, arrays: Mapping[str, Array]) -> TrainConfig:
-    """The options with hashed tables for the saved rows alone: a prediction gives no id a row."""
-    tables = hashed_tables(layout.features, config)
-    rows = {
-        table: max(len(arrays.get(f"{kind}/rows/{table}", ())) for kind in ("embedding", "linear")) for table in tables
-    }
-    return replace(config, hashed={table: HashedOptions(capacity=max(count, 1)) for table, count in rows.items()})
 
 
 def evaluate(

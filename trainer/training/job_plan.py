@@ -33,6 +33,7 @@ from trainer.runs.identity import RunIdentity, in_time_order
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.work_units import Piece, PlaceRange, UnitPlan, cumulated, share_ranges, units_of_epoch
 from trainer.training.due_stretches import due_rows, stretches_of
+from trainer.training.held_out import HeldOut
 from trainer.training.preparation import PreparedRun
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -74,6 +75,8 @@ class JobPlan:
         shuffle_events: events are shuffled in windows of this number, a multiple of the batch; 0: they are not.
         counts: how often all events of the run were trained before the plan; None if events are not counted.
         labels: the labels that the plan trains, and those as trained of its other events; None if they are not recorded.
+        held_out: see :class:`~trainer.training.run_state.RunProgress`.
+        pauses: whether the run is planned further when the plan is trained: held-out events are scored then.
     """
 
     solution: str
@@ -90,6 +93,8 @@ class JobPlan:
     counts: SavedCounts | None
     shuffle_events: int = 0
     labels: LabelRecord | None = None
+    held_out: HeldOut | None = None
+    pauses: bool = False
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -110,7 +115,7 @@ class JobPlan:
             epoch_rows: end epochs of the job after about so many rows, too; 0: at natural ends only.
         """
         stops = self.units.ends_by_rows(epoch_rows, self.stops) if epoch_rows else self.stops
-        return DataRange(name, self.stop_unit, stops)
+        return DataRange(name, self.stop_unit, stops, is_last=not self.pauses)
 
     def request(self, piece: Piece, attempt: int) -> UnitRequest:
         """What a host asks of a reader for a piece, whose place is the number of the request."""
@@ -162,6 +167,7 @@ class JobPlan:
             "planned_rows": dict(self.planned_rows),
             "counts": None if counts is None else {**counts.to_document(), "uneven": _text(zlib.compress(counts.uneven.tobytes(), 1))},
             **({} if labels is None else {"labels": {**labels.to_document(), "packed": _text(labels.packed.tobytes())}}),
+            **({} if self.held_out is None else {"held_out": self.held_out.to_document(), "pauses": self.pauses}),
         })  # fmt: skip
 
     @classmethod
@@ -176,6 +182,8 @@ class JobPlan:
                                  allowed=f"{FORMAT}, {_UNITS_OF_STRETCHES}")  # fmt: skip
         units, fragment_rows, extra = _read_units(field, of_stretches=found == _UNITS_OF_STRETCHES)
         counts = field.at("counts")
+        segments = tuple(item.texts() for item in field.at("segments").items())
+        held_out = field.members().get("held_out")
         plan = cls(
             solution=field.at("solution").text(),
             config={name: option.value for name, option in field.at("config").members().items()},
@@ -186,11 +194,13 @@ class JobPlan:
             due_below=extra["due_below"].astype(np.int16),
             is_first=extra["is_first"].astype(bool),
             epochs=tuple(_read_epoch(item) for item in field.at("epochs").items()),
-            segments=tuple(item.texts() for item in field.at("segments").items()),
+            segments=segments,
             planned_rows={key: count.count() for key, count in field.at("planned_rows").members().items()},
             counts=None if counts.value is None else _read_counts(counts),
             shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
             labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
+            held_out=None if held_out is None else HeldOut.read(held_out, segments),
+            pauses=held_out is not None and field.at("pauses").truth(),
         )
         if plan.labels is not None and plan.counts is None:
             raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)
@@ -201,7 +211,13 @@ class JobPlan:
 
 
 def plan_job(
-    prepared: PreparedRun, *, unit_rows: int, hosts: int = 1, first_unit: int = 0, shuffle_events: int = 0
+    prepared: PreparedRun,
+    *,
+    unit_rows: int,
+    hosts: int = 1,
+    first_unit: int = 0,
+    shuffle_events: int = 0,
+    by_pass: bool = False,
 ) -> JobPlan:
     """The plan of what is left of a run. Raises :class:`ConfigError` for windows that are not whole batches.
 
@@ -210,7 +226,12 @@ def plan_job(
         hosts: the largest number of hosts that is expected.
         first_unit: the number of its first unit: the units before it are trained.
         shuffle_events: see :class:`JobPlan`.
+        by_pass: plan up to the next scoring of held-out events; what comes after it may depend on their figures.
     """
+    stage = prepared.stage if by_pass else ()
+    pauses = len(stage) < len(prepared.remaining) and bool(prepared.refs(stage))
+    if pauses:
+        prepared = replace(prepared, remaining=stage)
     if shuffle_events < 0 or shuffle_events % prepared.config.batch_rows:
         raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
                           allowed=f"a multiple of batch_rows, {prepared.config.batch_rows}")  # fmt: skip
@@ -233,7 +254,7 @@ def plan_job(
         for key in epoch.partitions:
             seen[key].append(epoch.pass_number)
     plan = _assembled(prepared, unit_rows, first_unit, numbers, stretches, sections)
-    return replace(plan, shuffle_events=shuffle_events)
+    return replace(plan, shuffle_events=shuffle_events, pauses=pauses)
 
 
 @dataclass(frozen=True)
@@ -296,6 +317,7 @@ def _assembled(
         planned_rows=dict(prepared.progress.planned_rows),
         counts=None if prepared.ledger is None else prepared.ledger.counts(),
         labels=prepared.labels,
+        held_out=prepared.progress.held_out,
     )
 
 

@@ -7,7 +7,7 @@ bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -38,11 +38,14 @@ from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy
 from trainer.runs.epochs import Epoch
 from trainer.runs.lock import run_lock
+from trainer.training.frozen_weights import predictor
+from trainer.training.held_out import HeldOut
 from trainer.training.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
 from trainer.training.run_partition import check_tables
-from trainer.training.run_state import EpochScores, Weights, snapshot
+from trainer.training.run_state import EpochScores, Weights, newest_unseen, snapshot
 from trainer.training.run_statistics import Record, StatisticsFile
 from trainer.training.saved_tables import under
+from trainer.training.scoring import score_held_out
 from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch, steps_of
@@ -62,7 +65,7 @@ class TrainEvent:
 
     Attributes:
         kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
-            "epoch" (with ``scores``) or "checkpoint" (``message`` is its directory).
+            "epoch" (with ``scores``), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
         events: the events that this process has trained, of ``total_events``.
         epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
     """
@@ -92,6 +95,8 @@ class TrainReport:
         late: data that came after the checkpoint.
         staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
         host_steps: the steps of each host of a job in what was committed, by name; none for training in one process.
+        held_out: the figures of the held-out events after each pass; None if none are held out.
+        held_out_partitions: the partitions of those events.
     """
 
     epochs: int
@@ -107,11 +112,13 @@ class TrainReport:
     late: LateData = NOTHING_LATE
     staleness: StalenessCounts = NOT_MEASURED
     host_steps: StepsByHost = field(default_factory=dict)
+    held_out: HeldOut | None = None
+    held_out_partitions: tuple[str, ...] = ()
 
     @property
     def final(self) -> AnyScores | None:
-        """Progressive validation of the run's last epoch."""
-        return self.history[-1].scores if self.history else None
+        """The run's newest figures on events that the model had not seen."""
+        return newest_unseen(self.history, self.held_out)
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
@@ -130,6 +137,8 @@ class TrainReport:
             "staleness": self.staleness.to_document(),
             "steps_by_host": {name: one.steps for name, one in self.host_steps.items()},
             "idle_host_steps_share": idle_share(self.host_steps),
+            "held_out": None if self.held_out is None else self.held_out.to_document(),
+            "held_out_partitions": list(self.held_out_partitions),
         }
 
 
@@ -236,6 +245,7 @@ class _Run:
         self._number = prepared.saved.number if prepared.saved else 0
         self._collector = prepared.head.collector()
         self._events = 0
+        self._planned_events = prepared.planned_events
         self._weights: Weights | TpuWeights
         if make_engine is not None:
             self._weights = served = ServedWeights(
@@ -268,7 +278,7 @@ class _Run:
             self._progress.epochs_done,
             len(self._prepared.epochs),
             self._events,
-            self._prepared.planned_events,
+            self._planned_events,
             message,
             scores,
         )
@@ -280,24 +290,12 @@ class _Run:
         """Train every remaining epoch, or until ``stop`` or ``ends_early``."""
         started = clock()
         first = self._progress.epochs_done
-        prepared = self._prepared
-        stream = fragment_stream(
-            prepared.refs(prepared.remaining),
-            read,
-            prepared.layout,
-            ahead=self._config.prefetch_fragments,
-            head=prepared.head,
-        )
         finished = True
         self._steps = steps_of(self._weights, self._config.staleness)
-        with closing(stream), self._steps, BackgroundWriter(self._written) as self._writer:  # type: ignore[type-var]
-            for epoch in prepared.remaining:
-                if not self._epoch(epoch, stream, ends_early):
-                    finished = False
-                    break
-                if (stop() or ends_early()) and epoch is not prepared.remaining[-1]:
-                    finished = False
-                    break
+        with self._steps, BackgroundWriter(self._written) as self._writer:
+            while finished and (stage := self._next_stage(read)):
+                finished = self._train_stage(stage, read, stop, ends_early)
+        prepared = self._prepared
         return TrainReport(
             epochs=self._progress.epochs_done - first,
             events=self._events,
@@ -311,9 +309,43 @@ class _Run:
             unlabelled=sum(prepared.trainable.unlabelled.values()),
             late=prepared.late,
             staleness=self._steps.staleness,
+            held_out=self._progress.held_out,
+            held_out_partitions=self._progress.held_out_partitions,
         )
 
-    def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment], ends_early: Callable[[], bool]) -> bool:
+    def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:
+        """The epochs up to the next scoring; a pass that a job has ended without one is scored first."""
+        if due := self._prepared.due_pass:
+            self._score(due, read)
+        return self._prepared.stage
+
+    def _train_stage(
+        self, stage: Sequence[Epoch], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
+    ) -> bool:
+        """Train these epochs; false if ``stop`` or ``ends_early`` ended the run."""
+        prepared = self._prepared
+        ahead, last = self._config.prefetch_fragments, prepared.remaining[-1]
+        stream = fragment_stream(prepared.refs(stage), read, prepared.layout, ahead=ahead, head=prepared.head)
+        with closing(stream):  # type: ignore[type-var]
+            for epoch in stage:
+                if not self._epoch(epoch, stream, read, ends_early):
+                    return False
+                if (stop() or ends_early()) and epoch is not last:
+                    return False
+        return True
+
+    def _score(self, passes: int, read: ReadFragment) -> None:
+        """Score the held-out events with the weights as they are now, and plan the rest by it."""
+        predict = predictor(self._weights, self._config)
+        found = score_held_out(self._prepared, passes, self._progress.epochs_done, predict, read)
+        if found is not None:
+            self._prepared = self._prepared.with_pass(found)
+            self._planned_events = self._events + self._prepared.planned_events
+            self._say("held out", scores=found.scores)
+
+    def _epoch(
+        self, epoch: Epoch, stream: Iterator[DecodedFragment], read: ReadFragment, ends_early: Callable[[], bool]
+    ) -> bool:
         """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
         decoded: Iterator[DecodedFragment] = islice(stream, len(self._prepared.refs([epoch])))
         events = self._prepared.due
@@ -330,6 +362,8 @@ class _Run:
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, idle))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
+        if passes := self._prepared.due_pass:
+            self._score(passes, read)
         self._commit(epoch)
         return True
 

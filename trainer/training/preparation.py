@@ -5,7 +5,7 @@ Light: TensorFlow is not loaded. The training loop and the training job begin wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,15 +23,16 @@ from trainer.data.late_data import (
     visits_of,
 )
 from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.data.recorded_labels import RecordedLabels
+from trainer.data.recorded_labels import RecordedLabels, Reopened, reopen_untrained
 from trainer.errors import BadLabel, ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.reading.stream import FragmentRef, ReadFragment
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
-from trainer.runs.epochs import Epoch, plan_epochs
+from trainer.runs.epochs import Epoch, Segments, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
+from trainer.training.held_out import HeldOut, ScoredPass, split_held_out
 from trainer.training.run_state import RunProgress, trained_partitions
 from trainer.training.saved_run import SavedRun, read_newest_run
 from transforms.errors import listed
@@ -48,10 +49,12 @@ class PreparedRun:
         ledger: the counts of the checkpoint, lowered where events are trained again; None if events are not counted.
         due: None if events are not counted.
         epochs: all epochs of the run.
+        pass_epochs: the epochs of one pass over the first segment, after each of which the held-out events are scored; 0 if none are held out.
         remaining: those that are left.
         refs_of: by number of a remaining epoch, its fragments that have due events.
         planned_events: the events of the remaining epochs.
         labels: the present labels, as the commits of this preparation record them; None if they do not.
+        reopened: see :class:`~trainer.data.recorded_labels.RecordedLabels`.
         saved: the checkpoint that the run continues from.
         skipped: the reason for each torn checkpoint.
     """
@@ -68,10 +71,12 @@ class PreparedRun:
     trainable: TrainableEvents
     late: LateData
     epochs: tuple[Epoch, ...]
+    pass_epochs: int
     remaining: tuple[Epoch, ...]
     refs_of: dict[int, tuple[FragmentRef, ...]]
     planned_events: int
     labels: LabelRecord | None
+    reopened: Reopened
     saved: SavedRun | None
     skipped: tuple[str, ...]
 
@@ -84,7 +89,55 @@ class PreparedRun:
         if self.ledger is None:
             return None
         keys = [ref.key for refs in self.fragments.values() for ref in refs]
-        return self.ledger.summary(keys, expected=self.config.passes, of=self.trainable.of)
+        return self.ledger.summary(keys, expected=self.progress.passes(self.config), of=self.trainable.of)
+
+    @property
+    def stage(self) -> tuple[Epoch, ...]:
+        """The epochs that are not trained yet, up to the next scoring of held-out events; all of them if there is none."""
+        done, size = self.progress.epochs_done, self.pass_epochs
+        left = tuple(epoch for epoch in self.remaining if epoch.number >= done)
+        is_over = not size or done >= size * self.progress.passes(self.config)
+        return left if is_over else left[: size - done % size]
+
+    @property
+    def due_pass(self) -> int:
+        """The pass over the older events that has just ended and after which the held-out ones were not scored; 0 without one."""
+        progress, size = self.progress, self.pass_epochs
+        if progress.held_out is None or not size or progress.epochs_done % size:
+            return 0
+        passes = progress.epochs_done // size
+        scored = progress.held_out.scored
+        is_due = 0 < passes <= progress.passes(self.config) and (not scored or scored[-1].passes < passes)
+        return passes if is_due else 0
+
+    @property
+    def held_out_refs(self) -> list[FragmentRef]:
+        """The fragments of the held-out share; none without one."""
+        return [ref for key in self.progress.held_out_partitions for ref in self.fragments.get(key, ())]
+
+    def held_out_after(self, found: ScoredPass) -> HeldOut:
+        """The state of the held-out share after a pass was scored."""
+        before = self.progress.held_out
+        assert before is not None, "only a held-out share is scored"
+        return before.after(found, most_passes=self.config.passes, stops_early=self.config.stops_passes_early)
+
+    def with_pass(self, found: ScoredPass) -> PreparedRun:
+        """This run after a pass was scored, with the epochs that are left now."""
+        progress = self.progress
+        progress.held_out = self.held_out_after(found)
+        run = self._with_fewer_passes(progress.held_out.stopped) if progress.held_out.stopped else self
+        return replace(run, **_left(progress, self.config, self.fragments, self.due, self.trainable))
+
+    def _with_fewer_passes(self, passes: int) -> PreparedRun:
+        """This run, with the events due again whose changed labels a later pass would have trained."""
+        if self.ledger is None or self.labels is None:
+            return self
+        again = self.labels.trained_again + reopen_untrained(self.ledger, self.reopened, passes)
+        progress = self.progress
+        visits = visits_of(_epochs(progress, self.config)[progress.epochs_done :])
+        late = late_segment(self.fragments, progress.segments, visits, self.due, passes)
+        progress.segments = (*progress.segments, late) if late else progress.segments
+        return replace(self, labels=replace(self.labels, trained_again=again))
 
 
 def described(solution: ReadSolution, config: TrainConfig) -> tuple[RunIdentity, InputLayout]:
@@ -106,12 +159,14 @@ def prepare_run(
     changes: ChangePolicy = REFUSE_CHANGES,
     weights: bool = True,
     verifies_all: bool = True,
+    held_out: HeldOut | None = None,
     on_skip: Callable[[str], None],
 ) -> PreparedRun:
     """Continue from the newest checkpoint, or begin a run.
 
     Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Without ``verifies_all`` they are
-    not even read: the job that wrote the checkpoint goes on with what its hosts have in memory. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
+    not even read: the job that wrote the checkpoint goes on with what its hosts have in memory. ``held_out``: the figures of the held-out share, where they are newer than
+    those of the checkpoint. Raises the errors of :func:`trainer.training.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
     config = with_code_digests(config)
@@ -123,11 +178,11 @@ def prepare_run(
         on_skip(reason)
 
     saved = read_newest_run(config.run_dir, on_skip=skip, weights=weights, verifies_all=verifies_all)
+    if saved is not None and held_out is not None:
+        saved.progress.held_out = held_out
     preparation = _Preparation(solution, config, identity, saved, changes)
     head = preparation.scan(read_labels)
-    epochs = preparation.plan()
-    remaining = epochs[preparation.progress.epochs_done :]
-    visits = visits_of(remaining)
+    preparation.plan()
     return PreparedRun(
         solution=solution,
         config=config,
@@ -140,13 +195,11 @@ def prepare_run(
         due=preparation.due,
         trainable=preparation.trainable,
         late=preparation.late,
-        epochs=epochs,
-        remaining=remaining,
-        refs_of={epoch.number: preparation.due_refs(epoch) for epoch in remaining},
-        planned_events=sum(preparation.planned(ref, visits[key]) for key in visits for ref in preparation.of(key)),
         labels=preparation.labels,
+        reopened=preparation.reopened,
         saved=saved,
         skipped=tuple(skipped),
+        **_left(preparation.progress, config, preparation.fragments, preparation.due, preparation.trainable),
     )
 
 
@@ -195,6 +248,7 @@ class _Preparation:
         self.progress = RunProgress(segments=(tuple(self.fragments),))
         self.late = NOTHING_LATE
         self.labels: LabelRecord | None = None
+        self.reopened: Reopened = {}
         self._changes = self._take_over(saved) if saved else DataChanges()
         for key, refs in self.fragments.items():
             self.progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
@@ -256,6 +310,7 @@ class _Preparation:
             accepted=(*self._changes.accepted, *changed),
         )
         self.labels = recorded.record(self._refs) if recorded else None
+        self.reopened = recorded.reopened if recorded else {}
         return due
 
     def _recorded(self, ledger: Ledger) -> RecordedLabels | None:
@@ -263,12 +318,12 @@ class _Preparation:
         if not self._policy.train_labels:
             return None
         record = self._saved.labels if self._saved else None
-        return RecordedLabels(ledger, self._config.passes, record or LabelRecord(), self._changes.now)
+        return RecordedLabels(ledger, self._passes, record or LabelRecord(), self._changes.now)
 
     def _needed(self, ledger: Ledger, recorded: RecordedLabels | None) -> list[FragmentRef]:
         """The fragments not wholly trained, of changed labels or deleted events, or to be recorded for the first time."""
         differing = self._changes.relabelled | self._changes.retracted
-        visits, passes = self._remaining_visits(), self._config.passes
+        visits, passes = self._remaining_visits(), self._passes
 
         def is_needed(ref: FragmentRef) -> bool:
             counts = ledger.of(ref.key)
@@ -295,44 +350,76 @@ class _Preparation:
         steps.append(accept)
         return ", ".join(steps)
 
-    def plan(self) -> tuple[Epoch, ...]:
-        """All epochs of the run, with one more segment for late data."""
+    def plan(self) -> None:
+        """Plan the segments: those of a new run, and one more for late data."""
+        if self._saved is None:
+            self._hold_out()
         segments = self.progress.segments
-        late = late_segment(self.fragments, segments, self._remaining_visits(), self.due, self._config.passes)
+        late = late_segment(self.fragments, segments, self._remaining_visits(), self.due, self._passes)
         self.progress.segments = (*segments, late) if late else segments
-        return self._epochs()
+
+    def _hold_out(self) -> None:
+        """Plan the newest share of the events after all passes over the others, so that it can be scored unseen."""
+        if self._config.passes == 1:
+            return
+        events = {
+            key: sum(ref.fragment.live_rows - self.trainable.unlabelled.get(ref.key, 0) for ref in refs)
+            for key, refs in self.fragments.items()
+        }
+        self.progress.segments = split_held_out(list(self.fragments), events, self._config.held_out_share)
+        self.progress.held_out = HeldOut() if len(self.progress.segments) > 1 else None
+
+    @property
+    def _passes(self) -> int:
+        return self.progress.passes(self._config)
 
     def _remaining_visits(self) -> dict[str, list[int]]:
         """The passes of the epochs that were planned before and are left, by partition."""
-        return visits_of(self._epochs()[self.progress.epochs_done :])
+        return visits_of(_epochs(self.progress, self._config)[self.progress.epochs_done :])
 
-    def _epochs(self) -> tuple[Epoch, ...]:
-        return plan_epochs(
-            self.progress.segments,
-            partitions_per_epoch=self._config.partitions_per_epoch,
-            passes=self._config.passes,
-            events_per_epoch=self._config.events_per_epoch,
-            rows=self.progress.planned_rows,
-        )
 
-    def due_refs(self, epoch: Epoch) -> tuple[FragmentRef, ...]:
+def _epochs(progress: RunProgress, config: TrainConfig, segments: Segments | None = None) -> tuple[Epoch, ...]:
+    """The epochs of a run; ``segments``: of these instead of all."""
+    return plan_epochs(
+        progress.segments if segments is None else segments,
+        partitions_per_epoch=config.partitions_per_epoch,
+        passes=progress.passes(config),
+        events_per_epoch=config.events_per_epoch,
+        rows=progress.planned_rows,
+    )
+
+
+def _left(
+    progress: RunProgress,
+    config: TrainConfig,
+    fragments: Mapping[str, tuple[FragmentRef, ...]],
+    due: DueEvents | None,
+    trainable: TrainableEvents,
+) -> dict[str, Any]:
+    """What is left of a run: the members of :class:`PreparedRun` that depend on its progress."""
+    epochs = _epochs(progress, config)
+    remaining = epochs[progress.epochs_done :]
+    first = () if progress.held_out is None else _epochs(progress, config, progress.segments[:1])
+
+    def due_refs(epoch: Epoch) -> tuple[FragmentRef, ...]:
         """The fragments of an epoch that have due events; one that is due now is due when it is trained."""
-        return tuple(
-            ref
-            for key in epoch.partitions
-            for ref in self.of(key)
-            if self.due is None or self.due.is_due(ref.key, epoch.pass_number)
-        )
+        refs = [ref for key in epoch.partitions for ref in fragments.get(key, ())]  # a partition may be gone
+        return tuple(ref for ref in refs if due is None or due.is_due(ref.key, epoch.pass_number))
 
-    def planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
+    def planned(ref: FragmentRef, visits: Sequence[int]) -> int:
         """The trainings of a fragment's events in these passes."""
-        if self.due is None:
-            return len(visits) * (ref.fragment.live_rows - self.trainable.unlabelled.get(ref.key, 0))
-        return self.due.planned(ref.key, visits)
+        if due is None:
+            return len(visits) * (ref.fragment.live_rows - trainable.unlabelled.get(ref.key, 0))
+        return due.planned(ref.key, visits)
 
-    def of(self, key: str) -> tuple[FragmentRef, ...]:
-        """The fragments of a partition; none if it is gone."""
-        return self.fragments.get(key, ())
+    visits = visits_of(remaining)
+    return {
+        "epochs": epochs,
+        "pass_epochs": len(first) // progress.passes(config),
+        "remaining": remaining,
+        "refs_of": {epoch.number: due_refs(epoch) for epoch in remaining},
+        "planned_events": sum(planned(ref, visits[key]) for key in visits for ref in fragments.get(key, ())),
+    }
 
 
 def _mismatch(differences: Sequence[str], next_step: str) -> RunMismatch:

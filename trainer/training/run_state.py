@@ -35,6 +35,7 @@ from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 from trainer.training import pruned_tables
+from trainer.training.held_out import HeldOut
 from trainer.training.saved_tables import own_place, parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class EpochScores:
-    """Progressive validation of one epoch: every event is predicted before it is trained.
+    """The figures of one epoch: every batch is predicted before it is trained.
+
+    In the first pass of a segment that is progressive validation; in later passes the model has seen the events.
 
     Attributes:
         idle: the hidden units that are off at its end; None where they are not counted. They are counted since the process began, so
@@ -57,6 +60,11 @@ class EpochScores:
     partitions: tuple[str, ...]
     scores: AnyScores
     idle: IdleUnits | None = field(default=None, compare=False)
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the model had not seen the events before: those of the first pass of a segment."""
+        return self.pass_number == 0
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
@@ -81,6 +89,7 @@ class RunProgress:
     """The progress of a run: optimizer ``step``, epochs done, planned segments, scores of past epochs.
 
     ``planned_rows``: the events of each partition when it was planned; its epochs do not change when it grows.
+    ``held_out``: the second segment is held out of the passes over the first; None: no segment is.
     """
 
     step: int = 0
@@ -88,6 +97,16 @@ class RunProgress:
     segments: Segments = ()
     history: list[EpochScores] = field(default_factory=list)
     planned_rows: dict[str, int] = field(default_factory=dict)
+    held_out: HeldOut | None = None
+
+    @property
+    def held_out_partitions(self) -> tuple[str, ...]:
+        """The partitions of the held-out share; none without one."""
+        return () if self.held_out is None else self.segments[1]
+
+    def passes(self, config: TrainConfig) -> int:
+        """How often each event of the run is trained: as the options say, or fewer times if the passes ended early."""
+        return config.passes if self.held_out is None else self.held_out.stopped or config.passes
 
     @classmethod
     def read(cls, field: DocumentField) -> RunProgress:
@@ -101,7 +120,8 @@ class RunProgress:
                                  allowed=f"epochs 0 to {position.epochs_done - 1}")  # fmt: skip
         rows = field.at("planned_rows").members() if "planned_rows" in field.members() else {}
         planned = {key: count.count() for key, count in rows.items()}
-        return cls(field.at("step").count(), position.epochs_done, segments, history, planned)
+        held_out = HeldOut.read(field.at("held_out"), segments) if "held_out" in field.members() else None
+        return cls(field.at("step").count(), position.epochs_done, segments, history, planned, held_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +411,18 @@ def snapshot(
         "ledger": None if counts is None else counts.to_document(),
         "head": weights.head.to_document(),
         **({} if labels is None else {"labels": labels.to_document()}),
+        **({} if progress.held_out is None else {"held_out": progress.held_out.to_document()}),
     }
     return document, arrays
+
+
+def newest_unseen(history: Sequence[EpochScores], held_out: HeldOut | None) -> AnyScores | None:
+    """The newest figures on events that the model had not seen: of an epoch, or of the held-out events. None without any."""
+    epochs = [one for one in history if one.is_unseen and one.scores.events]
+    scored = held_out.scored[-1] if held_out is not None and held_out.scored else None
+    if scored is not None and (not epochs or epochs[-1].epoch < scored.epochs_done):
+        return scored.scores
+    return epochs[-1].scores if epochs else None
 
 
 def trained_partitions(history: Iterable[EpochScores]) -> set[str]:

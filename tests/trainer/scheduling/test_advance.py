@@ -647,6 +647,27 @@ def test_a_job_that_is_not_finite_waits_for_data_and_changes_its_phase() -> None
     assert scene.job.phase is TrainingPhase.INITIAL
 
 
+@pytest.mark.parametrize("is_finite", [True, False])
+def test_a_job_waits_for_its_next_pass_and_keeps_its_hosts(is_finite: bool) -> None:
+    scene = Scene(is_finite=is_finite, caught_up=PhaseSettings(least_readers=1, most_readers=2), behind_units=50)
+    scene.do(DataChanged(scene.now, DataRange("pass 1", 100, (100,), is_last=False)))
+    scene.commit()
+    assert (scene.state, scene.job.phase) == (JobState.WAITING_FOR_DATA, TrainingPhase.INITIAL)
+    scene.do(DataChanged(scene.now, DataRange("pass 2", 120, (120,))))
+    assert scene.orders(host(0)) == [StartEpoch(2, 1, 100, 120, ("h0",), 1, Commit(1, 1, 100), "pass 2")]
+    scene.commit()
+    assert scene.state is (JobState.DONE if is_finite else JobState.WAITING_FOR_DATA)
+
+
+def test_a_job_ends_when_no_pass_is_left() -> None:
+    scene = Scene()
+    scene.do(DataChanged(scene.now, DataRange("pass 1", 100, (100,), is_last=False)))
+    scene.commit()
+    assert scene.state is JobState.WAITING_FOR_DATA
+    scene.do(DataChanged(scene.now, DataRange("pass 1", 100, (100,))))
+    assert scene.state is JobState.DONE
+
+
 def test_a_phase_has_its_own_hosts() -> None:
     scene = Scene(hosts=2, is_finite=False, caught_up=PhaseSettings(hosts=1), behind_units=50)
     scene.commit()

@@ -103,4 +103,4 @@ def test_documents_are_plain() -> None:
     assert event_document(Published(2.5, 7)) == {"kind": "published", "at_secs": 2.5, "attempt": 7}
     assert event_document(StopAsked(1.0)) == {"kind": "stop asked", "at_secs": 1.0, "now": False}
     data = DataChanged(0.0, DataRange("p", 5, (2, 5)))
-    assert event_document(data)["data"] == {"name": "p", "stop_unit": 5, "stops": [2, 5]}
+    assert event_document(data)["data"] == {"name": "p", "stop_unit": 5, "stops": [2, 5], "is_last": True}

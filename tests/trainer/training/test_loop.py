@@ -32,15 +32,22 @@ def test_a_run_trains_every_event_and_reports_it(tmp_path):
     assert (report.epochs, report.events, report.finished, report.resumed_from) == (6, 2 * data.solution.rows, True, "")
     assert report.ledger.exact
     assert (report.ledger.events, report.ledger.least, report.ledger.most) == (data.solution.rows, 2, 2)
-    assert [item.partitions for item in report.history] == 2 * [(part.key,) for part in data.solution.partitions]
-    assert [item.pass_number for item in report.history] == [0, 0, 0, 1, 1, 1]
-    assert report.final.events == data.solution.partitions[-1].rows
+    first, second, newest = ((part.key,) for part in data.solution.partitions)
+    assert [item.partitions for item in report.history] == [first, second, first, second, newest, newest]
+    assert [item.pass_number for item in report.history] == [0, 0, 1, 1, 0, 1]
+    assert [item.is_unseen for item in report.history] == [True, True, False, False, True, False]
+    assert report.final == report.history[4].scores
+    assert [(one.passes, one.scores.events) for one in report.held_out.scored] == [(1, 417), (2, 417)]
     kinds = [event.kind for event in events]
-    assert [kind for kind in kinds if kind != "checkpoint"] == ["started", *6 * [*4 * ["batch"], "epoch"]]
+    older, scored = 2 * [*4 * ["batch"], "epoch"], ["held out"]
+    expected = ["started", *older, *scored, *older, *scored, *2 * [*4 * ["batch"], "epoch"]]
+    assert [kind for kind in kinds if kind != "checkpoint"] == expected
     assert kinds.count("checkpoint") == 6
     assert all(kinds[:at].count("checkpoint") < kinds[:at].count("epoch") + 1 for at in range(len(kinds)))
     assert (events[-1].events, events[-1].total_events, events[-1].epochs) == (report.events, report.events, 6)
-    assert data.reads == 2 * [f.path for part in data.solution.partitions for f in part.fragments]
+    one, two, held_out = ([f.path for f in part.fragments] for part in data.solution.partitions)
+    scoring = held_out
+    assert data.reads == [*one, *two, *scoring, *one, *two, *scoring, *held_out, *held_out]
     checkpoint = saved(tmp_path)
     assert checkpoint.path == report.checkpoint
     assert checkpoint.document["position"]["epochs_done"] == 6

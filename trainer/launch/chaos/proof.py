@@ -34,7 +34,7 @@ class TrainedEvents:
 
 def count_trained(prepared: PreparedRun) -> TrainedEvents:
     """Count the events of a run's newest commit. Raises :class:`InputError` for a run that does not count its events."""
-    ledger, passes = prepared.ledger, prepared.config.passes
+    ledger, passes = prepared.ledger, prepared.progress.passes(prepared.config)
     if ledger is None:
         raise InputError("a run must count its events", where="count_events", value=False, allowed="true")
     events = lost = repeated = 0

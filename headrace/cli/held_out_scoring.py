@@ -1,0 +1,52 @@
+"""Reading fragments for the trainer, and scoring the held-out events of a job after a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.terminal.output import say
+from headrace.terminal.quiet import import_tensorflow_quietly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trainer.training.held_out import HeldOut
+    from trainer.training.preparation import PreparedRun
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
+    from warehouse.warehouse import Warehouse
+
+
+def fragment_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
+    """The function that reads a fragment for the trainer. A damaged memo is computed on the fly and queued again."""
+    from warehouse.memos.memos import damage_recorder
+    from warehouse.reading.reader import read_fragment
+
+    record = damage_recorder(warehouse)
+    return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
+
+
+def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | None:
+    """Score the held-out events with the commit that ends a pass of a job; None if no pass is due, or no event has a label.
+
+    The next plan of the job carries the figures into its commits. A job that is killed before scores the same commit again.
+    """
+    passes = prepared.due_pass
+    if not passes or prepared.saved is None or _is_within_epoch(prepared):
+        return None
+    from trainer.serving.trained import load_trained
+    from trainer.training.scoring import score_held_out
+
+    import_tensorflow_quietly()
+    say(f"scoring the held-out events after pass {passes}")
+    trained = load_trained(prepared.config.run_dir)
+    read = fragment_reader(warehouse, prepared.solution)
+    found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
+    return None if found is None else prepared.held_out_after(found)
+
+
+def _is_within_epoch(prepared: PreparedRun) -> bool:
+    """Whether the newest commit has trained a part of the next epoch."""
+    job = None if prepared.saved is None else prepared.saved.job
+    return job is not None and bool(job.epoch_steps or job.carried)

@@ -1,0 +1,141 @@
+"""The held-out share of a run with several passes: its plan, its figures after each pass, and when the passes end. Pure.
+
+The newest whole partitions are a segment of their own, which is trained after all passes over the older ones. So a model that has seen the
+older events several times is scored on events that it has never seen, and each event is still trained as often as all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.model.metrics import AnyScores, read_scores
+from trainer.runs.epochs import Segments
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Consecutive events whose mean loss is kept, to compare two passes event by event: as many blocks, of equal size.
+BLOCKS = 64
+_MOST_PASSES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPass:
+    """The held-out events, scored by the model after a pass over the older ones.
+
+    Attributes:
+        passes: how often the older events were trained.
+        epochs_done: epochs of the run at that moment.
+        scores: the figures; no event was trained before.
+        loss: mean loss of an event.
+        block_losses: the mean loss of each of :data:`BLOCKS` runs of consecutive events, or of as many as there are events.
+    """
+
+    passes: int
+    epochs_done: int
+    scores: AnyScores
+    loss: float
+    block_losses: tuple[float, ...]
+
+    @classmethod
+    def of(cls, passes: int, epochs_done: int, scores: AnyScores, losses: Array) -> ScoredPass:
+        """The figures of at least one event, whose ``losses`` are in time order."""
+        blocks = np.array_split(losses, min(BLOCKS, len(losses)))
+        return cls(passes, epochs_done, scores, float(losses.mean()), tuple(float(one.mean()) for one in blocks))
+
+    def gain_over(self, before: ScoredPass) -> tuple[float, float | None]:
+        """By how much the loss of an event has fallen since ``before``, and the standard error of that, by pairs of blocks.
+
+        The error is None if the two are not of equally many events, or of one alone.
+        """
+        gain = before.loss - self.loss
+        is_paired = self.scores.events == before.scores.events and len(self.block_losses) == len(before.block_losses)
+        if not is_paired or len(self.block_losses) < 2:
+            return gain, None
+        falls = np.array(before.block_losses) - np.array(self.block_losses)
+        return gain, float(falls.std(ddof=1)) / math.sqrt(len(falls))
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {
+            "passes": self.passes,
+            "epochs_done": self.epochs_done,
+            "scores": self.scores.to_document(),
+            "loss": self.loss,
+            "block_losses": list(self.block_losses),
+        }
+
+    @classmethod
+    def read(cls, field: DocumentField) -> ScoredPass:
+        """The figures at ``field``. Raises :class:`TornCheckpoint`."""
+        return cls(
+            field.at("passes").count(most=_MOST_PASSES),
+            field.at("epochs_done").count(),
+            read_scores(field.at("scores")),
+            field.at("loss").number(),
+            tuple(one.number() for one in field.at("block_losses").items()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The state of a run whose second segment is held out.
+
+    Attributes:
+        scored: the figures after passes over the first segment, in order.
+        stopped: the passes of every segment, if they ended early; 0: as many as the run's options say.
+    """
+
+    scored: tuple[ScoredPass, ...] = ()
+    stopped: int = 0
+
+    def after(self, found: ScoredPass, *, most_passes: int, stops_early: bool) -> HeldOut:
+        """This state with one more pass. The passes end if its loss is not lower than that of the pass before, by more than its error."""
+        before = self.scored[-1] if self.scored else None
+        both = replace(self, scored=(*self.scored, found))
+        if not stops_early or found.passes >= most_passes or before is None or before.passes != found.passes - 1:
+            return both
+        gain, error = found.gain_over(before)
+        return both if gain > (error or 0.0) else replace(both, stopped=found.passes)
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {"scored": [one.to_document() for one in self.scored], "stopped": self.stopped}
+
+    @classmethod
+    def read(cls, field: DocumentField, segments: Segments) -> HeldOut:
+        """The state at ``field``, of a run with these segments. Raises :class:`TornCheckpoint`."""
+        scored = tuple(map(ScoredPass.read, field.at("scored").items()))
+        stopped = field.at("stopped").count(most=_MOST_PASSES)
+        passes = [one.passes for one in scored]
+        if passes != sorted(set(passes)) or 0 in passes or (stopped and stopped not in passes[-1:]):
+            raise TornCheckpoint("held-out events must be scored once after a pass, in order", where=field.place,
+                                 value=[*passes[-5:], stopped])  # fmt: skip
+        if len(segments) < 2:
+            raise TornCheckpoint("a held-out share must be the second segment of a run", where=field.place,
+                                 value=f"{len(segments)} segments")  # fmt: skip
+        return cls(scored, stopped)
+
+
+def split_held_out(partitions: Sequence[str], events: Mapping[str, int], share: float) -> Segments:
+    """The older partitions, and the fewest newest ones that hold ``share`` of the events; all in one if that leaves none older.
+
+    ``events``: of each partition, in time order, those that can be trained. With a share of 0, or without events, nothing is held out.
+    """
+    wanted = share * sum(events[key] for key in partitions)
+    if wanted <= 0:
+        return (tuple(partitions),)
+    held, at = 0, len(partitions)
+    while at > 1 and held < wanted:
+        at -= 1
+        held += events[partitions[at]]
+    older = sum(events[key] for key in partitions[:at])
+    if not held or not older:
+        return (tuple(partitions),)
+    return tuple(partitions[:at]), tuple(partitions[at:])
