@@ -27,6 +27,8 @@ ENGINES = ("cpu", "tpu")
 CROSS_STRUCTURES = ("stacked", "parallel")
 #: Activations of hidden layers, by Keras's names.
 ACTIVATIONS = ("relu", "leaky_relu", "silu", "gelu")
+#: Kinds of a map of binary labels' logits after training: :mod:`trainer.model.calibration`.
+CALIBRATIONS = ("none", "platt", "isotonic")
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _POSITIVE_RATES = (
     "embedding_learning_rate",
@@ -111,6 +113,8 @@ class TrainConfig:
         passes: how often the whole range is trained, at most 255.
         held_out_share: with several passes, the share of the newest events that is scored after each pass over the older ones and trained
             after them all; in [0, 1), 0: none.
+        calibration: "none", or "platt" or "isotonic": predictions of binary labels are corrected by a map that is fitted to the held-out events,
+            which a run of one pass then has, too. Training does not use it.
         stop_passes_early: end the passes when one does not lower the loss of the held-out events; None: if ``passes`` was chosen.
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
@@ -158,6 +162,7 @@ class TrainConfig:
     passes: int = 1
     held_out_share: float = 0.1
     stop_passes_early: bool | None = None
+    calibration: str = "none"
     seed: int = 0
     deterministic: bool = True
     threads: int = 1
@@ -230,6 +235,7 @@ class TrainConfig:
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
         _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
         _check_choice("activation", self.activation, ACTIVATIONS)
+        _check_choice("calibration", self.calibration, CALIBRATIONS)
         self._check_functions()
         self._check_engine()
         for name, table in self.tables.items():
@@ -317,6 +323,10 @@ class TrainConfig:
             _refuse("embedding_weight_decay", self.embedding_weight_decay, "a finite number >= 0")
         if not _is_real(self.held_out_share) or not 0 <= self.held_out_share < 1:
             _refuse("held_out_share", self.held_out_share, "a number in [0, 1)")
+        if self.calibration != "none" and not self.held_out_share:
+            _refuse(
+                "held_out_share", self.held_out_share, "above 0 with calibration, which is fitted to held-out events"
+            )
         if not _is_real(self.statistics_share) or not 0 <= self.statistics_share <= 1:
             _refuse("statistics_share", self.statistics_share, "a number in [0, 1]")
         biases = {f"initial_biases[{name!r}]": bias for name, bias in self.initial_biases.items()}

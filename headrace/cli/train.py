@@ -592,9 +592,9 @@ def _passes_row(solution: ReadSolution, settings: TrainConfig, report: TrainRepo
     """The passes of a run that may have several."""
     from headrace.screens.training import HeldOutRow, PassesRow
 
-    if settings.passes == 1:
-        return None
     if report.held_out is None:
+        if settings.passes == 1:
+            return None
         return PassesRow(settings.passes, 0, (), _why_nothing_is_held_out(solution, settings))
     rows, before = [], None
     for one in report.held_out.scored:
@@ -603,6 +603,14 @@ def _passes_row(solution: ReadSolution, settings: TrainConfig, report: TrainRepo
         rows.append(HeldOutRow(one.passes, one.epochs_done - 1, *place, one.scores, one.loss, gain, error))
         before = one
     return PassesRow(settings.passes, report.held_out.stopped, tuple(rows), "")
+
+
+def _calibrations(settings: TrainConfig, report: TrainReport) -> dict[str, str]:
+    """By label, the map of predictions in words."""
+    if settings.calibration == "none":
+        return {}
+    found = {} if report.held_out is None else report.held_out.calibrations
+    return {name: one.text() for name, one in found.items()} or {"": "none: no held-out event has been scored"}
 
 
 def _why_nothing_is_held_out(solution: ReadSolution, settings: TrainConfig) -> str:
@@ -679,6 +687,7 @@ def _screen(
         verdict=training_verdict(settings, report, scores),
         unpruned_share=unpruned_share_of(settings, on_skip=say),
         all_passes=_passes_row(solution, settings, report),
+        calibrations=_calibrations(settings, report),
     )
 
 

@@ -32,6 +32,7 @@ def training_verdict(settings: TrainConfig, report: TrainReport, test: AnyScores
             idle=report.history[-1].idle if report.history else None,
             tables=0 if health is None else health.tables,
             unmoved=() if health is None else health.unmoved,
+            calibration=settings.calibration,
         )
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +247,8 @@ class TrainedScreen:
         towers: the modules of ``tower_modules``; None without them.
         trial: the candidates from which options were chosen.
         verdict: whether the model is better than the base rate and a linear model, and what is wrong.
-        all_passes: of a run that may have several; None for one pass.
+        all_passes: of a run that may have several, or that holds events out; None for another run.
+        calibrations: by label, the map of predictions after training, in words; empty without the option ``calibration``.
     """
 
     model: str
@@ -287,6 +288,7 @@ class TrainedScreen:
     verdict: tuple[Finding, ...] = ()
     unpruned_share: float | None = None
     all_passes: PassesRow | None = None
+    calibrations: dict[str, str] = field(default_factory=dict)
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -345,6 +347,8 @@ class TrainedScreen:
                         f"{_events(self.test_unlabelled)} of the test range {_have(self.test_unlabelled)} no label yet",
                     )
                 )
+        lines = [f"{name}, {text}" if name else text for name, text in self.calibrations.items()]
+        pairs += [("" if k else "calibration", text) for k, text in enumerate(lines)]
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
         if self.export is not None:

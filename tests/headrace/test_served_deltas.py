@@ -25,10 +25,15 @@ EXTRA = "assets.extra/headrace.json"
 PRUNED = {"pruning": {"budget": 0.2, "round_steps": 2}, "embeddings": ""}
 
 
-@pytest.fixture(params=["whole", "pruned"])
+#: The last commit but one has fitted the map, the one before has not.
+CALIBRATED = {"calibration": "isotonic", "held_out_share": 0.2}
+
+
+@pytest.fixture(params=["whole", "pruned", "calibrated"])
 def served(cli: Callable[..., Any], small_log: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A run of several epochs, and the SavedModels of three of its commits: ``epoch-NNNNNN/1`` in the folder."""
-    return _served(cli, small_log, tmp_path, "binary", PRUNED if request.param == "pruned" else {})
+    more = {"whole": {}, "pruned": PRUNED, "calibrated": CALIBRATED}[request.param]
+    return _served(cli, small_log, tmp_path, "binary", more)
 
 
 def _served(cli: Callable[..., Any], small_log: Path, folder: Path, name: str, more: dict[str, Any]) -> Path:

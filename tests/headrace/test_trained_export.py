@@ -61,9 +61,11 @@ TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]
     [
         ("binary", "dlrm", TOWERS),
         pytest.param("binary", "dlrm", {}, marks=pytest.mark.slow),
+        pytest.param("binary", "dlrm", {"calibration": "isotonic", "held_out_share": 0.6}, marks=pytest.mark.slow),
         pytest.param("classes", "tests.trainer.model.networks:busy", {}, marks=pytest.mark.slow),
         pytest.param("number", "dcn", TOWERS, marks=pytest.mark.slow),
         pytest.param("several", "dlrm", {}, marks=pytest.mark.slow),
+        pytest.param("several", "dlrm", {"calibration": "platt", "held_out_share": 0.6}, marks=pytest.mark.slow),
     ],
 )
 def test_raw_events_through_the_saved_model_give_the_trainers_predictions(
@@ -82,7 +84,11 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(
     assert screen["checkpoint"]
 
     table = hr.read(name, home=str(tmp_path / "home"), time=True, columns=["query", "user_id"])
-    wanted = load_trained(str(run)).predict(table)
+    trained = load_trained(str(run))
+    wanted = trained.predict(table)
+    assert {one.kind for one in trained.calibrations.values()} == (
+        {others["calibration"]} if "calibration" in others else set()
+    )
     raw = pq.read_table(small_log).sort_by("time")
     order = table.append_column("row", [np.arange(table.num_rows)]).sort_by("time")["row"].to_numpy()
     document = json.loads((tmp_path / "served" / "1" / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,7 @@ class CommitDescription:
         options: the options that decide weights.
         partition: of a commit by a plan, or resharded, in words; None for other parts of hosts, or one folder.
         scores: the newest figures on events that the model had not seen.
+        calibrations: by label, the document of the map of its logits that predictions apply; empty without one.
     """
 
     summary: CommitSummary
@@ -131,6 +132,7 @@ class CommitDescription:
     parts: tuple[PartSummary, ...]
     options: Mapping[str, Any]
     partition: str | None = None
+    calibrations: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         parts=_parts(commit),
         options={key: option.value for key, option in identity.at("config").members().items()},
         partition=None if commit.partition is None else _partition_text(commit.partition),
+        calibrations=_calibrations(commit.document),
     )
 
 
@@ -224,11 +227,21 @@ def _partition_text(plan: PartitionPlan) -> str:
     return f"the plan {plan_fingerprint(plan)[:12]} of {plan.cores} cores"
 
 
+def _held_out(document: DocumentField) -> list[DocumentField]:
+    """The figures of the held-out events after each pass."""
+    held_out = document.members().get("held_out")
+    return [] if held_out is None else held_out.at("scored").items()
+
+
+def _calibrations(document: DocumentField) -> dict[str, Any]:
+    scored = _held_out(document)
+    return {} if not scored else {name: one.value for name, one in scored[-1].at("calibrations").members().items()}
+
+
 def _newest_unseen(document: DocumentField) -> dict[str, Any]:
     """The scores of the newest epoch in the first pass of a segment, or of the held-out events if those are newer."""
     epochs = [one for one in document.at("history").items() if _is_unseen(one)]
-    held_out = document.members().get("held_out")
-    scored = [] if held_out is None else held_out.at("scored").items()
+    scored = _held_out(document)
     if scored and (not epochs or epochs[-1].at("epoch").count() < scored[-1].at("epochs_done").count()):
         return _scores(scored[-1].at("scores"))
     return _scores(epochs[-1].at("scores")) if epochs else {}

@@ -148,12 +148,8 @@ def _by_trial(
     gaining = [one for one in variants if one.slices == len(slices) and difference(best.best, one.best).is_clear]
     chosen = min(gaining, key=lambda one: one.mean) if gaining else best
     choices = _decided(chosen, [*trials, *variants], base, given, facts, "")
-    if (
-        hasattr(ruled, "calibration")
-        and "calibration" not in given
-        and isinstance(head, Head)
-        and head.task == "binary"
-    ):
+    can_calibrate = isinstance(head, Head) and head.task == "binary" and ruled.held_out_share > 0
+    if can_calibrate and "calibration" not in given:
         kind, reason = choose_calibration([data.labels(k) for k in range(len(slices))], chosen)
         choices.options["calibration"], choices.reasons["calibration"] = kind, reason
     return choices

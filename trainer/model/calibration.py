@@ -8,27 +8,32 @@ log odds. A map keeps the order of logits, so it changes the calibration and the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trainer.config import CALIBRATIONS
 from trainer.document_field import DocumentField
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.model.heads import Head
 from trainer.model.metrics import sigmoid
+from trainer.model.task_heads import AnyHead
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Points = tuple[tuple[float, float], ...]
 
-#: The kinds of a map; ``none`` changes no logit.
-CALIBRATIONS = ("none", "platt", "isotonic")
 #: Fewer events of the rarer label than this do not tell a rate at several logits.
 LEAST_RARER = 50
 MOST_POINTS = 64
+TABLE_ROWS = MOST_POINTS + 1
 
 #: A map is at least this steep where it is fitted, so that it keeps the order of predictions that do not tell labels apart.
 _LEAST_SLOPE = 2.0**-10
 _MOST_STEPS = 100
+#: Of both labels, so that the standard error of a pool's log odds is at most 0.45.
+_LEAST_OF_POOL = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Calibration:
     """A piecewise linear map of logits; see :meth:`apply`.
 
     Attributes:
-        kind: one of :data:`CALIBRATIONS`.
+        kind: one of :data:`trainer.config.CALIBRATIONS`; ``none`` changes no logit.
         events: the events that it was fitted to.
         rarer: those of the rarer label. Below :data:`LEAST_RARER` nothing is fitted, and the kind is ``none``.
         points: logits with their images, both ascending; none if the kind is ``none``.
@@ -66,6 +71,27 @@ class Calibration:
         starts, images = np.array(self.points, np.float64).reshape(-1, 2).T
         between = np.diff(images) / np.diff(starts)
         return starts, images, np.array([self.slope_below, *between.tolist(), self.slope_above])
+
+    def table(self) -> Array:
+        """The map as float64 [:data:`TABLE_ROWS`, 3], whose shape is that of every map: logits, images and slopes.
+
+        Row k has a point, and the slope before it; the last row has the slope after the points. Logits beyond the points are infinite.
+        """
+        found = np.zeros((TABLE_ROWS, 3))
+        found[:, 0] = np.inf
+        own = self if self.points else Calibration(points=((0.0, 0.0),))
+        starts, images, slopes = own.segments()
+        found[: len(starts), 0], found[: len(starts), 1], found[: len(slopes), 2] = starts, images, slopes
+        return found
+
+    def text(self) -> str:
+        """One line."""
+        fitted = f"fitted to {self.events:,} held-out events"
+        if self.kind == "platt":
+            return f"platt: {self.slope_above:.3f} x logit {self.points[0][1]:+.3f}, {fitted}"
+        if self.kind == "isotonic":
+            return f"isotonic: {len(self.points)} points, {fitted}"
+        return f"none: {self.rarer:,} of {self.events:,} held-out events have the rarer label, and {LEAST_RARER} are needed"
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
@@ -120,6 +146,34 @@ def fit(kind: str, labels: Array, logits: Array) -> Calibration:
         slope, intercept = _platt(positive, x)
         return Calibration(kind, events, rarer, ((0.0, intercept),), slope, slope)
     return _isotonic(positive, x, rarer)
+
+
+def fit_labels(kind: str, head: AnyHead, labels: Array, logits: Array) -> dict[str, Calibration]:
+    """Fit a map for each binary label of a model, by name, to the events that have it. Raises as :func:`fit`.
+
+    ``labels``: [rows], or of several labels [rows, tasks] with NaN where there is none; ``logits``: [rows] or [rows, outputs].
+    """
+    if isinstance(head, Head):
+        return {"": fit(kind, labels, logits)} if head.task == "binary" else {}
+    known = ~np.isnan(labels)
+    return {
+        name: fit(kind, labels[known[:, t], t], head.logits_of(name, logits)[known[:, t]])
+        for t, (name, one) in enumerate(head.each)
+        if one.task == "binary"
+    }
+
+
+def calibrated(head: AnyHead, calibrations: Mapping[str, Calibration], logits: Array) -> Array:
+    """Logits of a model with the maps of its labels applied, of the shape of ``logits``; float64 if there are any."""
+    if not calibrations:
+        return logits
+    if isinstance(head, Head):
+        return calibrations[""].apply(logits)
+    found = np.array(logits, np.float64)
+    for name, one in calibrations.items():
+        columns = head.columns[name]
+        found[:, columns] = one.apply(found[:, columns])
+    return found
 
 
 def pool_adjacent_violators(values: Array, weights: Array) -> tuple[Array, Array]:
@@ -200,11 +254,21 @@ def _isotonic(positive: Array, x: Array, rarer: int) -> Calibration:
 
 
 def _fewer_pools(sums: Array) -> Array:
-    """At most :data:`MOST_POINTS` pools [events, positives, logits]: neighbours are merged that cost the least likelihood."""
-    while sums.shape[1] > MOST_POINTS:
+    """At most :data:`MOST_POINTS` pools [events, positives, logits], each with :data:`_LEAST_OF_POOL` events of both labels.
+
+    Neighbours are merged that cost the least likelihood; pools with too few events first, whose rates are noise.
+    """
+    while sums.shape[1] > 1:
+        fewest = np.minimum(sums[1], sums[0] - sums[1])
+        is_small = fewest < _LEAST_OF_POOL
+        if sums.shape[1] <= MOST_POINTS and not is_small.any():
+            break
         merged = sums[:, :-1] + sums[:, 1:]
         own = _likelihood(sums)
-        at = int(np.argmin(own[:-1] + own[1:] - _likelihood(merged)))
+        costs = own[:-1] + own[1:] - _likelihood(merged)
+        if is_small.any():
+            costs = np.where(is_small[:-1] | is_small[1:], costs, np.inf)
+        at = int(np.argmin(costs))
         sums = np.concatenate([sums[:, :at], merged[:, at : at + 1], sums[:, at + 2 :]], axis=1)
     return sums
 

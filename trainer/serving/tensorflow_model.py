@@ -23,6 +23,7 @@ from trainer.embedding.spec import Constant, FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
+from trainer.serving.deltas.calibration_arrays import calibration_arrays, calibration_name
 from trainer.serving.deltas.chain import Position
 from trainer.serving.deltas.model_digest import model_digest
 from trainer.serving.served_model import ServedModel, ServedTable
@@ -62,8 +63,10 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         self.linear_tables = _variables(weights.linear)
         self._deep_features, self._linear_features = _features_of(weights.engine), _features_of(weights.linear)
         dense = weights.dense.tensors()
-        self.layers = list(dense.values())
-        self.served = _served_model(trained, tuple(dense))
+        maps = calibration_arrays(weights.head, trained.identity.config, trained.calibrations)
+        self._maps = tuple(maps)
+        self.layers = [*dense.values(), *(tf.Variable(table, trainable=False) for table in maps.values())]
+        self.served = _served_model(trained, (*dense, *maps))
 
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
@@ -72,13 +75,25 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         linear = self._activations(inputs, self.linear_tables, self._linear_features, rows)
         logits = self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows))
         if isinstance(self._head, Head):
-            return {PREDICTION: _prediction(self._head, logits)}
+            return {PREDICTION: _prediction(self._head, self._calibrated("", logits))}
         found = {}
         for name, one in self._head.each:
             columns = self._head.columns[name]
             own = logits[:, columns] if one.width > 1 else logits[:, columns.start]
-            found[prediction_name(name)] = _prediction(one, own)
+            found[prediction_name(name)] = _prediction(one, self._calibrated(name, own))
         return found
+
+    def _calibrated(self, label: str, logits: Any) -> Any:
+        """The logits of a label with its map applied, if it has one; see :meth:`~trainer.model.calibration.Calibration.apply`."""
+        name = calibration_name(label)
+        if name not in self._maps:
+            return logits
+        table = self.layers[len(self.layers) - len(self._maps) + self._maps.index(name)]
+        x = tf.cast(logits, tf.float64)
+        starts, images, slopes = tf.unstack(tf.convert_to_tensor(table), axis=1)
+        at = tf.searchsorted(starts, x, side="right")
+        base = tf.maximum(at - 1, 0)
+        return tf.gather(images, base) + tf.gather(slopes, at) * (x - tf.gather(starts, base))
 
     def _activations(
         self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], features: Sequence[FeatureSpec], rows: Any

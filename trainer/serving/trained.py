@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
+from trainer.model.calibration import Calibration, calibrated
 from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
 from trainer.reading.batches import make_batches
@@ -44,6 +45,11 @@ class Trained:
     commit: str
     weights: Weights
 
+    @property
+    def calibrations(self) -> Mapping[str, Calibration]:
+        """By label, the map of its logits that predictions and figures apply; empty without one."""
+        return self.progress.calibrations
+
     def predict(self, table: pa.Table) -> Array | dict[str, Array]:
         """Predict a table with one column per input, laid out as in training; no label needed.
 
@@ -59,7 +65,7 @@ class Trained:
         ]
         head = self.weights.head
         none = np.zeros((0, head.width) if head.width > 1 else 0, np.float32)
-        return head.predictions(np.concatenate([none, *parts]))
+        return head.predictions(calibrated(head, self.calibrations, np.concatenate([none, *parts])))
 
     def evaluate(
         self, solution: ReadSolution, read: ReadFragment, *, progress: Callable[[int, int], None] | None = None
@@ -75,7 +81,8 @@ class Trained:
         stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments, head=head)
         with closing(stream):  # type: ignore[type-var]
             for batch in make_batches(stream, layout, batch_rows=self.config.batch_rows):
-                collector.add(batch.labels[: batch.rows], self.weights.predict(batch))
+                logits = calibrated(head, self.calibrations, self.weights.predict(batch))
+                collector.add(batch.labels[: batch.rows], logits)
                 done += batch.rows
                 if progress:
                     progress(done, solution.rows)

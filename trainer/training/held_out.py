@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.model.calibration import Calibration
 from trainer.model.metrics import AnyScores, read_scores
 from trainer.runs.epochs import Segments
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+NO_CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({})
 #: Consecutive events whose mean loss is kept, to compare two passes event by event: as many blocks, of equal size.
 BLOCKS = 64
 _MOST_PASSES = 255
@@ -35,6 +38,7 @@ class ScoredPass:
         scores: the figures; no event was trained before.
         loss: mean loss of an event.
         block_losses: the mean loss of each of :data:`BLOCKS` runs of consecutive events, or of as many as there are events.
+        calibrations: by label, the map of its logits that was fitted to these events; empty if none is asked for.
     """
 
     passes: int
@@ -42,12 +46,20 @@ class ScoredPass:
     scores: AnyScores
     loss: float
     block_losses: tuple[float, ...]
+    calibrations: Mapping[str, Calibration] = field(default_factory=lambda: NO_CALIBRATIONS)
 
     @classmethod
-    def of(cls, passes: int, epochs_done: int, scores: AnyScores, losses: Array) -> ScoredPass:
+    def of(
+        cls,
+        passes: int,
+        epochs_done: int,
+        scores: AnyScores,
+        losses: Array,
+        calibrations: Mapping[str, Calibration] = NO_CALIBRATIONS,
+    ) -> ScoredPass:
         """The figures of at least one event, whose ``losses`` are in time order."""
-        blocks = np.array_split(losses, min(BLOCKS, len(losses)))
-        return cls(passes, epochs_done, scores, float(losses.mean()), tuple(float(one.mean()) for one in blocks))
+        means = tuple(float(one.mean()) for one in np.array_split(losses, min(BLOCKS, len(losses))))
+        return cls(passes, epochs_done, scores, float(losses.mean()), means, MappingProxyType(dict(calibrations)))
 
     def gain_over(self, before: ScoredPass) -> tuple[float, float | None]:
         """By how much the loss of an event has fallen since ``before``, and the standard error of that, by pairs of blocks.
@@ -69,6 +81,7 @@ class ScoredPass:
             "scores": self.scores.to_document(),
             "loss": self.loss,
             "block_losses": list(self.block_losses),
+            "calibrations": {name: one.to_document() for name, one in self.calibrations.items()},
         }
 
     @classmethod
@@ -80,6 +93,7 @@ class ScoredPass:
             read_scores(field.at("scores")),
             field.at("loss").number(),
             tuple(one.number() for one in field.at("block_losses").items()),
+            MappingProxyType({name: Calibration.read(one) for name, one in field.at("calibrations").members().items()}),
         )
 
 
@@ -94,6 +108,11 @@ class HeldOut:
 
     scored: tuple[ScoredPass, ...] = ()
     stopped: int = 0
+
+    @property
+    def calibrations(self) -> Mapping[str, Calibration]:
+        """By label, the newest map of its logits; empty before the first."""
+        return self.scored[-1].calibrations if self.scored else NO_CALIBRATIONS
 
     def after(self, found: ScoredPass, *, most_passes: int, stops_early: bool) -> HeldOut:
         """This state with one more pass. The passes end if its loss is not lower than that of the pass before, by more than its error."""

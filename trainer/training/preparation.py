@@ -360,7 +360,7 @@ class _Preparation:
 
     def _hold_out(self) -> None:
         """Plan the newest share of the events after all passes over the others, so that it can be scored unseen."""
-        if self._config.passes == 1:
+        if self._config.passes == 1 and self._config.calibration == "none":
             return
         events = {
             key: sum(ref.fragment.live_rows - self.trainable.unlabelled.get(ref.key, 0) for ref in refs)

@@ -24,6 +24,7 @@ from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import TornCheckpoint
+from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
@@ -35,7 +36,7 @@ from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
 from trainer.training import pruned_tables
-from trainer.training.held_out import HeldOut
+from trainer.training.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.training.saved_tables import own_place, parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class RunProgress:
     def held_out_partitions(self) -> tuple[str, ...]:
         """The partitions of the held-out share; none without one."""
         return () if self.held_out is None else self.segments[1]
+
+    @property
+    def calibrations(self) -> Mapping[str, Calibration]:
+        """By label, the map of its logits that predictions apply; empty without one."""
+        return NO_CALIBRATIONS if self.held_out is None else self.held_out.calibrations
 
     def passes(self, config: TrainConfig) -> int:
         """How often each event of the run is trained: as the options say, or fewer times if the passes ended early."""

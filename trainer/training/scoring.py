@@ -1,4 +1,4 @@
-"""Score the held-out events of a run after a pass over the older ones."""
+"""Score the held-out events of a run after a pass over the older ones, and fit the calibration to them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import NEXT_AFTER_DIVERGENCE, NonFiniteLoss
+from trainer.model.calibration import fit_labels
 from trainer.model.event_losses import event_losses
 from trainer.reading.batches import Batch, make_batches
 from trainer.reading.stream import ReadFragment, fragment_stream
@@ -28,6 +29,7 @@ def score_held_out(
     """
     layout, head, config = prepared.layout, prepared.head, prepared.config
     collector, losses = head.collector(), [np.zeros(0)]
+    kept: list[tuple[Array, Array]] = []
     stream = fragment_stream(prepared.held_out_refs, read, layout, ahead=config.prefetch_fragments, head=head)
     with closing(stream):  # type: ignore[type-var]
         for batch in make_batches(stream, layout, batch_rows=config.batch_rows):
@@ -37,5 +39,13 @@ def score_held_out(
                                     where=f"after pass {passes}", next_step=NEXT_AFTER_DIVERGENCE)  # fmt: skip
             collector.add(labels, logits)
             losses.append(event_losses(head, labels, logits, config.task_weights))
+            if config.calibration != "none":
+                kept.append((labels.copy(), logits.copy()))
     found = np.concatenate(losses)
-    return ScoredPass.of(passes, epochs_done, collector.scores(), found) if len(found) else None
+    if not len(found):
+        return None
+    calibrations = {}
+    if kept:
+        every = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
+        calibrations = fit_labels(config.calibration, head, *every)
+    return ScoredPass.of(passes, epochs_done, collector.scores(), found, calibrations)

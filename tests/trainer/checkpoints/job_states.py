@@ -186,6 +186,7 @@ def publish_as_parts(found: Checkpoint, run_dir: str | Path, hosts: int, attempt
         document["head"],
         tuple(map(tuple, document["segments"])),
         document["planned_rows"],
+        document.get("held_out"),
     )
     parts = write_parts(run_dir, found, hosts, attempt)
     publish(run_dir, commit_of(found, attempt), names_of(hosts), parts, lambda plan: common)

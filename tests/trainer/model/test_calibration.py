@@ -8,10 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.config import CALIBRATIONS
 from trainer.document_field import DocumentField
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
-from trainer.model.calibration import CALIBRATIONS, LEAST_RARER, MOST_POINTS, Calibration, fit, pool_adjacent_violators
+from trainer.model.calibration import (
+    LEAST_RARER,
+    MOST_POINTS,
+    TABLE_ROWS,
+    Calibration,
+    calibrated,
+    fit,
+    fit_labels,
+    pool_adjacent_violators,
+)
+from trainer.model.heads import Head
 from trainer.model.metrics import calibration, log_loss, sigmoid
+from trainer.model.task_heads import TaskHeads
 
 FITTED = CALIBRATIONS[1:]
 
@@ -64,6 +76,34 @@ def test_isotonic_follows_scikit_learn_through_the_middle_of_pools():
     assert np.abs(sigmoid(fit("isotonic", labels, logits).apply(middle)) - theirs).max() < 0.03
 
 
+def test_the_table_is_the_map():
+    """What exports have: the formula is that of the SavedModel's graph."""
+    labels, logits = overconfident(5_000)
+    x = np.concatenate([np.linspace(-40, 40, 999), [0.0, 1e30, -1e30]])
+    for found in (*(fit(kind, labels, logits) for kind in FITTED), Calibration()):
+        starts, images, slopes = found.table().T
+        at = np.searchsorted(starts, x, side="right")
+        base = np.maximum(at - 1, 0)
+        assert (images[base] + slopes[at] * (x - starts[base])).tobytes() == found.apply(x).tobytes()
+        assert found.table().shape == (TABLE_ROWS, 3)
+
+
+def test_each_binary_label_of_several_has_its_map():
+    labels, logits = overconfident(3_000)
+    head = TaskHeads((("click", Head()), ("price", Head("regression")), ("buy", Head())))
+    known = np.arange(3_000) % 3 > 0
+    every = np.stack([labels, logits, np.where(known, 1 - labels, np.nan)], axis=1)
+    outputs = np.stack([logits, logits, -logits], axis=1)
+    found = fit_labels("platt", head, every, outputs)
+    assert found == {"click": fit("platt", labels, logits), "buy": fit("platt", 1 - labels[known], -logits[known])}
+    applied = calibrated(head, found, outputs)
+    assert (applied[:, 0] == found["click"].apply(logits)).all()
+    assert (applied[:, 1] == logits).all()
+    assert (applied[:, 2] == found["buy"].apply(-logits)).all()
+    assert calibrated(head, {}, outputs) is outputs
+    assert fit_labels("platt", Head("regression"), labels, logits) == {}
+
+
 @given(
     st.sampled_from(FITTED),
     st.integers(0, 2**32 - 1),
@@ -85,6 +125,15 @@ def test_a_map_keeps_the_order_and_is_read_back(kind, seed, rate, width, values)
     assert (np.diff(applied) >= -1e-9 * np.abs(applied[1:])).all()
     document = json.loads(json.dumps(found.to_document()))
     assert Calibration.read(DocumentField(document, "calibration")) == found
+
+
+def test_a_pool_of_few_events_is_no_rate_of_its_own():
+    """Labels without any relation: the ascending fit of the ends is noise."""
+    draw = np.random.default_rng(2)
+    labels, logits = (draw.random(600) < 0.4).astype(np.float64), draw.normal(size=600)
+    found = sigmoid(fit("isotonic", labels, logits).apply(np.linspace(-2, 2, 9)))
+    assert 0.15 < found.min() < found.max() < 0.7
+    assert len(fit("isotonic", labels, logits).points) < 12
 
 
 @pytest.mark.parametrize("kind", FITTED)

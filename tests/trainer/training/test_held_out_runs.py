@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.trainer.late_log import Log
 from tests.trainer.synthetic import TYPES, Synthetic, config
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.training.loop import train
@@ -165,3 +166,22 @@ def test_late_labels_and_partitions_come_after_the_held_out_share(tmp_path):
     assert report.held_out.stopped == 2
     assert (report.ledger.events, report.ledger.exact) == (4 * 217, True)
     assert report.history[-1].partitions[0] in ("hour=00", "hour=03")
+
+
+def test_labels_that_change_for_a_pass_that_is_left_out_are_trained_all_the_same(tmp_path):
+    """Events of the second pass, trained twice, were to get their new label in the third, which does not come."""
+    log, draw = Log(3, 100), np.random.default_rng(8)
+    for path, table in log.stored.items():
+        noise = pa.array((draw.random(table.num_rows) < 0.4).astype(np.int64))
+        log.stored[path] = table.set_column(table.num_columns - 1, "__label__", noise)
+    options = {**REMEMBERS, "passes": 4, "stop_passes_early": True, "train_labels": True, "partitions_per_epoch": 1}
+    log.train(tmp_path, stop=iter([False, False, True]).__next__, **options)
+    known = log.stored["hour=00/0.parquet"]["__label__"].to_pylist()
+    log.label("hour=00/0.parquet", [1 - one if k < 30 else one for k, one in enumerate(known)], "now")
+    report = log.train(tmp_path, **options)
+    assert (report.held_out.stopped, report.late.relabelled) == (2, 30)
+    late = [(one.partitions, one.pass_number, one.scores.events) for one in report.history[6:]]
+    assert late == [(("hour=00",), 0, 0), (("hour=00",), 1, 30)]
+    assert (report.ledger.exact, report.ledger.expected) == (True, 2)
+    assert read_newest_run(tmp_path, on_skip=pytest.fail).labels.trained_again == 30
+    assert log.train(tmp_path, **options).events == 0

@@ -13,6 +13,7 @@ from trainer.checkpoints.shard_rows import joined_columns
 from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.checkpoints.table_windows import ArrayReader, Window, read_windows
 from trainer.errors import TornCheckpoint
+from trainer.serving.deltas.calibration_arrays import calibration_arrays_of
 from trainer.serving.deltas.link_manifest import ServedCommit
 from trainer.serving.deltas.sorted_rows import Rows, RowStream
 from transforms.errors import NotFound
@@ -89,9 +90,10 @@ def _whole(window: Window, where: str) -> Array:
 
 
 def dense_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
-    """The verified dense arrays of a prediction by their names without ``dense/``: weights, moving statistics, random state."""
-    return {
+    """The verified dense arrays of a prediction by their names without ``dense/``: weights, moving statistics, random state, calibration."""
+    stored = {
         name.removeprefix(_DENSE): stored.array(files)
         for name, stored in commit.parts[0].arrays.items()
         if name.startswith(_DENSE) and not name.startswith(_OF_TRAINING)
     }
+    return stored | calibration_arrays_of(commit.document)
