@@ -5,6 +5,7 @@ InputError
 ├── UnsupportedSetting    a TensorFlow embedding setting that this engine does not have
 ├── RunMismatch           the run directory belongs to another configuration, model or past data
 ├── OtherFormat           a checkpoint of a format that this release does not read
+├── OtherUpdate           an update has the number of another one that a parameter server has made
 ├── LinkRefused           a link of a chain of weights does not follow the state that it is applied to
 └── IllegalEvent          the state of a training job does not allow the event
 TypeMismatch
@@ -63,6 +64,10 @@ class LinkRefused(InputError):
 
 class MissingLink(LinkRefused):
     """Links begin after what a state holds, so the one before them, or a full snapshot, is missing; nothing was changed."""
+
+
+class OtherUpdate(InputError):
+    """An update has the number of another one that a parameter server has made; nothing was changed."""
 
 
 class IllegalEvent(InputError):

@@ -230,26 +230,33 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
 def _open_servers(
     run: _Runs, run_dir: Path, injection: Injection | None, memory: LimitedMemory | None = None
 ) -> Iterator[ServersSpec | None]:
-    """The parameter servers and embedding workers of one of the runs; None without."""
+    """The parameter servers and embedding workers of one of the runs, with the token of its job; None without."""
+    from trainer.control.job_files import JobFiles
     from trainer.launch.local_servers import LocalServers
 
     if not run.servers:
         yield None
         return
-    logs = run_dir / "logs"
+    logs, files = run_dir / "logs", JobFiles(run_dir)
+    files.make_token()
+    token_file = str(files.token)
     with ExitStack() as started:
         folder = None if memory is None else memory.folder
-        servers = started.enter_context(LocalServers(run.servers, server_command, logs=logs, memory=folder))
+        servers = started.enter_context(
+            LocalServers(run.servers, server_command, token_file=files.token, logs=logs, memory=folder)
+        )
         disturbed = None if injection is None else injection.open_servers(servers, memory)
         addresses = servers.addresses if disturbed is None else disturbed.addresses
         workers: tuple[Address, ...] = ()
         if run.workers:
             command = partial(
-                worker_command, servers.addresses if disturbed is None else disturbed.worker_addresses, ""
+                worker_command, servers.addresses if disturbed is None else disturbed.worker_addresses, "", token_file
             )
-            local = started.enter_context(LocalServers(run.workers, command, logs=logs, kind="w", has_rows=False))
+            local = started.enter_context(
+                LocalServers(run.workers, command, token_file=files.token, logs=logs, kind="w", has_rows=False)
+            )
             workers = local.addresses if injection is None else injection.open_workers(local)
-        spec = servers_at(addresses, run.given, None, str(run_dir), workers).spec
+        spec = servers_at(addresses, run.given, None, str(run_dir), files, token_file, workers, token_file).spec
         yield spec if injection is None else dataclasses.replace(spec, patience_secs=_LOST_SECS)
 
 

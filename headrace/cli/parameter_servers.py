@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +31,13 @@ app = typer.Typer(
 
 TokenFile = Annotated[
     str, typer.Option("--token-file", help="A file with the token of the servers.", show_default=False)
+]
+OwnTokenFile = Annotated[
+    str, typer.Option("--token-file", help="A file with the token that clients must have.", show_default=False)
+]
+NoToken = Annotated[
+    bool,
+    typer.Option("--no-token", help="Let every process of this machine change the rows; on loopback alone."),
 ]
 Listening = Annotated[str, typer.Option("--address", help="Where it listens, as host:port; port 0 is any.")]
 MessageMib = Annotated[int, typer.Option("--message-mib", help="Memory for messages at once, in MiB.", min=1)]
@@ -59,7 +66,8 @@ def serve(
             show_default=False,
         ),
     ] = "",
-    token_file: TokenFile = "",
+    token_file: OwnTokenFile = "",
+    no_token: NoToken = False,
     threads: Annotated[int, typer.Option(help="Threads of its loops.", min=1)] = 1,
     message_mib: MessageMib = 2048,
     patience_secs: Annotated[
@@ -85,28 +93,25 @@ def serve(
     supervisor: Supervisor = 0,
 ) -> None:
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
-    from trainer.flight.addresses import Address
+    from trainer.flight.addresses import Address, check_token
     from trainer.launch.server_process import ServerOptions, run_server
     from trainer.servers.tls import server_tls
 
     _begin(supervisor, terminated_status)
+    token = _own_token(token_file, no_token)
+    place = Address.parse(address)
+    check_token(place, token)
     if not 0 <= drain_secs <= _MOST_DRAIN_SECS:
         raise InputError(
             "--drain-secs must be a number of seconds", value=drain_secs, allowed=f"0 to {_MOST_DRAIN_SECS:g}"
         )
-    folder = Path(memory) if memory else Path("/dev/shm") / f"headrace-ps-{os.getpid()}"
-    if not folder.parent.is_dir():
-        raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=str(folder))
-    options = ServerOptions(
-        Address.parse(address),
-        folder,
-        read_token_file(token_file) if token_file else "",
-        threads,
-        _limits(message_mib, patience_secs),
-        patience_secs,
-        server_tls(certificate, key),
-        drain_secs,
-    )
+    limits, tls = _limits(message_mib, patience_secs), server_tls(certificate, key)
+    if memory and not Path(memory).parent.is_dir():
+        raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=memory)
+    folder = Path(
+        memory or tempfile.mkdtemp(prefix="headrace-ps-", dir="/dev/shm")
+    )  # a name that no other user knows before
+    options = ServerOptions(place, folder, token, threads, limits, patience_secs, tls, drain_secs)
 
     def listening(place: Address) -> None:
         say(f"serving rows at {place}, memory in {folder}")
@@ -125,7 +130,15 @@ def serve(
 def worker(
     servers: Annotated[str, typer.Option(help="Addresses of the servers, as host:port, in the order of the clients'.")],
     address: Listening = "127.0.0.1:0",
-    token_file: TokenFile = "",
+    token_file: OwnTokenFile = "",
+    no_token: NoToken = False,
+    server_token_file: Annotated[
+        str,
+        typer.Option(help="A file with the token of the servers. Default: that of --token-file.", show_default=False),
+    ] = "",
+    no_server_token: Annotated[
+        bool, typer.Option(help="The servers have no token, and --token-file is not theirs.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="Threads of its loops for a client.", min=1)] = 1,
     message_mib: MessageMib = 2048,
     patience_secs: Annotated[float, typer.Option(help="The longest wait for a client's bytes.")] = 300.0,
@@ -142,14 +155,19 @@ def worker(
 
     _begin(supervisor)
     addresses = addresses_of("--servers", servers)
+    if server_token_file and no_server_token:
+        raise _both("--server-token-file", "--no-server-token")
+    token = _own_token(token_file, no_token)
+    server_token = read_token_file(server_token_file) if server_token_file else "" if no_server_token else token
     options = WorkerOptions(
         addresses,
         Address.parse(address),
-        read_token_file(token_file) if token_file else "",
+        token,
         threads,
         _limits(message_mib, patience_secs),
         tls=server_tls(certificate, key),
         server_tls=client_tls(server_ca),
+        server_token=server_token,
     )
 
     def listening(place: Address) -> None:
@@ -169,6 +187,23 @@ def _begin(supervisor: int, terminated_status: int = 0) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:
         end_with_supervisor(supervisor)
+
+
+def _own_token(token_file: str, no_token: bool) -> str:
+    """The token that clients must have; empty if the user wants none. Raises :class:`InputError` for neither, and for both."""
+    if token_file and no_token:
+        raise _both("--token-file", "--no-token")
+    if not token_file and not no_token:
+        raise InputError("a server must have a token", where="--token-file",
+                         allowed="a file with a token; or --no-token, with which every process of this machine may change the rows",
+                         next_step="(umask 077; openssl rand -hex 32 >token), then give --token-file token")  # fmt: skip
+    return read_token_file(token_file) if token_file else ""
+
+
+def _both(option: str, other: str) -> InputError:
+    return InputError(
+        f"{option} must go without {other}", where=f"{option}, {other}", next_step="leave one of them out"
+    )
 
 
 def _limits(message_mib: int, patience_secs: float) -> ServiceLimits:

@@ -312,7 +312,7 @@ def train(
             check_plan_tables(partition, solution, options, folder)
         files = str(job_folder(folder, home, job_dir))
         exporter = pins.enter_context(open_export(given, folder, files))
-        on_servers = pins.enter_context(open_servers(given, folder, partition))
+        on_servers = pins.enter_context(open_servers(given, folder, files, partition))
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             options = {**options, "engine": "tpu"}

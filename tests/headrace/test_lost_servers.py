@@ -17,13 +17,13 @@ _LOOK_SECS = 0.01
 
 
 @contextmanager
-def server_processes(folder: Path, count: int):
+def server_processes(folder: Path, count: int, token_file: str = ""):
     with ExitStack() as stack:
         made = []
         for k in range(count):
             memory = folder / f"memory-{k}"
             memory.mkdir()
-            made.append(ServerProcess(memory))
+            made.append(ServerProcess(memory, token_file))
             stack.callback(made[-1].close)
         for one in made:
             one.start()

@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
+from trainer.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
@@ -88,11 +89,13 @@ class Mover:
 
 @pytest.mark.slow
 def test_moves_change_no_bit(served, tmp_path):  # noqa: F811
-    """From 2 to 3 to 1, from those that training has started to others and back; some of the others do not answer."""
+    """From 2 to 3 to 1, from those that training has started to others with the token of the run and back; some do not answer."""
     served.options.write_text(json.dumps({**OPTIONS, "passes": 120, "staleness": 2}))
     arguments = ("train", "first", "--config", served.options, "--json")
     run = tmp_path / "moved"
-    with server_processes(tmp_path, 3) as servers:
+    files = JobFiles(run)
+    files.make_token()
+    with server_processes(tmp_path, 3, str(files.token)) as servers:
         addresses = ",".join(str(one.address) for one in servers)
         moves = [(addresses, ("--json",)), (f"127.0.0.1:{free_port()}", ()), (1, ())]
         with Mover(run, moves) as mover:

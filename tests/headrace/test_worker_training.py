@@ -22,6 +22,7 @@ from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import end, start, wait_until
 from tests.trainer.embedding.ps.random_batches import FEATURES, train
 from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.control.job_files import JobFiles
 from trainer.embedding import CpuEngine
 from trainer.flight.addresses import Address
 from trainer.launch.local_servers import LocalServers
@@ -162,10 +163,14 @@ def test_workers_at_addresses_with_a_token_and_certificates(served, tmp_path):
 def test_local_workers_are_replaced_when_they_are_killed(tmp_path):
     """By their keepers, and keepers by the processes that started them; meanwhile the client goes on with the other worker."""
     with ExitStack() as started:
-        servers = started.enter_context(LocalServers(2, server_command, logs=tmp_path))
-        command = partial(worker_command, servers.addresses, "")
-        workers = started.enter_context(LocalServers(2, command, logs=tmp_path, kind="w", has_rows=False))
-        run = RunServers(servers.addresses, workers=workers.addresses, run=5)
+        own, other = (JobFiles(tmp_path / name) for name in ("servers", "workers"))
+        token, workers_token = own.make_token(), other.make_token()
+        servers = started.enter_context(LocalServers(2, server_command, token_file=own.token, logs=tmp_path))
+        command = partial(worker_command, servers.addresses, "", str(own.token))
+        workers = started.enter_context(
+            LocalServers(2, command, token_file=other.token, logs=tmp_path, kind="w", has_rows=False)
+        )
+        run = RunServers(servers.addresses, token, workers=workers.addresses, workers_token=workers_token, run=5)
         assert run.wait(lambda address: None) == 0
         engine, alone = run.engine(1, FEATURES, 3, 2), CpuEngine(FEATURES, seed=3)
         for step in range(9):

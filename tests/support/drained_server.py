@@ -24,6 +24,7 @@ class DrainedServer:
             str(self.address),
             "--address-file",
             str(folder / "address"),
+            "--no-token",
             *memory,
             *options,
         )

@@ -16,6 +16,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.service import ServerService, ServiceLimits
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
 
@@ -57,7 +58,7 @@ def engine_through(
 ) -> WorkerEngine:
     """An engine through a worker over servers in threads."""
     own = greeting or Greeting()
-    connects = [one.connect(replace(own, loads=True)) for one in servers]
+    connects = [one.connect(replace(own, role=SessionRole.LOADS)) for one in servers]
     return WorkerEngine(features, seed=seed, servers=connects, worker=worker.connect(own), **settings)
 
 

@@ -1,6 +1,6 @@
 """A parameter server in a process of its own, which a test kills and starts again on the same memory and port.
 
-``python -m tests.support.server_process FOLDER PORT`` loads the code once, and forks a server for each line that it reads.
+``python -m tests.support.server_process FOLDER PORT TOKEN_FILE`` loads the code once, and forks a server for each line that it reads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from trainer.servers.service import ServerService
 
 
 class ServerProcess(ForkedProcess):
-    """A server, whose rows are in ``folder``."""
+    """A server, whose rows are in ``folder``; ``token_file``: with the token of its clients, empty for none."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__("tests.support.server_process", str(folder), "PORT")
+    def __init__(self, folder: Path, token_file: str = "") -> None:
+        super().__init__("tests.support.server_process", str(folder), "PORT", token_file)
         self._folder = folder
 
     def lose(self) -> None:
@@ -45,7 +45,7 @@ def _warm_up() -> None:
     rows.open(held_tables([(table, TableOrigin("warm"))], 0), 0)
     numbers = RowNumbers(np.zeros(1, np.int32), np.ones(1, np.int64))
     rows.fetch(numbers)
-    rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.zeros(1, np.float32)))], 1)
+    rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.zeros(1, np.float32)), 0)], 1)
     rows.begin_load()
     rows.load(0, ChangedRows(np.zeros(1, np.int64), np.zeros((1, 1), np.float32), np.zeros((1, 0), np.float32)))
     rows.end_load()
@@ -53,8 +53,11 @@ def _warm_up() -> None:
 
 def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    token = Path(sys.argv[3]).read_text() if sys.argv[3] else ""
     _warm_up()
-    fork_for_each_line(lambda: ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder))))
+    fork_for_each_line(
+        lambda: ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder)), token=token)
+    )
 
 
 if __name__ == "__main__":

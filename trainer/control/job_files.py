@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,8 +89,8 @@ class JobFiles:
             make_folders(self.documents)
 
     def make_token(self) -> str:
-        """The job's token; a new one if there is none. Only the user may read the file."""
-        if token := self.read_token():
+        """The job's token; a new one if there is none that is this user's secret. Only the user may read the file."""
+        if self._is_secret() and (token := self.read_token()):
             return token
         token = secrets.token_urlsafe(32)
         self.put_token(token)
@@ -102,9 +103,17 @@ class JobFiles:
 
     def put_token(self, token: str) -> None:
         """Store a token that the job was given."""
-        if token != self.read_token():
+        if token != self.read_token() or not self._is_secret():
             self.make()
             replace_file(self.token, token.encode("ascii"), permissions=0o600)
+
+    def _is_secret(self) -> bool:
+        """Whether the file with the token is this user's, and no other user may read or write it."""
+        try:
+            found = self.token.stat()
+        except OSError:
+            return False
+        return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
     def read_spec(self) -> bytes:
         """The bytes of the document of the job. Raises :class:`StorageError`."""

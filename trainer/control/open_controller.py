@@ -94,7 +94,7 @@ def open_controller(
         controller = Controller(
             logged, log, publisher, lease, controller_settings, data=data, clock=clock, on_point=on_point
         )  # fmt: skip
-        with ControllerService(address, controller, files, token=files.read_token()) as service:
+        with ControllerService(address, controller, files, token=files.read_token() or files.make_token()) as service:
             process_id = os.getpid()
             files.write_address(ControllerAddress(str(service.address), process_id, number))
             try:

@@ -105,12 +105,7 @@ def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes], token: 
     ``token``: that of servers without a file of their own.
     """
     plan = read_plan(find_document(spec.plan), f"plan {spec.plan[:12]}") if spec.plan else None
-    try:
-        token = Path(spec.token_file).read_text(encoding="ascii").strip() if spec.token_file else token
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            "the file of the servers' token cannot be read", where=spec.token_file, value=str(error)
-        ) from None
+    token = _token_in(spec.token_file) or token
     addresses = tuple(Address.parse(one) for one in spec.addresses)
     wire = WireSettings(spec.wire_ids, spec.wire_values)
     return RunServers(
@@ -124,7 +119,16 @@ def servers_of(spec: ServersSpec, find_document: Callable[[str], bytes], token: 
         run=spec.run,
         workers=tuple(Address.parse(one) for one in spec.workers),
         workers_tls=client_tls(spec.workers_authority),
+        workers_token=_token_in(spec.workers_token_file) or token,
     )
+
+
+def _token_in(file: str) -> str:
+    """The token in a file; empty without a file."""
+    try:
+        return Path(file).read_text(encoding="ascii").strip() if file else ""
+    except (OSError, ValueError) as error:
+        raise StorageError("the file of the servers' token cannot be read", where=file, value=str(error)) from None
 
 
 #: The wait between attempts to report a notice.

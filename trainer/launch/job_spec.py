@@ -28,7 +28,7 @@ class ServersSpec:
     Attributes:
         addresses: as host:port.
         updates: how the updates of hosts come together: summed or each.
-        token_file: a file with their token; empty: the token of a job on other machines, none on this one.
+        token_file: a file with their token; empty: the token of a job on other machines; servers of this one were started with --no-token.
         authority: a PEM file of the authority of their certificates; empty: connections are not encrypted.
         plan: the digest of the document of the plan by which they hold tables; empty: rows are spread over them.
         wire_ids, wire_values: see :class:`~trainer.embedding.wire.settings.WireSettings`.
@@ -36,6 +36,7 @@ class ServersSpec:
         patience_secs: how long a server may be away before the attempt fails.
         workers: addresses of embedding workers; none: hosts use the servers themselves.
         workers_authority: a PEM file of the authority of their certificates; empty: connections to them are not encrypted.
+        workers_token_file: a file with the token of the workers; empty: that of the servers.
     """
 
     addresses: tuple[str, ...]
@@ -49,6 +50,7 @@ class ServersSpec:
     patience_secs: float = 60.0
     workers: tuple[str, ...] = ()
     workers_authority: str = ""
+    workers_token_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class LocalServers:
 
     Args:
         command: the command line of a server.
+        token_file: a file with their token, which only this user may read: its path is on their command lines.
         logs: the folder of their outputs.
-        token_file: a file with their token; empty for none.
         kind: the letter before the number of each in its name.
         has_rows: False for embedding workers.
         memory: the folder in which they have one of their own; None: ``/dev/shm``, or where there is none that of temporary files.
@@ -58,8 +58,8 @@ class LocalServers:
         count: int,
         command: ServerCommand,
         *,
+        token_file: Path,
         logs: Path,
-        token_file: str = "",
         kind: str = "s",
         has_rows: bool = True,
         memory: Path | None = None,
@@ -85,6 +85,11 @@ class LocalServers:
             raise
         self._watching.start()
         return self
+
+    @property
+    def token(self) -> str:
+        """The token that their clients must have."""
+        return self._token_file.read_text("ascii").strip()
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -118,11 +123,9 @@ class LocalServers:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._address_file(server).unlink(missing_ok=True)
         options = ["--address", str(server.address), "--supervisor", str(os.getpid()),
-                   "--address-file", str(self._address_file(server))]  # fmt: skip
+                   "--address-file", str(self._address_file(server)), "--token-file", str(self._token_file)]  # fmt: skip
         if self._has_rows:
             options += ["--memory", str(server.memory)]
-        if self._token_file:
-            options += ["--token-file", self._token_file]
         with open(self._logs / f"{server.name}.log", "ab") as log:
             server.process = subprocess.Popen(
                 self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(),

@@ -11,7 +11,7 @@ from trainer.control.controller_client import ControllerClient, is_away
 from trainer.control.job_files import JobFiles
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.launch.job_spec import JobSpec
-from transforms.errors import HeadraceError, InputError
+from transforms.errors import HeadraceError, InputError, NotFound
 
 _LOG = logging.getLogger(__name__)
 #: How long a role waits for the first answer of a controller on another machine, and how long between two calls.
@@ -56,10 +56,16 @@ class RoleOptions:
     grace_secs: float = 30.0
 
     def find_job(self, *, clock: Callable[[], float] = time.monotonic) -> RoleJob:
-        """The job. Raises :class:`NotFound` for a run without one, and :class:`Unreachable` without its controller."""
+        """The job. Raises :class:`NotFound` for a run without one or without its token, and :class:`Unreachable` without its controller."""
         if self.token:
             return self._find_remote_job(clock)
         spec, token = JobSpec.read(self.files), self.files.read_token()
+        if not token:
+            raise NotFound(
+                "a job must have its token",
+                where=str(self.files.token),
+                next_step="start the job again: headrace train",
+            )
         if self.controller is None:
             return RoleJob(spec, token, ControllerClient.of_run(self.files, job=spec.job))
         return RoleJob(spec, token, ControllerClient(self.controller, job=spec.job, token=token))

@@ -5,8 +5,10 @@ The :mod:`keeper <trainer.launch.keeper>` forks the child again when it ends, wh
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +22,7 @@ from trainer.embedding.optimizers import SGD
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.spec import TableSpec
+from trainer.errors import ConfigError
 from trainer.flight.addresses import LOOPBACK, Address, check_token
 from trainer.flight.connections import listen
 from trainer.launch.keeper import Keeper
@@ -62,12 +65,23 @@ def run_server(options: ServerOptions, on_listening: Callable[[Address], None] =
     """
     check_token(options.address, options.token)
     if options.memory is not None:
-        options.memory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_own(options.memory)
     listening = listen(options.address)
     _warm_up()
     keeper = Keeper(listening, partial(_serve, options), drain_secs=options.drain_secs)
     on_listening(Address(*listening.getsockname()[:2]))
     return keeper.run()
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder for this user alone, if there is none. Raises :class:`ConfigError` for one that other users may write."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or mode & 0o022:
+        raise ConfigError("the folder of a server's memory must be this user's, and no other user may write it", where=str(folder),
+                          value=f"owner {found.st_uid}, mode {mode:03o}", allowed=f"owner {os.geteuid()}, such as mode 700",
+                          next_step=f"chmod 700 {folder}, or give another folder: --memory")  # fmt: skip
 
 
 def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> ServerService:
@@ -86,6 +100,6 @@ def _warm_up() -> None:
     for dtype in (np.int32, np.int64):
         numbers = RowNumbers(np.zeros(1, dtype), np.ones(1, np.int64))
         rows.fetch(numbers)
-        rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.zeros(1, np.float32)))], 1)
+        rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.zeros(1, np.float32)), 0)], 1)
     rows.engine.write_values(np.zeros(1, np.int64), np.ones(1, np.int64), RowValues(np.zeros(1, np.float32), np.zeros(0, np.float32)),
                              are_changed=True)  # fmt: skip

@@ -39,12 +39,13 @@ class WorkerOptions:
     Attributes:
         servers: the addresses of the servers, in the order of its clients.
         address: where it listens; port 0 is any.
-        token: of the servers, which clients must have too; empty for none.
+        token: that clients must have; empty for none.
         threads: threads of the loops of a client; 0 for one a processor.
         limits: of its messages.
         server_patience_secs: how long a server may be away.
         tls: the certificate of the worker; None: connections to it are not encrypted.
         server_tls: what verifies the servers; None: connections to them are not encrypted.
+        server_token: of the servers; empty for none.
     """
 
     servers: tuple[Address, ...]
@@ -55,6 +56,7 @@ class WorkerOptions:
     server_patience_secs: float = 60.0
     tls: ssl.SSLContext | None = None
     server_tls: ssl.SSLContext | None = None
+    server_token: str = ""
 
 
 def run_worker(options: WorkerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
@@ -74,7 +76,7 @@ def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain 
     """The service of a worker, whose clients go on with another worker when it drains."""
 
     def connect(greeting: Greeting, check: Callable[[], None]) -> Sequence[Connect]:
-        own = replace(greeting, token=options.token)
+        own = replace(greeting, token=options.server_token)
         link = LinkOptions(own, patience_secs=options.server_patience_secs, tls=options.server_tls, check=check)
         return [connect_to(address, link) for address in options.servers]
 

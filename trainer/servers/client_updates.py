@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trainer.embedding.ps.frames import count_at, text_at
+from trainer.servers.session_roles import SessionRole
 from transforms.errors import DataError, InputError
 
 #: The most clients of a server.
 MOST_CLIENTS = 1024
+#: The most updates that a client has on their way to a server.
+MOST_UNANSWERED = 128
 #: Of the number of an attempt; those of a run are fewer than 2 to this power.
 _ATTEMPT_BITS = 20
-GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "saves", "loads", "watches"})
+GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "role", "session"})
 
 
 class Mode(Enum):
@@ -47,9 +50,8 @@ class Greeting:
         clients: how many there are.
         attempt: its number; requests of earlier attempts are refused.
         mode: how updates come together.
-        saves: the connection is for snapshots.
-        loads: the connection is for loads, beside that of an embedding worker for the rows of batches.
-        watches: the connection is for the status alone; it belongs to no client.
+        role: what the session is for.
+        session: a random number that stays when the client connects again; 0: the connection draws one.
     """
 
     token: str = ""
@@ -57,9 +59,13 @@ class Greeting:
     clients: int = 1
     attempt: int = 0
     mode: Mode = Mode.EACH
-    saves: bool = False
-    loads: bool = False
-    watches: bool = False
+    role: SessionRole = SessionRole.TRAINS
+    session: int = 0
+
+    @property
+    def watches(self) -> bool:
+        """Whether the session belongs to no client."""
+        return self.role is SessionRole.WATCHES
 
     def to_document(self) -> dict[str, object]:
         """The JSON object."""
@@ -69,19 +75,21 @@ class Greeting:
             "clients": self.clients,
             "attempt": self.attempt,
             "mode": self.mode.value,
-            "saves": self.saves,
-            "loads": self.loads,
-            "watches": self.watches,
+            "role": self.role.value,
+            "session": self.session,
         }
 
     @classmethod
     def read(cls, document: dict[str, object]) -> Greeting:
         """The greeting of a document with :data:`GREETING_MEMBERS`. Raises :class:`DataError`."""
+        if nested := [name for name, value in document.items() if isinstance(value, list | dict)]:
+            raise DataError("the members of a greeting must be texts and numbers", value=", ".join(nested))
         clients = count_at(document, "clients", least=1, most=MOST_CLIENTS)
-        mode, uses = document["mode"], (document["saves"], document["loads"], document["watches"])
-        if mode not in [one.value for one in Mode] or not all(isinstance(one, bool) for one in uses):
-            raise DataError("a greeting must say how updates come together", value=str((mode, *uses))[:80],
-                            allowed=", ".join(one.value for one in Mode))  # fmt: skip
+        mode, role = text_at(document, "mode"), text_at(document, "role")
+        for name, found, known in (("mode", mode, Mode), ("role", role, SessionRole)):
+            values = [one.value for one in known]
+            if found not in values:
+                raise DataError(f"the {name} of a greeting must be a known one", value=found[:80], allowed=", ".join(values))  # fmt: skip
         client = count_at(document, "client", most=clients - 1)
         return cls(
             text_at(document, "token"),
@@ -89,9 +97,8 @@ class Greeting:
             clients,
             count_at(document, "attempt"),
             Mode(mode),
-            bool(uses[0]),
-            bool(uses[1]),
-            bool(uses[2]),
+            SessionRole(role),
+            count_at(document, "session"),
         )
 
 

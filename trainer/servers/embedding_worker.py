@@ -22,6 +22,7 @@ from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
 from trainer.servers.client_updates import Greeting
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.server_status import ServerStatus
+from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
@@ -81,10 +82,12 @@ class EmbeddingWorker:
         Raises :class:`AttemptOver` for an attempt before the newest one, and :class:`ConfigError` for a connection for snapshots or loads.
         """
         session = Session(greeting)
-        if greeting.watches:
+        if greeting.role is SessionRole.WATCHES:
             return session
-        if greeting.saves or greeting.loads:
-            raise ConfigError("snapshots and loads must be asked of servers, not of an embedding worker")
+        if greeting.role is not SessionRole.TRAINS:
+            raise ConfigError(
+                "snapshots and loads must be asked of servers, not of an embedding worker", value=greeting.role.value
+            )
         with self._lock:
             newest = max((one.greeting.attempt for one in self._sessions), default=0)
             if greeting.attempt < newest:
@@ -121,6 +124,7 @@ class EmbeddingWorker:
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
+        check_allowed(OF_WORKERS, session.greeting.role, header.kind)
         messages.check_flags(header)
         if header.kind == Kind.STATUS:
             return Reply(Kind.DOCUMENT, [write_document(self.status().to_document())])
@@ -186,16 +190,17 @@ class EmbeddingWorker:
 
     def _update(self, client: _Client, header: Header, body: Bytes) -> Reply:
         engine = client.engine
-        if header.number <= min(one.updates for one in engine.servers):
-            self._count(repeated_updates=1)
-            return Reply(Kind.DONE)
+        is_repeated = header.number <= min(one.updates for one in engine.servers)
         batch = client.kept.get(messages.batch_of(body))
         if batch is None:
             raise DataError("the ids of a batch must be sent before its gradients", value=messages.batch_of(body))
         shape = batch.rows, engine.width
         rates, gradients = messages.read_gradients(body, len(engine.tables), shape, header.flags)
         engine.apply_gradients(batch, gradients, rates=rates, number=header.number)
-        self._count(updates=1, updated_rows=int(engine.distinct_rows(batch).sum()))
+        if is_repeated:  # servers find whether it is the update that they have made
+            self._count(repeated_updates=1)
+        else:
+            self._count(updates=1, updated_rows=int(engine.distinct_rows(batch).sum()))
         return Reply(Kind.DONE)
 
     def _count(self, **numbers: int) -> None:
@@ -203,8 +208,6 @@ class EmbeddingWorker:
             self._counts.update(numbers)
 
     def _check(self, session: Session) -> None:
-        if session.greeting.watches:
-            raise ConfigError("a connection for the status must ask for nothing else")
         if session.is_over:
             raise AttemptOver(
                 "the session of a client must be its newest one", where=f"client {session.greeting.client}"

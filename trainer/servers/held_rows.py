@@ -27,6 +27,7 @@ from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
+from trainer.servers.made_updates import MadeUpdates
 from trainer.servers.table_room import check_room
 from transforms.errors import DataError, HeadraceError
 
@@ -53,6 +54,7 @@ class HeldRows:
     def __init__(self, folder: Path | None, *, threads: int = 1) -> None:
         self._folder, self._threads = folder, threads
         self._held: HeldTables | None = None
+        self._digests: MadeUpdates | None = None
         self._engine: CpuEngine | MixedTables | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
@@ -126,6 +128,11 @@ class HeldRows:
         assert self.engine.undo_log is not None
         return self.engine.undo_log
 
+    @property
+    def _made(self) -> MadeUpdates:
+        assert self._digests is not None
+        return self._digests
+
     def applied(self, clients: int) -> list[int]:
         """The number of the last update of each client; 0 for none."""
         if self._engine is None:
@@ -159,7 +166,7 @@ class HeldRows:
 
     def _drop(self) -> None:
         """Hold no tables; the folder is empty."""
-        self._engine = self._held = None
+        self._engine = self._held = self._digests = None
         if self._folder is None:
             return
         gc.collect()  # an engine and its log refer to each other, and mapped files take room until both are gone
@@ -194,6 +201,7 @@ class HeldRows:
                 undo_log=log,
             )
         self._held = held
+        self._digests = MadeUpdates(memory)
 
     def _begin_generation(self, generation: int | None = None) -> None:
         """Say that the rows are others than before, and no update has been made to them; None draws the number."""
@@ -220,16 +228,25 @@ class HeldRows:
         if numbers is not None:
             check_batch(one_event(numbers.rows, numbers.counts), self.engine.features)
 
-    def update(self, updates: Sequence[tuple[int, RowGradients]], number: int) -> None:
+    def has_made(self, client: int, number: int, digest: int) -> bool:
+        """Whether the update ``number`` of a client is one that was made with this :func:`~trainer.servers.made_updates.update_digest`."""
+        return self._engine is not None and self._made.has(
+            client, number, digest, int(self._log.words[_APPLIED + client])
+        )
+
+    def update(self, updates: Sequence[tuple[int, RowGradients, int]], number: int) -> None:
         """Apply the updates of some clients, by their places, as one; the numbers of these clients change together with the rows.
+
+        The third member of each is its digest.
 
         Raises :class:`BadBatch` and as :meth:`check`; nothing is changed then.
         """
         self.check()
-        asked = [(one.numbers.rows, one.numbers.counts) for _, one in updates]
+        asked = [(one.numbers.rows, one.numbers.counts) for _, one, _ in updates]
         with self._log.transaction() as words:
-            self.engine.update_rows(asked, [one.values for _, one in updates], updates[0][1].rates)
-            for client, _ in updates:
+            self.engine.update_rows(asked, [one.values for _, one, _ in updates], updates[0][1].rates)
+            for client, _, digest in updates:
+                self._made.note(client, number, digest)
                 words[_APPLIED + client] = number
 
     def read_values(self, numbers: RowNumbers) -> RowValues:
@@ -237,7 +254,7 @@ class HeldRows:
         self.check()
         return self._unhashed.read_values(numbers.rows, numbers.counts)
 
-    def write_values(self, client: int, number: int, numbers: RowNumbers, values: RowValues) -> None:
+    def write_values(self, client: int, number: int, digest: int, numbers: RowNumbers, values: RowValues) -> None:
         """Replace the values of rows, which count as changed, together with the number of the client.
 
         Raises as :meth:`update` and :meth:`read_values`; nothing is changed then.
@@ -245,6 +262,7 @@ class HeldRows:
         self.check()
         with self._log.transaction() as words:
             self._unhashed.write_values(numbers.rows, numbers.counts, values, are_changed=True)
+            self._made.note(client, number, digest)
             words[_APPLIED + client] = number
 
     @property

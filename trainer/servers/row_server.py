@@ -22,10 +22,12 @@ from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
-from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, ServerLost
+from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
+from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
@@ -36,6 +38,9 @@ _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.
 _RETURN_SECS = 10.0
 _KEPT_ANSWERS = 4
+_OTHER_CLIENT = (
+    "end the other process that updates these servers, then run training again: it goes on from its last checkpoint"
+)
 _TAKEN_OVER = "a newer run or attempt has taken the server over: start other servers for a second run"
 
 
@@ -52,6 +57,11 @@ class Session:
     greeting: Greeting
     is_over: bool = False
     snapshot: AnySnapshot | None = None
+
+    @property
+    def saves(self) -> bool:
+        """Whether it is for snapshots."""
+        return self.greeting.role is SessionRole.SAVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ class RowServer:
         self._changed = threading.Condition()
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
-        self._waiting: dict[int, dict[int, RowGradients]] = {}
+        self._waiting: dict[int, dict[int, tuple[RowGradients, int]]] = {}
         self._saving = threading.Lock()
         self._reads = self._loaded = 0
         self._snapshot: AnySnapshot | None = None
@@ -111,17 +121,18 @@ class RowServer:
 
         Raises :class:`AttemptOver` for an attempt before the newest one, and :class:`ConfigError` for other clients than those of the attempt.
         """
-        if greeting.watches:
+        if greeting.role is SessionRole.WATCHES:
             return Session(greeting)
+        saves = greeting.role is SessionRole.SAVES
         if greeting.attempt > self._attempt:
             for one in tuple(self._sessions):
-                one.is_over = one.is_over or (one.greeting.attempt < greeting.attempt and not one.greeting.saves)
+                one.is_over = one.is_over or (one.greeting.attempt < greeting.attempt and not one.saves)
             if not self._has_reader():
                 self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
             elif self._snapshot is not None:
                 self._watch_reader(self._snapshot, self._reads)
         with self._changed:
-            if greeting.attempt < self._attempt and not greeting.saves:
+            if greeting.attempt < self._attempt and not saves:
                 raise AttemptOver("the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt),
                                   next_step=_TAKEN_OVER)  # fmt: skip
             if greeting.attempt > self._attempt:
@@ -129,9 +140,9 @@ class RowServer:
                 self._waiting.clear()
             for one in list(self._sessions):
                 own = one.greeting
-                if own.saves != greeting.saves or (own.saves and own.attempt != greeting.attempt):
+                if one.saves != saves or (saves and own.attempt != greeting.attempt):
                     continue  # the snapshot of one attempt may be read while the next one trains
-                if own.loads != greeting.loads and own.attempt == greeting.attempt:
+                if own.role is not greeting.role and own.attempt == greeting.attempt:
                     continue  # rows are loaded beside the connection of an embedding worker
                 if own.attempt < greeting.attempt or own.client == greeting.client:
                     self._end(one)
@@ -145,7 +156,7 @@ class RowServer:
 
     def end(self, session: Session) -> None:
         """End a session; its snapshot ends unless the client connects again soon."""
-        if session.greeting.saves and not session.is_over and self._snapshot is not None:
+        if session.saves and not session.is_over and self._snapshot is not None:
             left = threading.Timer(self._return_secs, self._end_left, [self._snapshot])
             left.daemon = True
             left.start()
@@ -175,7 +186,7 @@ class RowServer:
         watching.start()
 
     def _has_reader(self) -> bool:
-        return any(one.greeting.saves and not one.is_over for one in tuple(self._sessions))
+        return any(one.saves and not one.is_over for one in tuple(self._sessions))
 
     def _end(self, session: Session) -> None:
         session.is_over, session.snapshot = True, None  # its memory is free
@@ -198,6 +209,7 @@ class RowServer:
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
+        check_allowed(OF_SERVERS, session.greeting.role, header.kind)
         messages.check_flags(header)
         match header.kind:
             case Kind.FETCH:
@@ -348,25 +360,36 @@ class RowServer:
         with self._changed:
             self._check(session)
             dims = self._rows.dims
-        update = messages.read_gradients(body, dims, header.flags)
+        update, digest = messages.read_gradients(body, dims, header.flags), update_digest(own.session, header, body)
         if not are_finite(update.values, 0, len(update.values)):
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
         with self._changed:
             self._check(session)  # other tables are opened by a newer attempt
-            if not is_new(self._rows.applied(own.clients)[own.client], header.number, own.client):
-                self._counts["repeated_updates"] += 1
+            if not self._is_new(own, header.number, digest):
                 return Reply(Kind.DONE)
             if own.mode is Mode.SUMMED and own.clients > 1:
-                self._apply_together(session, header.number, update)
+                self._apply_together(session, header.number, update, digest)
             else:
-                self._rows.update([(own.client, update)], header.number)
+                self._rows.update([(own.client, update, digest)], header.number)
             self._counts["updates"] += 1
             self._counts["updated_rows"] += len(update.numbers.rows)
             self._changed.notify_all()
         return Reply(Kind.DONE)
 
+    def _is_new(self, own: Greeting, number: int, digest: int) -> bool:
+        """Whether an update is to be made; False for one that was made, which is counted.
+
+        Raises :class:`OtherUpdate` for the number of another one, and :class:`InputError` for one that is ahead.
+        """
+        if is_new(self._rows.applied(own.clients)[own.client], number, own.client):
+            return True
+        if not self._rows.has_made(own.client, number, digest):
+            raise _other_update(own.client, number)
+        self._counts["repeated_updates"] += 1
+        return False
+
     def _write_values(self, session: Session, header: Header, body: Bytes) -> Reply:
-        own = session.greeting
+        own, digest = session.greeting, update_digest(session.greeting.session, header, body)
         with self._changed:
             self._check(session)
             numbers, values = messages.read_values(body, self._rows.dims, self._rows.slot_dims)
@@ -374,23 +397,23 @@ class RowServer:
                 raise ConfigError(
                     "values of rows must be written by the only client of a server", value=own.clients, allowed="1"
                 )
-            if is_new(self._rows.applied(1)[0], header.number, own.client):
-                self._rows.write_values(own.client, header.number, numbers, values)
+            if self._is_new(own, header.number, digest):
+                self._rows.write_values(own.client, header.number, digest, numbers, values)
                 self._counts["updates"] += 1
                 self._counts["updated_rows"] += len(numbers.rows)
-            else:
-                self._counts["repeated_updates"] += 1
         return Reply(Kind.DONE)
 
-    def _apply_together(self, session: Session, number: int, update: RowGradients) -> None:
+    def _apply_together(self, session: Session, number: int, update: RowGradients, digest: int) -> None:
         """Wait for the updates of all clients with this number; the last one applies them."""
         own = session.greeting
         self._rows.check(update.numbers)
         held = self._waiting.setdefault(number, {})
-        held[own.client] = update
+        if own.client in held and held[own.client][1] != digest:
+            raise _other_update(own.client, number)
+        held[own.client] = update, digest
         if len(held) == own.clients:
             del self._waiting[number]
-            self._rows.update(sorted(held.items(), key=lambda one: one[0]), number)
+            self._rows.update([(client, *held[client]) for client in sorted(held)], number)
             return
         self._wait(session, lambda: self._rows.applied(own.clients)[own.client] >= number, "updates of all clients")
 
@@ -481,8 +504,6 @@ class RowServer:
                               allowed=str(self._owner))  # fmt: skip
 
     def _check(self, session: Session) -> None:
-        if session.greeting.watches:
-            raise ConfigError("a connection for the status must ask for nothing else")
         if session.is_over:
             raise AttemptOver("the session of a client must be its newest one", where=f"client {session.greeting.client}",
                               next_step=_TAKEN_OVER)  # fmt: skip
@@ -502,6 +523,11 @@ class RowServer:
                 hashed=counts,
                 **self._counts,
             )
+
+
+def _other_update(client: int, number: int) -> OtherUpdate:
+    return OtherUpdate("an update that is sent again must have the session and the bytes of the first time", where=f"client {client}",
+                       value=f"another update {number}", next_step=_OTHER_CLIENT)  # fmt: skip
 
 
 def _encode(pieces: Sequence[Array], space: Array, flag: int) -> None:

@@ -20,6 +20,7 @@ from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
 from trainer.servers.server_status import read_status
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
 #: Of plain tables.
@@ -46,6 +47,7 @@ class RunServers:
         workers: addresses of embedding workers, of which host k uses number k modulo their number, and another one when that fails;
             none: a host uses the servers itself.
         workers_tls: what verifies the workers; None: connections to them are not encrypted.
+        workers_token: of the workers; empty for none.
     """
 
     addresses: tuple[Address, ...]
@@ -58,6 +60,7 @@ class RunServers:
     run: int = 0
     workers: tuple[Address, ...] = ()
     workers_tls: ssl.SSLContext | None = None
+    workers_token: str = ""
 
     def without(self, names: Sequence[str]) -> RunServers:
         """The servers that are not away; s0 names the first one. Raises :class:`ConfigError` if none is left, or their plan needs all."""
@@ -76,12 +79,12 @@ class RunServers:
         ``on_wait`` is called for each that does not answer at once. Raises :class:`~trainer.errors.ServerLost` for one that stays away
         longer than the patience.
         """
-        all_tls = {**dict.fromkeys(self.addresses, self.tls), **dict.fromkeys(self.workers, self.workers_tls)}
-        return max(self._run_on(address, tls, cache(partial(on_wait, address))) for address, tls in all_tls.items())
-
-    def _run_on(self, address: Address, tls: ssl.SSLContext | None, check: Callable[[], None]) -> int:
-        found = read_status(address, token=self.token, tls=tls, patience_secs=self.patience_secs, check=check)
-        return run_of(found.attempt)
+        read = partial(read_status, patience_secs=self.patience_secs)
+        of_servers = partial(read, token=self.token, tls=self.tls)
+        of_workers = partial(read, token=self.workers_token, tls=self.workers_tls)
+        all_reads = {**dict.fromkeys(self.addresses, of_servers), **dict.fromkeys(self.workers, of_workers)}
+        found = (look(address, check=cache(partial(on_wait, address))) for address, look in all_reads.items())
+        return max(run_of(one.attempt) for one in found)
 
     def hashed_counts(self) -> dict[str, HashedCounts]:
         """What the hashed tables have done on all servers, by name. Raises :class:`~trainer.errors.ServerLost`."""
@@ -100,7 +103,8 @@ class RunServers:
 
         ``check`` is called while a request waits, and raises to end it; ``check_saving``: while one for a snapshot does.
         """
-        greeting = replace(self._greeting(attempt, client, clients), loads=bool(self.workers))
+        role = SessionRole.LOADS if self.workers else SessionRole.TRAINS
+        greeting = replace(self._greeting(attempt, client, clients), role=role)
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls, check=check)
         return [connect_to(address, options, check_saving) for address in self.addresses]
 
@@ -113,7 +117,7 @@ class RunServers:
         own = client % len(self.workers)
         first, *others = self.workers[own:] + self.workers[:own]
         options = LinkOptions(
-            self._greeting(attempt, client, clients),
+            replace(self._greeting(attempt, client, clients), token=self.workers_token),
             patience_secs=self.patience_secs,
             tls=self.workers_tls,
             check=check,

@@ -34,6 +34,10 @@ class StartedServers(Protocol):
     def addresses(self) -> tuple[Address, ...]:
         """Their addresses."""
 
+    @property
+    def token(self) -> str:
+        """The token that their clients must have."""
+
     def check(self) -> None:
         """Raise :class:`~transforms.errors.StorageError` if one has ended by an error, and is not started again."""
 
@@ -64,7 +68,7 @@ class ServerMoves:
     Args:
         servers: those at the begin.
         files: of requests and of what is said of them.
-        start: starts servers of this machine, without a token.
+        start: starts servers of this machine, with a token of their own.
         started: those among ``servers`` that were started so.
         tell: is called with a sentence for each move that has ended.
         clock: monotonic seconds.
@@ -179,7 +183,8 @@ class ServerMoves:
         request = move.request
         if isinstance(request.servers, int):
             move.started = self._start(request.servers)
-            found = replace(self._given, addresses=move.started.addresses, token="", tls=None, plan=request.plan)
+            token = move.started.token
+            found = replace(self._given, addresses=move.started.addresses, token=token, tls=None, plan=request.plan)
         else:
             found = replace(self._given, addresses=request.servers, plan=request.plan)
         move.servers = taken_over(found, self._servers, time.time(), check)

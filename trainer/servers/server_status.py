@@ -13,6 +13,7 @@ from trainer.embedding.ps.frames import Kind, count_at, read_document
 from trainer.embedding.ps.server_link import Request
 from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
@@ -101,7 +102,7 @@ def read_status(
 
     Raises :class:`~trainer.errors.ServerLost` after the patience.
     """
-    greeting = Greeting(token=token, watches=True)
+    greeting = Greeting(token=token, role=SessionRole.WATCHES)
     link = TcpLink(address, LinkOptions(greeting, patience_secs=patience_secs, tls=tls, check=check))
     try:
         link.send(Request(Kind.STATUS))

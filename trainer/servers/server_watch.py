@@ -21,6 +21,7 @@ from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.drain import DrainState
 from trainer.servers.run_servers import RunServers
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from transforms.errors import HeadraceError
 
@@ -143,7 +144,7 @@ class ServerWatch:
 
     def _connect(self, address: Address) -> TcpLink:
         """Connect once. Raises :class:`~trainer.errors.ServerLost` for a server that does not answer."""
-        greeting = Greeting(token=self._token, watches=True)
+        greeting = Greeting(token=self._token, role=SessionRole.WATCHES)
         options = LinkOptions(greeting, patience_secs=_ANSWER_SECS, tls=self._tls, check=self._check)
         return TcpLink(address, options)
 

@@ -25,7 +25,8 @@ from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect,
 from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
 from trainer.flight.addresses import Address
 from trainer.flight.error_documents import MOST_ERROR_BYTES, damaged_frame, from_bytes
-from trainer.servers.client_updates import Greeting
+from trainer.servers.client_updates import MOST_UNANSWERED, Greeting
+from trainer.servers.session_roles import SessionRole
 from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
 from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError
@@ -34,6 +35,8 @@ _BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
 #: After which a connection is made again.
 _FAILURES = (OSError, DamagedFrame)
 _SESSION_BITS = 63
+#: The numbers of sessions in greetings.
+_MOST_SESSIONS = 1 << 61
 #: Between looks while it waits for an answer.
 _LOOK_SECS = 0.25
 _GO_ON = "run training again: it goes on from its last checkpoint"
@@ -60,7 +63,7 @@ class LinkOptions:
         stall_secs: how long the rest of an answer may be silent.
         clock: monotonic seconds.
         sleep: waits for seconds.
-        draw_session: draws the number of a connection.
+        draw_session: draws the number of a connection, and that of a session whose greeting has none.
     """
 
     greeting: Greeting = field(default_factory=Greeting)
@@ -80,7 +83,8 @@ def connect_to(address: Address, options: LinkOptions, check_saving: Callable[[]
 
     def connect(saves: bool) -> TcpLink:
         check = check_saving if saves and check_saving is not None else options.check
-        return TcpLink(address, replace(options, greeting=replace(options.greeting, saves=saves), check=check))
+        role = SessionRole.SAVES if saves else options.greeting.role
+        return TcpLink(address, replace(options, greeting=replace(options.greeting, role=role), check=check))
 
     return connect
 
@@ -112,7 +116,10 @@ class TcpLink:
     """
 
     def __init__(self, address: Address, options: LinkOptions) -> None:
-        self._address, self._options = address, options
+        greeting = replace(
+            options.greeting, session=options.greeting.session or 1 + options.draw_session() % _MOST_SESSIONS
+        )
+        self._address, self._options = address, replace(options, greeting=greeting)
         self._addresses = deque([address, *options.others])
         self._asked: deque[_Asked] = deque()
         self._frames: FrameStream | None = None
@@ -129,11 +136,23 @@ class TcpLink:
 
     def send(self, request: Request) -> None:
         """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        self._wait_for_place(request)
         self._asked.append(_Asked(request))
         try:
             self._send_asked()
         except _FAILURES as error:
             self._reconnect(error)
+
+    def _wait_for_place(self, request: Request) -> None:
+        """Take answers until a further update may be sent: servers know so many of the newest ones again."""
+        while (
+            request.kind in NUMBERED
+            and sum(one.waits for one in self._asked if one.request.kind in NUMBERED) >= MOST_UNANSWERED
+        ):
+            try:
+                self._take_answer()
+            except _FAILURES as error:
+                self._reconnect(error)
 
     def receive(self) -> Answer:
         """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
@@ -193,7 +212,7 @@ class TcpLink:
             body = frames.receive_new_body(frame)
             self._check_undamaged(header, body)
             if header.kind == Kind.OPENED:
-                self._generation = _opened(body)[0]
+                self._generation = _opened(body)
             return Answer(header, body)
         expected = sum(one.nbytes for one in request.space)
         if (header.kind, header.body_bytes, header.flags) != (Kind.ROWS, expected, request.answer_flags):
@@ -246,8 +265,8 @@ class TcpLink:
             if failure is not None:
                 options.check()
             try:
-                applied = self._connect()
-                self._resend(applied if options.restore is None else self._restore(options.restore()))
+                self._connect()
+                self._resend(0 if options.restore is None else self._restore(options.restore()))
             except _FAILURES as error:
                 if isinstance(error, DamagedFrame):
                     self._note_damage(error)
@@ -290,8 +309,8 @@ class TcpLink:
         """The two ends of the connection, for an error."""
         return f"client {self._options.greeting.client} on {socket.gethostname()}, server {self._address}"
 
-    def _connect(self) -> int:
-        """Greet the server; returns the number of this client's last update that it has made."""
+    def _connect(self) -> None:
+        """Greet the server."""
         options = self._options
         patience_secs = options.patience_secs / len(self._addresses)
         frames = self._frames = self._open_stream(patience_secs)
@@ -301,10 +320,9 @@ class TcpLink:
         self._check_undamaged(header, body)
         if header.kind == Kind.ERROR:
             raise self._error(body)
-        generation, applied = _opened(body)
+        generation = _opened(body)
         if options.restore is None:
             self._check_generation(generation)
-        return applied
 
     def _open_stream(self, patience_secs: float) -> FrameStream:
         options = self._options
@@ -331,18 +349,17 @@ class TcpLink:
                              value="it was started without them", next_step=_GO_ON)  # fmt: skip
 
     def _restore(self, requests: Sequence[Request]) -> int:
-        """Send a process what it had; returns the number of this client's last update that was made, by its answer to OPEN."""
-        applied, before = 0, self._generation
+        """Send a process what it had; returns the number of the last update among it."""
+        before = self._generation
         for request in requests:
             self._transmit(request)
             answer = self._receive(request)
             if answer.header.kind == Kind.ERROR:
                 raise self._error(answer.body)
             if answer.header.kind == Kind.OPENED:
-                found, applied = _opened(answer.body)
                 self._generation = before
-                self._check_generation(found)
-        return applied
+                self._check_generation(_opened(answer.body))
+        return max((one.number for one in requests if one.kind in NUMBERED), default=0)
 
     def _encrypted(self, stream: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
         """Raises :class:`ConfigError` for a server that the authority has not signed."""
@@ -352,11 +369,11 @@ class TcpLink:
             raise ConfigError("the certificate of a server must be signed for its host by the authority", where=str(self._address),
                               value=error.verify_message, next_step="give the authority's certificate, or another address") from None  # fmt: skip
 
-    def _resend(self, applied: int) -> None:
-        """Send what has no answer; ``applied``: the last update that the server has made, whose answer may have been lost."""
+    def _resend(self, restored: int) -> None:
+        """Send what has no answer, except updates up to ``restored``. A server takes one that it has made for a repetition."""
         for one in self._asked:
             request = one.request
-            if one.answer is None and request.kind in NUMBERED and request.number <= applied:
+            if one.answer is None and request.kind in NUMBERED and request.number <= restored:
                 one.answer = Answer(Header(Kind.DONE, number=request.number))
         self._send_asked()
 
@@ -378,8 +395,9 @@ class TcpLink:
             self._frames = None
 
 
-def _opened(body: Bytes) -> tuple[int, int]:
-    """The generation and the last update in the document of an opened server. Raises :class:`DataError`."""
+def _opened(body: Bytes) -> int:
+    """The generation in the document of an opened server. Raises :class:`DataError`."""
     document = read_document(body, OPENED_MEMBERS)
     text_at(document, "digest")
-    return count_at(document, "generation"), count_at(document, "applied")
+    count_at(document, "applied")
+    return count_at(document, "generation")

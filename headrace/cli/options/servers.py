@@ -19,6 +19,7 @@ from transforms.child_process import module_command
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.control.job_files import JobFiles
     from trainer.embedding.wire.settings import WireSettings
     from trainer.flight.addresses import Address
     from trainer.launch.job_spec import ServersSpec
@@ -230,6 +231,7 @@ class OpenServers:
         servers: for training in this process.
         spec: for the hosts of a job.
         folder: of the run.
+        files: of the job, with the token of the processes that are started.
         local: those that were started; None: they are at addresses.
         watched: watches them since they have answered; None: nothing does.
     """
@@ -237,6 +239,7 @@ class OpenServers:
     servers: RunServers
     spec: ServersSpec
     folder: str
+    files: JobFiles
     local: LocalServers | None = None
     watched: ServerWatch | None = None
 
@@ -263,56 +266,62 @@ class OpenServers:
         logs = Path(self.folder) / "logs"
 
         def start(count: int) -> LocalServers:
-            return LocalServers(count, server_command, logs=logs).__enter__()
+            self.files.make_token()
+            return LocalServers(count, server_command, token_file=self.files.token, logs=logs).__enter__()
 
         return ServerMoves(self.servers, MoveFiles.of_run(self.folder), start=start, started=self.local, tell=say)
 
 
 @contextmanager
-def open_servers(given: Mapping[str, Any], folder: str, plan: PartitionPlan | None) -> Iterator[OpenServers | None]:
+def open_servers(
+    given: Mapping[str, Any], folder: str, job_folder: str, plan: PartitionPlan | None
+) -> Iterator[OpenServers | None]:
     """The servers and embedding workers of a run while it trains; None without ``--servers``.
 
-    Those of this machine are started, and end with the context; those at addresses must answer.
+    Those of this machine are started with the token of the job, and end with the context; those at addresses must answer.
     """
     text = given["servers"]
     if not text:
         yield None
         return
+    from trainer.control.job_files import JobFiles
     from trainer.launch.local_servers import LocalServers
     from trainer.servers.server_watch import watch_servers
 
+    files = JobFiles(Path(job_folder).absolute())
     count = int(text) if text.isascii() and text.isdigit() else len(text.split(","))
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
     logs, of_workers = Path(folder) / "logs", given["embedding_workers"]
     own: LocalServers | None = None
+    if text.isdigit() or of_workers.isdigit():
+        files.make_token()
+    token_file = str(files.token) if text.isdigit() else _file_of(given, "server_token_file")
     with ExitStack() as started:
         if text.isdigit():
-            own = started.enter_context(LocalServers(count, server_command, logs=logs))
+            own = started.enter_context(LocalServers(count, server_command, token_file=files.token, logs=logs))
             addresses = own.addresses
         else:
             addresses = addresses_of("--servers", text)
         workers: tuple[Address, ...] = ()
+        workers_token_file = token_file
         if of_workers.isdigit():
-            token_file, authority = ("", "") if text.isdigit() else _files_of(given)
-            command = partial(worker_command, addresses, authority)
+            workers_token_file = str(files.token)
+            command = partial(worker_command, addresses, _file_of(given, "server_ca"), token_file)
             local = LocalServers(
-                int(of_workers), command, logs=logs, token_file=token_file, kind="w", has_rows=False
+                int(of_workers), command, token_file=files.token, logs=logs, kind="w", has_rows=False
             )  # fmt: skip
             workers = started.enter_context(local).addresses
         elif of_workers:
             workers = addresses_of("--embedding-workers", of_workers)
-        found = servers_at(addresses, given, plan, folder, workers)
+        found = servers_at(addresses, given, plan, folder, files, token_file, workers, workers_token_file)
         yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
 
 
-def _files_of(given: Mapping[str, Any]) -> tuple[str, str]:
-    """The files of the token and of the authority of servers; empty for none."""
-    token_file, authority = (
-        str(Path(given[name]).absolute()) if given[name] else "" for name in ("server_token_file", "server_ca")
-    )
-    return token_file, authority
+def _file_of(given: Mapping[str, Any], name: str) -> str:
+    """The path of an option's file, such as that of the token of servers at addresses; empty for none."""
+    return str(Path(given[name]).absolute()) if given[name] else ""
 
 
 def servers_at(
@@ -320,17 +329,31 @@ def servers_at(
     given: Mapping[str, Any],
     plan: PartitionPlan | None,
     folder: str,
+    files: JobFiles,
+    token_file: str,
     workers: tuple[Address, ...] = (),
+    workers_token_file: str = "",
 ) -> OpenServers:
-    """The servers at addresses for a run that begins now. They must answer, unless its hosts are on other machines."""
+    """The servers at addresses for a run that begins now. They must answer, unless its hosts are on other machines.
+
+    Args:
+        addresses: of the servers.
+        given: the options of the command.
+        plan: by which they hold tables; None: rows are spread over them.
+        folder: of the run.
+        files: of its job.
+        token_file: the file of their token; empty for none.
+        workers: the addresses of embedding workers.
+        workers_token_file: the file of the token of the workers; empty for none.
+    """
     from trainer.launch.job_spec import ServersSpec
     from trainer.servers.client_updates import Mode
     from trainer.servers.run_servers import RunServers
     from trainer.servers.tls import client_tls
 
-    token_file, authority = _files_of(given)
+    authority, updates = _file_of(given, "server_ca"), given["server_updates"]
     workers_authority = "" if given["embedding_workers"].isdigit() else authority
-    token, updates = read_token_file(token_file) if token_file else "", given["server_updates"]
+    token, workers_token = (read_token_file(one) if one else "" for one in (token_file, workers_token_file))
     wire = wire_of(given)
     servers = RunServers(
         addresses,
@@ -341,6 +364,7 @@ def servers_at(
         wire=wire,
         workers=workers,
         workers_tls=client_tls(workers_authority),
+        workers_token=workers_token,
     )
     run = int(time.time() * 1000)
     if given["launcher"] != REMOTE:  # there they may start later, with the hosts
@@ -357,8 +381,10 @@ def servers_at(
             run=run,
             workers=tuple(map(str, workers)),
             workers_authority=workers_authority,
+            workers_token_file=workers_token_file,
         ),
         folder,
+        files,
     )
 
 
@@ -367,9 +393,12 @@ def server_command(options: Sequence[str]) -> list[str]:
     return module_command("headrace", "ps", "serve", *options)
 
 
-def worker_command(servers: Sequence[Address], authority: str, options: Sequence[str]) -> list[str]:
-    """The command line of an embedding worker of these servers; ``authority``: of their certificates, empty for none."""
+def worker_command(
+    servers: Sequence[Address], authority: str, server_token_file: str, options: Sequence[str]
+) -> list[str]:
+    """The command line of an embedding worker of these servers, with the files of their authority and their token; empty for none."""
     own = ["--servers", ",".join(map(str, servers)), *(("--server-ca", authority) if authority else ())]
+    own += ["--server-token-file", server_token_file] if server_token_file else ["--no-server-token"]
     return module_command("headrace", "ps", "worker", *own, *options)
 
 

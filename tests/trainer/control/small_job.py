@@ -94,6 +94,7 @@ class SmallJob:
     def __init__(self, run_dir: Path, *, hosts: int = 2, readers: int = 1, seed: int = 0, unit_secs: float = 0.5,
                  make_client: Callable[[JobFiles], ControllerClient] | None = None) -> None:  # fmt: skip
         self.files = JobFiles(run_dir)
+        self.files.make_token()
         self.make_client = make_client or (lambda files: ControllerClient.of_run(files, job=JOB))
         self.draw, self.unit_secs, self.faults, self.is_quiet = random.Random(seed), unit_secs, JobFaults(), True
         self.trained: dict[tuple[int, str, int], int] = {}

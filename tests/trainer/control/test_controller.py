@@ -45,8 +45,8 @@ def join(client, role=HOST, incarnation=1, release="", **options):
     return call(client, role, event, incarnation=incarnation, **options)
 
 
-def raw(address, action, content, token=""):
-    client = Client(address, token=token)
+def raw(found, action, content):
+    client = Client(found.service.address, token=found.files.read_token())
     return client.act(action, content, list, timeout_secs=30)
 
 
@@ -174,7 +174,7 @@ def test_a_process_that_is_not_a_member_is_asked_to_join(tmp_path):
 
 def test_the_messages_of_another_job_are_refused(tmp_path):
     with serving(tmp_path) as found:
-        other = ControllerClient(found.service.address, job="other")
+        other = ControllerClient(found.service.address, job="other", token=found.files.read_token())
         for act in (other.status, other.release, lambda: other.send(RoleCall("other", HOST, 1))):
             with pytest.raises(RemoteError, match="of the controller's job") as caught:
                 act()
@@ -182,22 +182,26 @@ def test_the_messages_of_another_job_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-def test_a_token_is_required_where_there_is_one(tmp_path, token):
+def test_a_token_is_required_also_where_none_was_made_before(tmp_path, token):
     files = JobFiles(tmp_path)
-    right = files.make_token()
-    assert files.make_token() == right == files.read_token()
-    assert stat.S_IMODE(os.stat(files.token).st_mode) == 0o600
     with serving(tmp_path) as found:
+        right = files.read_token()
+        assert files.make_token() == right == files.read_token()
+        assert stat.S_IMODE(os.stat(files.token).st_mode) == 0o600
         assert ControllerClient.of_run(files, job=JOB).status().job == JOB
         with pytest.raises(InputError, match="token must be that of the job"):
             ControllerClient(found.service.address, job=JOB, token=token).status()
 
 
-def test_off_loopback_a_controller_needs_a_token(tmp_path):
-    with pytest.raises(ConfigError, match="off loopback"), serving(tmp_path, address=Address("0.0.0.0", 0)):
-        pass
-    with serving(tmp_path):  # the run is free again
-        pass
+def test_a_token_that_other_users_may_read_is_replaced(tmp_path):
+    files = JobFiles(tmp_path)
+    known = files.make_token()
+    files.token.chmod(0o644)
+    assert files.make_token() != known
+    files.token.chmod(0o660)
+    files.put_token(given := files.read_token())
+    assert stat.S_IMODE(os.stat(files.token).st_mode) == 0o600
+    assert files.read_token() == given
 
 
 def test_a_port_in_use_is_named(tmp_path):
@@ -378,7 +382,7 @@ def test_documents_are_served_by_digest(tmp_path):
             with pytest.raises(DataError, match="named by its SHA-256"):
                 found.client.document(name)
             with pytest.raises(RemoteError, match="named by its SHA-256"):
-                raw(found.service.address, "document", json.dumps({"job": JOB, "sha256": name}).encode())
+                raw(found, "document", json.dumps({"job": JOB, "sha256": name}).encode())
         (found.files.documents / digest).write_bytes(b"other")
         with pytest.raises(RemoteError, match="bytes of its digest"):
             found.client.document(digest)
@@ -409,7 +413,7 @@ def test_malformed_messages_are_refused_with_one_error_each(tmp_path):
     with serving(tmp_path) as found:
         for action, content, text in BAD:
             with pytest.raises(RemoteError) as caught:
-                raw(found.service.address, action, content)
+                raw(found, action, content)
             assert text in caught.value.what, (action, content[:80])
             assert not is_away(caught.value)
         client = Client(found.service.address)

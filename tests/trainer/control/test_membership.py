@@ -108,7 +108,7 @@ def test_a_report_is_repeated_until_the_orders_do_not_need_it(tmp_path):
 
     seen = Seen()
     with serving(tmp_path, settings=ALONE) as found:
-        client = Deaf(found.service.address, job=JOB)
+        client = Deaf(found.service.address, job=JOB, token=found.files.read_token())
         with member(client, seen=seen) as host:
             until(lambda: seen.last)
             found.client.notice(3000.0)
@@ -270,7 +270,7 @@ def test_lost_repeated_and_delayed_messages_only_delay(tmp_path):
     for seed in range(scaled(4)):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        attempts = run_job(folder, lambda files: Faulty(files.find_controller, job=JOB), seed)
+        attempts = run_job(folder, lambda files: Faulty(files.find_controller, job=JOB, token=files.read_token()), seed)
         assert attempts == [1, 2, 3, 4], "no attempt was given up"
 
 
@@ -335,7 +335,9 @@ def test_cut_connections_only_delay(tmp_path):
 
     threading.Thread(target=cut, daemon=True).start()
     try:
-        assert run_job(tmp_path, lambda files: ControllerClient(relay.address, job=JOB), 5) == [1, 2, 3, 4]
+        assert run_job(
+            tmp_path, lambda files: ControllerClient(relay.address, job=JOB, token=files.read_token()), 5
+        ) == [1, 2, 3, 4]
     finally:
         stopped.set()
         relay.close()

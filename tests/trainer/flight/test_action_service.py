@@ -105,7 +105,7 @@ def test_a_long_message_takes_no_memory_of_a_controller(tmp_path):
             pass
         before = memory_mb(controllers.process_id)
         with pytest.raises(DataError, match="must be short"):
-            call(Client(files.find_controller()), "role", b"x" * (256 << 20))
+            call(Client(files.find_controller(), token=files.read_token()), "role", b"x" * (256 << 20))
         assert memory_mb(controllers.process_id) < before + 64
         controllers.kill()
         controllers.wait()

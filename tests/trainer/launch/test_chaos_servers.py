@@ -15,6 +15,7 @@ from headrace.cli.options.servers import server_command
 from tests.support.processes import PATIENCE_SECS, wait_until
 from tests.trainer.launch.jobs import make_warehouse
 from tests.trainer.launch.test_chaos import connect, echo, run_chaos, status  # noqa: F401
+from trainer.control.job_files import JobFiles
 from trainer.flight.addresses import Address
 from trainer.launch.chaos.accounts import Accounts
 from trainer.launch.chaos.disturbed_servers import DisturbedServers, child_of
@@ -152,13 +153,15 @@ class Disturbed:
 
     def answers(self) -> bool:
         """Through its link."""
-        read_status(self.disturbed.addresses[0], patience_secs=PATIENCE_SECS)
+        read_status(self.disturbed.addresses[0], token=self.servers.token, patience_secs=PATIENCE_SECS)
         return True
 
 
 @pytest.fixture
 def disturbed(tmp_path: Path):
-    with Links() as links, LocalServers(2, server_command, logs=tmp_path / "logs") as servers:
+    files = JobFiles(tmp_path)
+    files.make_token()
+    with Links() as links, LocalServers(2, server_command, token_file=files.token, logs=tmp_path / "logs") as servers:
         found = Disturbed(servers, links)
         wait_until(lambda: found.disturbed.running() == ("s0", "s1"), "the first processes answer", {})
         yield found

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cli.options.servers import server_command
 from tests.support.processes import PATIENCE_SECS
+from trainer.control.job_files import JobFiles
 from trainer.errors import DamagedMemory
 from trainer.launch.local_servers import LocalServers
 from transforms.errors import StorageError
@@ -92,7 +93,9 @@ def check_for(secs: float, servers: LocalServers) -> None:
 
 def test_a_server_that_ends_by_an_error_is_not_started_again_and_the_error_has_its_reason(tmp_path):
     """Its keeper is killed, and the next one finds memory of other bytes."""
-    with LocalServers(2, server_command, logs=tmp_path) as servers:
+    files = JobFiles(tmp_path)
+    files.make_token()
+    with LocalServers(2, server_command, token_file=files.token, logs=tmp_path) as servers:
         servers.check()
         (servers._servers[1].memory / "tables.json").write_text("[")
         os.killpg(servers.processes["s1"], signal.SIGKILL)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.mutations import mutated
 from tests.support.examples import scaled
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting, Mode, is_new, missing_updates
+from trainer.servers.session_roles import SessionRole
 from transforms.errors import DataError, InputError
 
 
@@ -24,8 +25,8 @@ def greetings(draw):
         clients,
         draw(st.integers(0, 1 << 62)),
         draw(st.sampled_from(Mode)),
-        draw(st.booleans()),
-        draw(st.booleans()),
+        draw(st.sampled_from(SessionRole)),
+        draw(st.integers(0, 1 << 62)),
     )
 
 
@@ -51,8 +52,11 @@ def test_a_greeting_is_read_as_it_was_written(greeting):
         {"mode": "sum"},
         {"mode": []},
         {"mode": None},
-        {"saves": 1},
-        {"watches": None},
+        {"role": "trains, saves"},
+        {"role": ["saves"]},
+        {"role": None},
+        {"session": -1},
+        {"session": 1.0},
     ],
 )
 def test_a_greeting_is_refused(changes):

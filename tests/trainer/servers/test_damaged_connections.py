@@ -26,6 +26,7 @@ from trainer.launch.chaos.links import Link, Links
 from trainer.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSettings, Direction, random_damage
 from trainer.servers.client_updates import Greeting
 from trainer.servers.service import ServiceLimits
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
 SEED = 3
@@ -140,7 +141,10 @@ def test_an_embedding_worker_between_damaged_connections_changes_no_bit():
         worker = ThreadWorker([link.address for link in them.each], limits=LIMITS)
         link = them.links.open(partial(_same, worker.address))
         through = connect_through(link.address, OPTIONS)
-        loads = [connect_to(one.address, LinkOptions(Greeting(loads=True), stall_secs=STALL_SECS)) for one in them.each]
+        loads = [
+            connect_to(one.address, LinkOptions(Greeting(role=SessionRole.LOADS), stall_secs=STALL_SECS))
+            for one in them.each
+        ]
         engine = WorkerEngine(FEATURES, seed=SEED, servers=loads, worker=through)
         alone, steps = CpuEngine(FEATURES, seed=SEED), 0
         them.each.append(link)

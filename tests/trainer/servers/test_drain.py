@@ -7,6 +7,7 @@ import pytest
 from trainer.errors import ServerLeaves
 from trainer.servers.client_updates import Greeting, attempt_number
 from trainer.servers.drain import Drain, DrainState
+from trainer.servers.session_roles import SessionRole
 from transforms.errors import DataError
 
 CLIENT, OTHER = Greeting(attempt=attempt_number(7, 3)), Greeting(attempt=attempt_number(8, 1))
@@ -125,7 +126,7 @@ def test_a_server_that_drains_refuses_other_trainings():
         scene.greet("b", OTHER)
     assert refused.value.value == "it leaves after SIGTERM, in at most 25 s"
     assert refused.value.exit_status == 6
-    scene.greet("w", Greeting(watches=True))
+    scene.greet("w", Greeting(role=SessionRole.WATCHES))
 
 
 def test_an_embedding_worker_waits_for_no_client_and_takes_none():

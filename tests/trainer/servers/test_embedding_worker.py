@@ -34,6 +34,7 @@ from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.server_status import read_status
 from trainer.servers.service import ServiceLimits
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from transforms.errors import DataError
 
@@ -62,7 +63,7 @@ def test_a_client_must_have_the_token():
 
 def test_snapshots_and_loads_are_asked_of_servers():
     worker = EmbeddingWorker(lambda greeting, check: [])
-    for own in (Greeting(saves=True), Greeting(loads=True)):
+    for own in (Greeting(role=SessionRole.SAVES), Greeting(role=SessionRole.LOADS)):
         with pytest.raises(ConfigError, match="asked of servers"):
             worker.begin(own)
 
@@ -88,8 +89,8 @@ def update_body(batch: int, seed: int = 0, tables: int = 8) -> bytes:
         (True, Request(Kind.UPDATE, [b"x"], number=1), "must name its batch"),
         (True, Request(Kind.FETCH, [batch_body()], number=1, flags=1), "flags"),
         (True, Request(Kind.FETCH, [batch_body()[:-1]], number=1), "as long as"),
-        (True, Request(Kind.READ_STATE), "that an embedding worker answers"),
-        (True, Request(Kind.BEGIN_LOAD), "that an embedding worker answers"),
+        (True, Request(Kind.READ_STATE), "that its session may make"),
+        (True, Request(Kind.BEGIN_LOAD), "that its session may make"),
     ],
 )
 def test_requests_out_of_order_are_refused(is_open, asked, problem):
@@ -172,7 +173,10 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits(caplog):
         own = Greeting(client=0, clients=2)
         engine = engine_through(FEATURES, servers, worker, seed=SEED, greeting=own, staleness=None)
         alone = CpuEngine(FEATURES, seed=SEED)
-        hellos = [greeting(watches=True), greeting(client=5, clients=9)]  # the servers refuse other numbers of clients
+        hellos = [
+            greeting(role="watches"),
+            greeting(client=5, clients=9),
+        ]  # the servers refuse other numbers of clients
         for one in good_streams():
             throw(worker, framed([hellos[0], *one]))
         before = resident_bytes()

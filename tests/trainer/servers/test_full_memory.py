@@ -36,7 +36,7 @@ def held(*tables: TableSpec, limits=None):
 
 def change(rows: HeldRows, first: int, count: int, number: int) -> None:
     numbers = RowNumbers(np.arange(first, first + count), np.array([count]))
-    rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)))], number)
+    rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)), 0)], number)
 
 
 def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_are_opened(tmp_path):

@@ -25,7 +25,7 @@ def opened(folder: Path | None, seed: int = 3, attempt: int = 0) -> HeldRows:
 
 def updated(rows: HeldRows, seeds) -> None:
     for seed in seeds:
-        rows.update([(0, random_update(seed))], seed + 1)
+        rows.update([(0, random_update(seed), seed)], seed + 1)
 
 
 def some_rows(rows: int = 2) -> ChangedRows:
@@ -54,7 +54,7 @@ def test_before_tables_there_is_nothing(tmp_path):
 
 def test_the_next_process_has_the_rows_and_their_numbers(tmp_path):
     rows = opened(tmp_path, attempt=7)
-    rows.update([(0, random_update(0)), (2, random_update(1))], 1)
+    rows.update([(0, random_update(0), 0), (2, random_update(1), 1)], 1)
     again = HeldRows(tmp_path)
     assert again.is_open
     assert (again.digest, again.generation, again.attempt) == (rows.digest, rows.generation, 7)
@@ -149,7 +149,7 @@ def test_an_update_happens_whole_or_not_at_all(tmp_path):
     bad = random_update(2)
     bad.numbers.rows[-1] = 1 << 40
     with pytest.raises(BadBatch):
-        rows.update([(0, random_update(3)), (1, bad)], 3)
+        rows.update([(0, random_update(3), 3), (1, bad, 4)], 3)
     assert rows.applied(2) == [2, 0]
     assert_same(rows.engine.state(), state)
     assert_same(HeldRows(tmp_path).engine.state(), state)
@@ -210,7 +210,7 @@ def test_rows_are_not_used_while_they_are_loaded(tmp_path):
     """Nor is the mark of a load lost, by which a killed process is found out."""
     rows = opened(tmp_path)
     rows.begin_load()
-    for use in (lambda: rows.fetch(all_rows()), lambda: rows.update([(0, random_update(0))], 1)):
+    for use in (lambda: rows.fetch(all_rows()), lambda: rows.update([(0, random_update(0), 0)], 1)):
         with pytest.raises(ServerLost, match="after their load"):
             use()
     generation = rows.generation

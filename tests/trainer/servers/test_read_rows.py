@@ -14,6 +14,7 @@ from trainer.embedding.ps.frames import Kind
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
+from trainer.servers.session_roles import SessionRole
 from transforms.errors import DataError
 
 SIZES = np.array([one.vocabulary_size for one in TABLES], np.int64)
@@ -48,7 +49,7 @@ def test_the_changed_rows_among_those_asked_for_are_answered():
     session = server.begin(Greeting())
     open_tables(server, session)
     update(server, session, 1, seed=5)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     for p, size in enumerate(SIZES.tolist()):
         rows = np.arange(0, size, 2)
         own, slots = int(DIMS[p]), SLOTS[p]

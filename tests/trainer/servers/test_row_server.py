@@ -32,10 +32,11 @@ from tests.trainer.servers.requests import (
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, ServerLost
-from trainer.servers.client_updates import Greeting, Mode
+from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
+from trainer.servers.client_updates import MOST_UNANSWERED, Greeting, Mode
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
+from trainer.servers.session_roles import OF_SERVERS, SessionRole
 from transforms.errors import DataError, InputError
 
 #: Less than a request waits for other clients where a test wants it to give up.
@@ -95,12 +96,13 @@ def test_a_newer_attempt_is_known_after_a_restart(tmp_path):
 def test_a_client_that_connects_again_replaces_its_session():
     server = server_of()
     first, other = sessions_of(server, 2)
-    saving = server.begin(Greeting("", 0, 2, saves=True))
+    saving = server.begin(Greeting("", 0, 2, role=SessionRole.SAVES))
     second = server.begin(Greeting("", 0, 2))
     with pytest.raises(AttemptOver):
         fetch(server, first)
-    for one in (second, other, saving):
+    for one in (second, other):
         fetch(server, one)
+    ask(server, saving, Kind.END_SNAPSHOT)
 
 
 def test_the_clients_of_an_attempt_agree():
@@ -146,6 +148,47 @@ def test_a_repeated_update_is_made_once():
     assert server.status().repeated_updates == 3
     with pytest.raises(InputError, match="in order"):
         update(server, session, 5, 5)
+
+
+@pytest.mark.parametrize("folder", [False, True], ids=["in one process", "after a restart"])
+@pytest.mark.parametrize("case", ["other content", "another session", "another encoding", "long ago"])
+def test_a_number_that_was_used_is_refused_for_another_update(tmp_path, case, folder):
+    """Training would go on with the rows of another update else. The same update of the same session is a repetition."""
+    rows = HeldRows(tmp_path if folder else None)
+    server = RowServer(rows)
+    session = server.begin(Greeting(session=5))
+    open_tables(server, session)
+    last = 1 if case != "long ago" else 2 * MOST_UNANSWERED + 2
+    for number in range(1, last + 1):
+        update(server, session, number, 1)
+    before = rows.engine.state()
+    if folder:
+        server = RowServer(HeldRows(tmp_path))
+        session = server.begin(Greeting(session=5))
+    update(server, session, last, 1)
+    own = server.begin(Greeting(session=6)) if case == "another session" else session
+    one = random_update(2 if case == "other content" else 1)
+    dtype, flags = (np.int32, 0) if case == "another encoding" else (np.int64, messages.LONG_ROWS)
+    numbers = RowNumbers(one.numbers.rows.astype(dtype), one.numbers.counts)
+    parts = messages.write_gradients(numbers, one.rates, [one.values])
+    with pytest.raises(OtherUpdate, match="the session and the bytes of the first time") as caught:
+        ask(server, own, Kind.UPDATE, parts, number=1, flags=flags)
+    assert "run training again" in caught.value.next_step
+    assert_same(state_of(server), before)
+    assert server.status().repeated_updates == 1
+
+
+def test_an_update_that_waits_for_other_clients_is_not_replaced_by_another(pool):
+    server, alone = server_of(), engine_alone()
+    first, other = sessions_of(server, 2, Mode.SUMMED)
+    waiting = pool.submit(update, server, first, 1, 1)
+    assert is_waiting(waiting)
+    again = server.begin(Greeting("", 0, 2, mode=Mode.SUMMED))
+    with pytest.raises(OtherUpdate):
+        update(server, again, 1, 3)
+    update(server, other, 1, 2)
+    apply_to(alone, [random_update(1), random_update(2)])
+    assert_same(state_of(server), alone.state())
 
 
 @settings(max_examples=scaled(40))
@@ -298,33 +341,40 @@ def test_the_rows_of_an_answer_are_limited():
             with pytest.raises(DataError, match="must be few"):
                 fetch(server, session, numbers)
     with pytest.raises(DataError, match="must be few"):
-        ask(server, session, Kind.READ_STATE, messages.write_counts([1, 0, 50]))
+        ask(server, server.begin(Greeting(role=SessionRole.SAVES)), Kind.READ_STATE, messages.write_counts([1, 0, 50]))
 
 
-@pytest.mark.parametrize("kind", [*range(1, 19), *range(32, 40)])
-def test_every_request_before_tables_and_with_an_empty_body_is_one_error(kind):
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("role", list(SessionRole))
+def test_every_request_before_tables_and_with_an_empty_body_is_one_error(kind, role):
     server = server_of()
-    session = server.begin(Greeting())
-    kind = Kind(kind)
-    if kind in (Kind.END_SNAPSHOT, Kind.STATUS):
+    session = server.begin(Greeting(role=role))
+    if kind not in OF_SERVERS[role]:
+        with pytest.raises(ConfigError, match="that its session may make"):
+            ask(server, session, kind)
+    elif kind in (Kind.END_SNAPSHOT, Kind.STATUS):
         ask(server, session, kind)
-        return
-    with pytest.raises((DataError, ServerLost)):
-        ask(server, session, kind)
+    else:
+        with pytest.raises((DataError, ServerLost)):
+            ask(server, session, kind)
 
 
-def test_a_connection_for_the_status_asks_for_nothing_else():
-    server = server_of()
-    sessions_of(server, 1)
-    watching = server.begin(Greeting(watches=True))
-    assert ask(server, watching, Kind.STATUS).kind == Kind.DOCUMENT
-    requests = (lambda: fetch(server, watching), lambda: update(server, watching, 1, 0), lambda: open_tables(server, watching),
-                *(lambda kind=kind: ask(server, watching, kind) for kind in (Kind.BEGIN_LOAD, Kind.END_SNAPSHOT)))  # fmt: skip
-    for request in requests:
-        with pytest.raises(ConfigError, match="nothing else"):
-            request()
-    assert not watching.is_over
-    server.end(watching)
+@pytest.mark.parametrize("role", [one for one in SessionRole if one is not SessionRole.TRAINS])
+def test_no_session_but_that_of_training_changes_rows_one_by_one(role):
+    """Also beside the client, with its number: whoever reads the number of its next update cannot take it."""
+    server, alone = server_of(), engine_alone()
+    (session,) = sessions_of(server, 1)
+    other = server.begin(Greeting(role=role))
+    for number in (1, 2):
+        with pytest.raises(ConfigError, match="that its session may make"):
+            update(server, other, number, 7)
+        with pytest.raises(ConfigError, match="that its session may make"):
+            ask(server, other, Kind.WRITE_VALUES, number=number)
+        update(server, session, number, number)
+        apply_to(alone, [random_update(number)])
+    assert_same(state_of(server), alone.state())
+    assert not session.is_over
+    server.end(other)
 
 
 def read_all(server, session) -> list[bytes]:
@@ -343,7 +393,7 @@ def saved_rows(alone) -> list[bytes]:
 def test_a_snapshot_is_that_of_its_moment():
     server, alone = server_of(), engine_alone()
     (session,) = sessions_of(server, 1)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     update(server, session, 1, 1)
     apply_to(alone, [random_update(1)])
     begin_snapshot(server, saving)
@@ -355,7 +405,7 @@ def test_a_snapshot_is_that_of_its_moment():
 def test_an_update_that_waits_for_memory_goes_on_when_the_reader_does(pool):
     server = server_of()
     (session,) = sessions_of(server, 1)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     update(server, session, 1, 1)
     begin_snapshot(server, saving, most_bytes=0)
     waiting = pool.submit(update, server, session, 2, 1)
@@ -369,7 +419,7 @@ def test_an_update_of_more_unchanged_rows_than_can_be_noted_waits_for_the_reader
     """They have no values to put aside, but each is noted, in space for a row every 4 bytes of the limit."""
     server, alone = server_of(), engine_alone()
     (session,) = sessions_of(server, 1)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     begin_snapshot(server, saving, most_bytes=40)
     rows = RowNumbers(np.arange(11), np.array([0, 11, 0]))
     parts = messages.write_gradients(rows, np.ones(3, np.float32), [np.ones(33, np.float32)])
@@ -395,7 +445,7 @@ def test_an_update_that_waits_for_memory_goes_on_when_the_reader_ends(pool, end)
     """The update holds the lock of the server meanwhile."""
     server = server_of()
     (session,) = sessions_of(server, 1)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     update(server, session, 1, 1)
     begin_snapshot(server, saving, most_bytes=0)
     waiting = pool.submit(update, server, session, 2, 1)
@@ -410,21 +460,23 @@ def test_a_snapshot_that_was_replaced_is_not_read():
     """Its rows would be of different moments."""
     server = server_of()
     (session,) = sessions_of(server, 1)
-    first = server.begin(Greeting(saves=True))
+    first, second = (server.begin(Greeting("", k, 2, role=SessionRole.SAVES)) for k in range(2))
     update(server, session, 1, 1)
     begin_snapshot(server, first)
-    begin_snapshot(server, session)
+    begin_snapshot(server, second)
     with pytest.raises(ServerLost, match="begun first"):
         read_all(server, first)
-    read_all(server, session)
+    read_all(server, second)
 
 
 def test_a_session_that_is_over_does_not_end_the_snapshot_of_the_next_attempt():
     server = server_of()
-    (old,) = sessions_of(server, 1)
-    update(server, old, 1, 1)
-    new = server.begin(Greeting(attempt=1))
-    open_tables(server, new)
+    (session,) = sessions_of(server, 1)
+    old = server.begin(Greeting(role=SessionRole.SAVES))
+    update(server, session, 1, 1)
+    begin_snapshot(server, old)
+    open_tables(server, server.begin(Greeting(attempt=1)))
+    new = server.begin(Greeting(attempt=1, role=SessionRole.SAVES))
     begin_snapshot(server, new)
     with pytest.raises(AttemptOver):
         ask(server, old, Kind.END_SNAPSHOT)
@@ -436,7 +488,7 @@ def beside_updates(most_bytes):
     """A server with a snapshot, an engine with the same rows, the session that reads it, and a function that makes further updates."""
     server, alone = server_of(), engine_alone()
     (session,) = sessions_of(server, 1)
-    saving = server.begin(Greeting(saves=True))
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
     for number in (1, 2, 3):
         update(server, session, number, number)
         apply_to(alone, [random_update(number)])

@@ -35,7 +35,8 @@ class Started:
     """Servers that a training starts, in threads."""
 
     def __init__(self, count: int) -> None:
-        self.servers = [ThreadServer() for _ in range(count)]
+        self.token = "of-servers-that-were-started"
+        self.servers = [ThreadServer(token=self.token) for _ in range(count)]
         self.addresses = tuple(one.address for one in self.servers)
         self.ends = 0
 
@@ -121,9 +122,10 @@ def test_tables_are_moved_to_more_and_fewer_servers_and_back(tmp_path):
 
 
 def test_servers_that_training_starts_end_once_they_are_not_used(tmp_path):
-    with thread_servers(1) as servers:
-        first = Started(2)
-        training = Training(tmp_path, of(first.servers), first)
+    first = Started(2)
+    with closing(ThreadServer(token=first.token)) as other:
+        servers = [other]
+        training = Training(tmp_path, of(first.servers, first.token), first)
         with training.moves:
             assert training.report(training.ask(3)).figures.stage is MoveStage.DONE
             assert training.files.read_state().are_local

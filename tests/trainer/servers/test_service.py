@@ -42,6 +42,7 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.service import ServerService, ServiceLimits
+from trainer.servers.session_roles import SessionRole
 from trainer.wire.byte_streams import receive_into, send_parts
 from trainer.wire.frames import HEADER_BYTES, WireProtocol, check_body, read_frame_header
 from transforms.errors import DataError
@@ -272,8 +273,8 @@ def written_values() -> bytes:
     return b"".join(messages.write_values(numbers, RowValues(np.ones(8, np.float32), np.ones(8, np.float32))))
 
 
-def good_streams() -> list[list[Frame]]:
-    """Whole sessions of frames after the greeting: each kind of request in turn."""
+def good_streams() -> list[tuple[str, list[Frame]]]:
+    """Whole sessions of frames after the greeting, each with its role: each kind of request in turn."""
     one = random_update(1)
     gradients = b"".join(messages.write_gradients(one.numbers, one.rates, [one.values]))
     numbers = b"".join(messages.write_numbers(one.numbers))
@@ -283,12 +284,13 @@ def good_streams() -> list[list[Frame]]:
     rows_asked = b"".join(messages.write_rows(0, np.unique(one.numbers.rows[: one.numbers.counts[0]])))
     update = request(Kind.UPDATE, gradients, number=1, flags=1)
     return [
-        [opened, request(Kind.FETCH, numbers, flags=1), update],
-        [opened, request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT, of_part), request(Kind.END_SNAPSHOT)],
-        [opened, update, request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT_ROWS, rows_asked)],
-        [opened, request(Kind.READ_STATE, of_part), request(Kind.STATUS)],
-        [opened, request(Kind.BEGIN_LOAD), request(Kind.LOAD_ROWS, rows, number=1), request(Kind.END_LOAD, number=2, floor=9)],
-        [opened, request(Kind.READ_VALUES, numbers), request(Kind.WRITE_VALUES, written_values(), number=1)],
+        ("trains", [opened, request(Kind.FETCH, numbers, flags=1), update]),
+        ("saves", [request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT, of_part), request(Kind.END_SNAPSHOT)]),
+        ("saves", [request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT_ROWS, rows_asked)]),
+        ("saves", [request(Kind.READ_STATE, of_part)]),
+        ("loads", [opened, request(Kind.BEGIN_LOAD), request(Kind.LOAD_ROWS, rows, number=1), request(Kind.END_LOAD, number=2, floor=9)]),
+        ("trains", [opened, request(Kind.READ_VALUES, numbers), request(Kind.WRITE_VALUES, written_values(), number=1)]),
+        ("watches", [request(Kind.STATUS)]),
     ]  # fmt: skip
 
 
@@ -335,15 +337,18 @@ def test_mutated_streams_leave_a_server_that_serves(caplog):
     caplog.set_level("ERROR")
     with running(limits=ServiceLimits(most_bytes=1 << 20, message_bytes=4 << 20)) as server:
         whole = good_streams()
-        for one in whole:
-            throw(server, framed([greeting(client=1, clients=2), *one]))  # loops are compiled, tables are there
+        for role, one in whole:
+            throw(
+                server, framed([greeting(client=1, clients=2, role=role), *one])
+            )  # loops are compiled, tables are there
         server.rows._rows.open(held(), 0)
         before, good = resident_bytes(), 0
         for seed in range(scaled(3000)):
             random = Random(seed)
-            throw(server, thrown(random, greeting(client=1, clients=2), random.choice(whole)))
+            role, one = random.choice(whole)
+            throw(server, thrown(random, greeting(client=1, clients=2, role=role), one))
             if seed % 50 == 0:
-                link = server.connect(Greeting(clients=2, watches=True))(False)
+                link = server.connect(Greeting(clients=2, role=SessionRole.WATCHES))(False)
                 link.send(Request(Kind.STATUS))
                 good += link.receive().header.kind == Kind.DOCUMENT
                 link.close()
@@ -359,12 +364,12 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits():
     with running(token="secret") as server, ThreadPoolExecutor(2) as pool:
         engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect(Greeting("secret", attempt=1))])
         alone = CpuEngine(FEATURES, seed=SEED)
-        hellos = [greeting(), greeting(token="secret"), greeting(token="secret", watches=True)]
+        hellos = [greeting(), greeting(token="secret"), greeting(token="secret", role="watches")]
 
         def throw_many(first):
             for seed in range(first, first + scaled(200)):
                 random = Random(seed)
-                throw(server, thrown(random, random.choice(hellos), random.choice(good_streams())))
+                throw(server, thrown(random, random.choice(hellos), random.choice(good_streams())[1]))
 
         throwing = [pool.submit(throw_many, first) for first in (0, 100_000)]
         steps = 0
@@ -374,6 +379,27 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits():
         for one in throwing:
             one.result(timeout=PATIENCE_SECS)
         assert_same(engine.state(), alone.state())
+        engine.close()
+
+
+def test_updates_of_another_process_end_training_instead_of_changing_its_weights():
+    """It takes the place of a client whose connection was cut, and the number of its next update."""
+    with running() as server:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect()])
+        train(engine, range(2))
+        engine.finish()
+        other = PsEngine(FEATURES, seed=SEED, servers=[server.connect()])
+        train(other, [5])
+        other.finish()
+        other.close()
+        before = server.rows._rows.engine.state()
+        engine.servers[0].link._stream.shutdown(socket.SHUT_RDWR)
+        train(engine, [2])
+        with pytest.raises(RemoteError, match="the session and the bytes of the first time") as caught:
+            engine.finish()
+        assert caught.value.kinds[:2] == ("OtherUpdate", "InputError"), "a job is held by it"
+        assert "run training again" in caught.value.next_step
+        assert_same(server.rows._rows.engine.state(), before)
         engine.close()
 
 

@@ -198,7 +198,7 @@ class PsEngine:
             batch: the batch.
             gradients: of its activations.
             rates: the learning rate of each table, float32; None: those of the tables' optimizers.
-            number: of the update: servers that have been sent one with this number or a later one are left out; None: the next one.
+            number: of the update, which a server that has made it takes for a repetition; None: the next one.
         """
         check_batch(batch, self.features)
         check_gradients(batch, gradients, self._width)
@@ -213,8 +213,6 @@ class PsEngine:
 
         def update(server: int) -> None:
             remote = self._servers[server]
-            if number is not None and number <= remote.updates:
-                return
             is_same = requests.updates is requests.reads
             numbers = found.numbers[server] if is_same else self._numbers(requests.updates, server)
             remote.update(numbers, of_parts, pieces[server], number)

@@ -152,9 +152,10 @@ class RemoteTables:
         flag = encoded_values.FLAG_OF[self._wire.values]
         if flag:
             values = [self._encoded(values, encoded_values.floats_of_pieces(numbers.counts, self.dims), flag)]
-        self._updates = self._updates + 1 if number is None else number
+        number = self._updates + 1 if number is None else number
+        self._updates = max(self._updates, number)
         body = messages.write_gradients(numbers, rates, values)
-        self._send(Request(Kind.UPDATE, body, number=self._updates, flags=numbers.flags | flag))
+        self._send(Request(Kind.UPDATE, body, number=number, flags=numbers.flags | flag))
 
     def read_values(self, numbers: RowNumbers) -> list[tuple[Array, Array]]:
         """The weights [rows, dim] and slots of rows, int64, of each part, as all that was sent before leaves them."""

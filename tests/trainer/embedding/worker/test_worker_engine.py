@@ -20,6 +20,7 @@ from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, Tab
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, ServerLost
 from trainer.servers.client_updates import Greeting
+from trainer.servers.session_roles import SessionRole
 from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import HeadraceError
 
@@ -215,7 +216,7 @@ def test_a_newer_attempt_goes_on_over_other_connections():
         alone = CpuEngine(FEATURES, seed=SEED)
         seen = train(engine, range(2))
         own = Greeting(attempt=7)
-        loads = Greeting(attempt=7, loads=True)
+        loads = Greeting(attempt=7, role=SessionRole.LOADS)
         engine.finish()
         engine.connect([one.connect(loads) for one in servers], worker.connect(own))
         assert seen + train(engine, range(2, 5)) == train(alone, range(5))
