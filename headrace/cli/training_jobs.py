@@ -527,7 +527,8 @@ def _phase(hosts: int, readers: int, epoch_secs: float, prefix: str) -> PhaseSet
 def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
     """The sources that the options name."""
     from trainer.flight.addresses import Address
-    from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice
+    from trainer.launch.http_notice import HttpNotice
+    from trainer.launch.notices import FileNotice, MetadataNotice
 
     sources: list[NoticeSource] = []
     if options.notice_metadata:

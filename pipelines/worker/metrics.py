@@ -7,13 +7,17 @@ Imports ``prometheus_client`` (the extra ``metrics``).
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -30,6 +34,12 @@ _LOG = logging.getLogger(__name__)
 _LEAST_REST = 20
 #: Only processes of this machine can connect, since the metrics name clients.
 HOST = "127.0.0.1"
+
+
+#: Requests at once, whose connections have a thread each; more are closed unread.
+_MOST_REQUESTS = 16
+#: A request's bytes must come within it, one after the other.
+_SILENCE_SECS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,40 @@ def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
     )
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = threading.BoundedSemaphore(_MOST_REQUESTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):  # the client has ended the connection
+            _LOG.info("a request for metrics ended: %s", error)
+        else:
+            super().handle_error(request, client_address)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _SILENCE_SECS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _LOG.debug("%s", ascii(format % args))
+
+
 @contextmanager
 def serve_metrics(collector: WorkerCollector, port: int) -> Iterator[int]:
     """Serve the metrics while the block runs; yields the port, which the system chooses if ``port`` is 0.
@@ -151,11 +195,13 @@ def serve_metrics(collector: WorkerCollector, port: int) -> Iterator[int]:
     registry = CollectorRegistry()
     registry.register(collector)
     try:
-        server, thread = start_http_server(port, addr=HOST, registry=registry)
+        server = make_server(HOST, port, make_wsgi_app(registry), _Server, _Handler)
     except (OSError, OverflowError) as error:
         raise InputError("metrics cannot be served at this port", where="--metrics-port",
                          value=f"{port}: {error}", allowed="a free port, 0 to 65535; 0 lets the system choose",
                          next_step="give another port") from error  # fmt: skip
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+    thread.start()
     try:
         yield server.server_port
     finally:

@@ -8,7 +8,6 @@ Flight's method ``DoAction`` with grpcio; clients are those of Arrow.
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ import grpc
 from pyarrow import ArrowException, flight
 
 from trainer.errors import ConfigError
-from trainer.flight.addresses import Address, check_token
+from trainer.flight.addresses import Address, check_token, is_token
 from trainer.flight.error_documents import to_bytes
 from trainer.flight.sealed_actions import open_request, seal_error, seal_results
 from trainer.wire.frames import damaged
@@ -92,9 +91,10 @@ class ActionService:
         self._fail(context, failed, text)
 
     def _fail(self, context: Any, error: Exception, text: str) -> None:
-        message = ("x-arrow-status-message-bin", text[:1000].encode())
+        text = text[:1000].encode(errors="backslashreplace").decode()  # an error may name what a client has sent
+        message = ("x-arrow-status-message-bin", text.encode())
         context.set_trailing_metadata((*_TRAILERS, message, (_DETAILS, seal_error(to_bytes(error)))))
-        context.abort(grpc.StatusCode.UNKNOWN, text[:1000])
+        context.abort(grpc.StatusCode.UNKNOWN, text)
 
     def close(self, grace_secs: float = 1.0) -> None:
         """Stop answering; calls that are being answered get ``grace_secs``."""
@@ -126,11 +126,19 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+def _is_of_a_call(record: logging.LogRecord) -> bool:
+    """Whether a line of gRPC's log is more than a header of a client that is not UTF-8, for which it writes a trace."""
+    return not str(record.msg).startswith("Invalid encoding")
+
+
+logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_a_call)
+
+
 class _RequireToken(grpc.ServerInterceptor):  # type: ignore[misc]
     """Refuses a call without the token before its message is read."""
 
     def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+        self._expected = f"Bearer {token}"
 
         def refuse(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token must be that of the job")
@@ -142,5 +150,7 @@ class _RequireToken(grpc.ServerInterceptor):  # type: ignore[misc]
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         """The handler of a call, or the refusal."""
         given = dict(details.invocation_metadata).get("authorization", "")
-        given = given if isinstance(given, bytes) else str(given).encode()
-        return continuation(details) if hmac.compare_digest(given, self._expected) else self._refusal
+        if is_token(given, self._expected):
+            return continuation(details)
+        _LOG.warning("a call was refused: the token must be that of the job")
+        return self._refusal

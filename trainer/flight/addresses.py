@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from dataclasses import dataclass
 
@@ -54,3 +55,11 @@ def check_token(address: Address, token: str) -> None:
                           next_step="give --token-file, or serve on 127.0.0.1")  # fmt: skip
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ConfigError("a token must be printable ASCII without spaces", where=str(address))
+
+
+def is_token(given: str | bytes, token: str) -> bool:
+    """Whether what a client gave is the token, in a time that does not depend on where the two differ."""
+    found = (
+        given if isinstance(given, bytes) else given.encode(errors="surrogatepass")
+    )  # a client may send any code points
+    return hmac.compare_digest(found, token.encode())

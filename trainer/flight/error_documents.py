@@ -14,6 +14,8 @@ from transforms.errors import DataError, HeadraceError
 
 #: Longer texts of an error are cut.
 _MOST_CHARACTERS = 2_000
+#: The longest line of a log.
+_MOST_LINE = 400
 #: The longest document.
 MOST_ERROR_BYTES = 1 << 16
 
@@ -68,6 +70,22 @@ def _repr(value: object) -> str:
         return repr(value)
     except Exception as error:  # a foreign type's own code
         return f"<{type(value).__name__} without a repr: {type(error).__name__}>"
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error as one printable line of a log, whatever a client has sent."""
+    if not isinstance(error, HeadraceError):
+        return printable_line(f"{type(error).__name__}: {error}")
+    value = "" if error.value is None else f", got {_repr(error.value)}"
+    return printable_line(f"{error.what}{value}" + (f" ({error.where})" if error.where else ""))
+
+
+def printable_line(text: str) -> str:
+    """The begin of a text as one line of a log."""
+    shown = text[:_MOST_LINE]
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown) + (
+        "…" if len(text) > len(shown) else ""
+    )
 
 
 def to_bytes(error: BaseException) -> bytes:

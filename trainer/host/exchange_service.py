@@ -7,7 +7,6 @@ sender with the token, each within the limit of the mailbox.
 
 from __future__ import annotations
 
-import hmac
 import logging
 import socket
 import time
@@ -17,9 +16,9 @@ from typing import Self
 import numpy as np
 
 from trainer.errors import DamagedFrame
-from trainer.flight.addresses import Address, check_token
+from trainer.flight.addresses import Address, check_token, is_token
 from trainer.flight.connections import Connections, listen, refuse
-from trainer.flight.error_documents import to_bytes
+from trainer.flight.error_documents import in_one_line, to_bytes
 from trainer.host.host_messages import (
     MOST_DOCUMENT_BYTES,
     HostFrame,
@@ -57,7 +56,7 @@ class ExchangeService:
     def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "", stall_secs: float = STALL_SECS) -> None:
         check_token(address, token)
         self._stall_secs = stall_secs
-        self._mailbox, self._token = mailbox, token.encode()
+        self._mailbox, self._token = mailbox, token
         self._listening = listen(address)
         self.address = Address(address.host, self._listening.getsockname()[1])
         self._connections = Connections(self._listening, self._serve, most=_MOST_CONNECTIONS, name="exchange")
@@ -69,10 +68,10 @@ class ExchangeService:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._receive(frames)
         except DamagedFrame as error:
-            _LOG.warning("a stream to this host is damaged: %s", error)
+            _LOG.warning("a stream to this host is damaged: %s", in_one_line(error))
             refuse(connection, _error(frames, error))
         except HeadraceError as error:
-            _LOG.warning("a stream to this host was refused: %s", error)
+            _LOG.warning("a stream to this host was refused: %s", in_one_line(error))
             refuse(connection, _error(frames, error))
         except OSError as error:
             _LOG.info("a stream to this host ended: %s", error)
@@ -106,7 +105,7 @@ class ExchangeService:
             raise DataError("a host must greet first", value=None if frame is None else f"kind {frame.kind}, {frame.body_bytes:,} bytes",
                             allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes")  # fmt: skip
         greeting = read_greeting(frames.receive_new_body(frame, until_secs))
-        if not hmac.compare_digest(greeting.token.encode(errors="surrogatepass"), self._token):
+        if not is_token(greeting.token, self._token):
             raise InputError(
                 "the token must be that of the job", where=str(greeting.sender), next_step="give the job's --token-file"
             )

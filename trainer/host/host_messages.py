@@ -121,6 +121,8 @@ def write_greeting(greeting: HostGreeting) -> bytes:
 def read_greeting(content: Bytes) -> HostGreeting:
     """The inverse of :func:`write_greeting`. Raises :class:`DataError`."""
     document = _read_json(content)
+    if any(isinstance(value, list | dict) for value in document.values()):
+        raise DataError("the members of a greeting must be texts and numbers", value=sorted(document)[:8])
     token, numbers = document.pop("token", None), document.values()
     are_numbers = all(type(one) is int and 0 <= one <= _MOST_NUMBER for one in numbers)
     if document.keys() != {"attempt", "rank", "channel", "origin"} or not are_numbers or not isinstance(token, str):

@@ -1,4 +1,4 @@
-"""Sources of preemption notices for a job: a file, a small HTTP service, and the metadata of a cloud's machine.
+"""Sources of preemption notices for a job: a file, and the metadata of a cloud's machine; :mod:`trainer.launch.http_notice` has another one.
 
 A source runs in a thread and calls ``on_notice`` with the seconds that are left. It never delays the job: a source that fails is
 tried again, and one that is away is no notice.
@@ -6,8 +6,6 @@ tried again, and one that is away is no notice.
 
 from __future__ import annotations
 
-import hmac
-import json
 import logging
 import math
 import threading
@@ -15,20 +13,17 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlsplit
 
-from trainer.flight.addresses import Address
-from transforms.errors import InputError, StorageError
+from transforms.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 #: Called with the seconds until the machine ends.
 OnNotice = Callable[[float], None]
-_MOST_GRACE_SECS = 86_400.0
+MOST_GRACE_SECS = 86_400.0
 _MOST_FILE_BYTES = 64
-_MOST_BODY_BYTES = 4096
 _METADATA_PATH = "/computeMetadata/v1/instance/preempted"
 _FLAVOR = ("Metadata-Flavor", "Google")
 #: The longest wait of the metadata server for a change, and for any answer.
@@ -97,85 +92,7 @@ class FileNotice:
 
 
 def _seconds(found: float, otherwise: float) -> float:
-    return found if math.isfinite(found) and 0 <= found <= _MOST_GRACE_SECS else otherwise
-
-
-class HttpNotice:
-    """A notice by ``POST /notice`` with the job's token, and perhaps ``{"grace_secs": 30}``.
-
-    Args:
-        address: where it listens; port 0 is any.
-        token: of the job.
-        grace_secs: without a number in the request.
-
-    Raises :class:`StorageError` if the port is in use, :class:`InputError` without a token.
-    """
-
-    def __init__(self, address: Address, *, token: str, grace_secs: float = 30.0) -> None:
-        if not token:
-            raise InputError("a service must have the token of its job", where=str(address))
-        self._token, self._grace_secs = token, grace_secs
-        self._on_notice: OnNotice = lambda secs: None
-        source = self
-
-        class Handler(_Handler):
-            def do_POST(self) -> None:
-                source.answer(self)
-
-        try:
-            self._server = _Server((address.host, address.port), Handler)
-        except OSError as error:
-            raise StorageError("a port must be free to listen on", where=str(address), value=error.strerror,
-                               next_step="choose another one") from None  # fmt: skip
-        self.address = Address(address.host, self._server.server_address[1])
-
-    def run(self, on_notice: OnNotice, ended: threading.Event) -> None:
-        """Serve until the end."""
-        self._on_notice = on_notice
-        serving = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="notices", daemon=True)
-        serving.start()
-        ended.wait()
-        self._server.shutdown()
-        self._server.server_close()
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer a request: 204 for a notice, 401, 404, 413 or 400 for others."""
-        sent = request.headers.get("Authorization", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(sent, f"Bearer {self._token}".encode()):
-            return _reply(request, 401)
-        if request.path != "/notice":
-            return _reply(request, 404)
-        length = request.headers.get("Content-Length", "0")
-        if not (length.isascii() and length.isdigit()):
-            return _reply(request, 400)
-        if len(length) > 6 or int(length) > _MOST_BODY_BYTES:
-            return _reply(request, 413)
-        try:
-            secs = _requested_secs(request.rfile.read(int(length)), self._grace_secs)
-        except (ValueError, RecursionError):
-            return _reply(request, 400)
-        self._on_notice(secs)
-        return _reply(request, 204)
-
-
-def _requested_secs(content: bytes, otherwise: float) -> float:
-    """The seconds in a request. Raises ValueError for another document."""
-    if not content:
-        return otherwise
-    found = json.loads(content)
-    if not isinstance(found, dict) or not found.keys() <= {"grace_secs"}:
-        raise ValueError("not a notice")
-    secs = found.get("grace_secs", otherwise)
-    if isinstance(secs, bool) or not isinstance(secs, (int, float)) or not 0 <= secs <= _MOST_GRACE_SECS:
-        raise ValueError("no seconds")
-    return float(secs)
-
-
-def _reply(request: BaseHTTPRequestHandler, status: int) -> None:
-    request.send_response(status)
-    request.send_header("Content-Length", "0")
-    request.end_headers()
-    request.close_connection = True
+    return found if math.isfinite(found) and 0 <= found <= MOST_GRACE_SECS else otherwise
 
 
 def _is_base_url(text: str) -> bool:
@@ -184,20 +101,6 @@ def _is_base_url(text: str) -> bool:
         return found.port != 0 and found.scheme in ("http", "https") and bool(found.hostname) and not (found.query or found.fragment)  # fmt: skip
     except ValueError:
         return False
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        _LOG.debug("a connection of %s failed", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 10.0
-
-    def log_message(self, format: str, *args: Any) -> None:
-        _LOG.debug(format, *args)
 
 
 class MetadataNotice:

@@ -6,7 +6,6 @@ with the token, each within the limit of one message and of all messages.
 
 from __future__ import annotations
 
-import hmac
 import logging
 import socket
 import ssl
@@ -25,14 +24,15 @@ from trainer.embedding.ps.frames import (
     write_document,
 )
 from trainer.errors import ConfigError, DamagedFrame
-from trainer.flight.addresses import Address, check_token
+from trainer.flight.addresses import Address, check_token, is_token
 from trainer.flight.connections import Connections, refuse
-from trainer.flight.error_documents import to_bytes
+from trainer.flight.error_documents import in_one_line, to_bytes
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
 from trainer.servers.drain import Drain
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.running_requests import RunningRequests
+from trainer.servers.session_roles import OF_SERVERS, check_allowed
 from trainer.wire.frame_stream import STALL_SECS, FrameStream
 from trainer.wire.frames import Bytes, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
@@ -110,7 +110,7 @@ class ServerService:
         host, port = listening.getsockname()[:2]
         self.address = Address(host, port)
         check_token(self.address, token)
-        self._server, self._token = server, token.encode()
+        self._server, self._token = server, token
         self._limits, self._tls = limits or ServiceLimits(), tls
         self._budget = ByteBudget(self._limits.message_bytes)
         self._connections = Connections(listening, self._serve, most=_MOST_CONNECTIONS, name="client")
@@ -127,10 +127,10 @@ class ServerService:
             while self._answer(frames, session):
                 pass
         except DamagedFrame as error:
-            _LOG.warning("a connection of a client is damaged: %s", error)
+            _LOG.warning("a connection of a client is damaged: %s", in_one_line(error))
             refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         except HeadraceError as error:
-            _LOG.warning("a client was refused: %s", error)
+            _LOG.warning("a client was refused: %s", in_one_line(error))
             refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         except OSError as error:
             _LOG.info("a connection of a client ended: %s", error)
@@ -165,7 +165,7 @@ class ServerService:
             raise DataError("a client must greet first", value=None if header is None else header.kind.name)
         body = frames.receive_new_body(frame, until)
         greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
-        if not hmac.compare_digest(greeting.token.encode(errors="surrogatepass"), self._token):
+        if not is_token(greeting.token, self._token):
             raise InputError(
                 "the token must be that of the servers",
                 where=f"client {greeting.client}",
@@ -194,7 +194,7 @@ class ServerService:
                 try:
                     reply = self._handle(session, header, body)
                 except HeadraceError as error:
-                    _LOG.warning("a request was refused: %s", error)
+                    _LOG.warning("a request was refused: %s", in_one_line(error))
                     reply = Reply(Kind.ERROR, [to_bytes(error)])
                 self._reply(frames, reply, header.number)
         return True
@@ -203,8 +203,7 @@ class ServerService:
         """Answer a request; those of the training that watches the server are answered here."""
         if header.kind not in (Kind.WATCH, Kind.LEAVE):
             return self._server.handle(session, header, body)
-        if not session.greeting.watches:
-            raise ConfigError("a server must be watched by a connection for it", value=header.kind.name)
+        check_allowed(OF_SERVERS, session.greeting.role, header.kind)
         if header.kind == Kind.LEAVE:
             self._drain.release(header.number)
             return Reply(Kind.DONE)

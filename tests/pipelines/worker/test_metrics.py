@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +17,8 @@ from pipelines.worker.report import WorkerReport
 from pipelines.worker.state_machine import Instruction, Stop
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, model, open_home, write_log
+from tests.support.examples import scaled
+from tests.support.mutations import mutated
 from tests.support.processes import PATIENCE_SECS
 from transforms.errors import InputError
 from warehouse.scheduling.capacity import CapacitySettings
@@ -135,3 +141,32 @@ def test_a_taken_port_is_refused(warehouse: Warehouse) -> None:
         serve_metrics(collector(warehouse, WorkerReport()), port),
     ):
         pass
+
+
+_REQUEST = b"GET /metrics?name[]=headrace_rows_total HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text;q=0.5,text/plain\r\nAccept-Encoding: gzip\r\n\r\n"
+
+
+def test_what_other_processes_send_ends_without_a_trace(
+    warehouse: Warehouse, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Damaged requests, connections that are cut off in the middle of an answer, and more silent ones than are read at once."""
+    tokens = (b"\xff" * 8, b"\r\n", b"\0", b"%" * 9, b"&" * 2000, b"HTTP/9.9", b"\xed\xa0\x80", b"9" * 400)
+    with serve_metrics(collector(warehouse, WorkerReport()), 0) as port:
+        for seed in range(scaled(1000)):
+            draw = Random(seed)
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_SECS) as stream:
+                stream.settimeout(2.0)
+                stream.sendall(mutated(_REQUEST, draw, tokens))
+                if draw.random() < 0.3:
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
+                    continue
+                stream.shutdown(socket.SHUT_WR)
+                while stream.recv(1 << 16):
+                    continue
+        before = threading.active_count()
+        with ExitStack() as silent:
+            for _ in range(60):
+                silent.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_SECS)).sendall(b"GET /")
+            assert threading.active_count() <= before + 17
+        assert ("headrace_wanted_workers", ()) in read(port)
+    assert "Traceback" not in capfd.readouterr().err

@@ -13,9 +13,11 @@ import pytest
 
 from tests.support.metadata_server import MetadataServer
 from tests.support.processes import PATIENCE_SECS
+from trainer.errors import ConfigError
 from trainer.flight.addresses import Address
-from trainer.launch.notices import FileNotice, HttpNotice, MetadataNotice, watch_notices
-from transforms.errors import InputError, StorageError
+from trainer.launch.http_notice import HttpNotice
+from trainer.launch.notices import FileNotice, MetadataNotice, watch_notices
+from transforms.errors import InputError
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -80,7 +82,7 @@ def test_a_request_with_the_token_is_a_notice():
         assert request(address, "secret") == 204
         assert request(address, "secret", b'{"grace_secs": 5}') == 204
         assert taken.secs == [12.0, 5.0]
-        with pytest.raises(StorageError, match="must be free"):
+        with pytest.raises(ConfigError, match="must be free"):
             HttpNotice(address, token="secret")
     again = HttpNotice(address, token="secret")
     assert again.address == address, "the port is free after the end"
