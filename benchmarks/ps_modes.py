@@ -27,6 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from benchmarks.support.delayed_network import DelayedNetwork, Network
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.mode_clients import ClientCase, ModeClients, TrainingMode
 from benchmarks.support.mode_quality import describe, measure_quality
 from benchmarks.support.quality_logs import public_logs
@@ -71,7 +72,7 @@ def _measure(case: ClientCase, delay_us: int, rounds: int, steps: int) -> dict[s
         for name, one in servers.items():
             missed: Counter[int] = Counter()
             for address in one.addresses:
-                missed.update(read_status(address).staleness)
+                missed.update(read_status(address, token=TOKEN).staleness)
             found[name] = _Measured(rates[name], missed)
     return found
 

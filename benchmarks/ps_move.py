@@ -24,10 +24,10 @@ import numpy as np
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
 from trainer.checkpoints.checkpoint import read_checkpoint, write_checkpoint
+from trainer.control.job_files import JobFiles
 from trainer.embedding.engine import TableState
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove
-from trainer.flight.addresses import Address
 from trainer.launch.local_servers import LocalServers
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
@@ -45,13 +45,14 @@ _LOADED_ROWS = 1 << 17
 class _Training:
     """Steps of an engine, each with its seconds."""
 
-    def __init__(self, drawn: DrawnSet, addresses: Sequence[Address]) -> None:
+    def __init__(self, drawn: DrawnSet, servers: LocalServers) -> None:
         self._drawn, self._batches = drawn, drawn.batches(_BATCHES, seed=1)
-        self.engine, self.steps, self.secs = self.on(addresses), 0, list[float]()
+        self.engine, self.steps, self.secs = self.on(servers), 0, list[float]()
 
-    def on(self, addresses: Sequence[Address]) -> PsEngine:
+    def on(self, servers: LocalServers) -> PsEngine:
         """An engine of the tables on servers."""
-        connects = [connect_to(one, LinkOptions(Greeting(attempt=1))) for one in addresses]
+        options = LinkOptions(Greeting(servers.token, attempt=1))
+        connects = [connect_to(one, options) for one in servers.addresses]
         return PsEngine(self._drawn.features(), seed=1, servers=connects, threads=1)
 
     def step(self) -> None:
@@ -97,7 +98,7 @@ def _move(training: _Training, target: LocalServers) -> None:
     before = statistics.median(training.secs[-_FIRST_STEPS:])
     first = len(training.secs)
     with ThreadPoolExecutor(1) as executor:
-        move = EngineMove(training.engine, lambda check: training.on(target.addresses), executor)
+        move = EngineMove(training.engine, lambda check: training.on(target), executor)
         while (found := move.advance()) is None:
             training.step()
     training.engine.close()
@@ -116,7 +117,7 @@ def _through_checkpoint(training: _Training, target: LocalServers, folder: Path)
     written = time.monotonic()
     arrays = read_checkpoint(path).arrays
     read = time.monotonic()
-    other = training.on(target.addresses)
+    other = training.on(target)
     other.load_state(saved_states(arrays, "embedding"))
     ended = time.monotonic()
     training.engine.close()
@@ -130,8 +131,10 @@ def _measure(gib: float, counts: tuple[int, int], folder: Path) -> None:
     drawn = DrawnSet((DrawnTable(rows, _DIM, 4, 1.1),) * _TABLES, _EVENTS, has_slots=True)
     print(f"{_TABLES} tables of {rows:,} rows of {_DIM} weights and {_DIM} slots, {gib:g} GiB; {_EVENTS} events a step")
     first, second = counts
-    servers = LocalServers(first, _command, logs=folder / "logs").__enter__()
-    training = _Training(drawn, servers.addresses)
+    files = JobFiles(folder)
+    files.make_token()
+    servers = LocalServers(first, _command, token_file=files.token, logs=folder / "logs").__enter__()
+    training = _Training(drawn, servers)
     training.fill()
     for _ in range(_FIRST_STEPS):
         training.step()
@@ -141,7 +144,7 @@ def _measure(gib: float, counts: tuple[int, int], folder: Path) -> None:
         (second, lambda one, target: _through_checkpoint(one, target, folder / "run")),
     ))  # fmt: skip
     for count, move in moves:
-        target = LocalServers(count, _command, logs=folder / "logs").__enter__()
+        target = LocalServers(count, _command, token_file=files.token, logs=folder / "logs").__enter__()
         try:
             training.engine.finish()
             move(training, target)
@@ -153,8 +156,8 @@ def _measure(gib: float, counts: tuple[int, int], folder: Path) -> None:
     found, steps = training.sums(), training.steps
     training.engine.close()
     servers.end()
-    with LocalServers(first, _command, logs=folder / "logs") as twin_servers:
-        twin = _Training(drawn, twin_servers.addresses)
+    with LocalServers(first, _command, token_file=files.token, logs=folder / "logs") as twin_servers:
+        twin = _Training(drawn, twin_servers)
         twin.fill()
         for _ in range(steps):
             twin.step()

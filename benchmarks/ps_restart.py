@@ -27,8 +27,8 @@ import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
+from trainer.control.job_files import JobFiles
 from trainer.embedding.ps.engine import PsEngine
-from trainer.flight.addresses import Address
 from trainer.launch.local_servers import LocalServers
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
@@ -46,9 +46,10 @@ _KEEPER_PAUSE = 8.0
 class _Training:
     """Steps on servers, each with the time when it ended."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, servers: LocalServers) -> None:
         drawn = DrawnSet(_TABLES, _EVENTS, has_slots=True)
-        connects = [connect_to(one, LinkOptions(Greeting(), patience_secs=60.0)) for one in addresses]
+        options = LinkOptions(Greeting(servers.token), patience_secs=60.0)
+        connects = [connect_to(one, options) for one in servers.addresses]
         self._engine = PsEngine(drawn.features(), seed=1, servers=connects, threads=1)
         self._batches = drawn.batches(_BATCHES, seed=1)
         self.ended: list[float] = []
@@ -131,9 +132,10 @@ def _report(name: str, waits: Sequence[float], usual: float) -> None:
 
 
 def _measure(kills: int, keeper_kills: int, secs_between: float, count: int, folder: Path) -> None:
-    draw = random.Random(1)
-    with LocalServers(count, _command, logs=folder / "logs") as servers:
-        training = _Training(servers.addresses)
+    draw, files = random.Random(1), JobFiles(folder)
+    files.make_token()
+    with LocalServers(count, _command, token_file=files.token, logs=folder / "logs") as servers:
+        training = _Training(servers)
         for _ in range(_FIRST_STEPS):
             training.step()
         parts = {}
@@ -146,8 +148,8 @@ def _measure(kills: int, keeper_kills: int, secs_between: float, count: int, fol
             parts[name] = _waits(training.ended, moments)
         state, steps = training.state(), len(training.ended)
         training.close()
-    with LocalServers(count, _command, logs=folder / "twin") as servers:
-        twin = _Training(servers.addresses)
+    with LocalServers(count, _command, token_file=files.token, logs=folder / "twin") as servers:
+        twin = _Training(servers)
         for _ in range(steps):
             twin.step()
         expected = twin.state()

@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks.support.delayed_network import DelayedNetwork, Network
 from benchmarks.support.harness import machine
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.server_processes import ServerProcess, ServerProcesses, connects_to
 from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.ps.engine import PsEngine
@@ -36,6 +37,7 @@ from trainer.embedding.worker.engine import WorkerEngine
 from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
+from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -119,8 +121,10 @@ def _measure(bag: int, delay_us: int, ids: str, given: argparse.Namespace) -> No
         (worker_at,) = stack.enter_context(reach([worker.address])).addresses
         wire = WireSettings(ids)
         without = PsEngine(_FEATURES, seed=1, servers=connects_to(without_at), threads=1, held=_AHEAD + 2, wire=wire)
-        loads = [connect_to(address, LinkOptions(Greeting(loads=True))) for address in other.addresses]
-        through = connect_through(worker_at, LinkOptions())
+        loads = [
+            connect_to(address, LinkOptions(Greeting(TOKEN, role=SessionRole.LOADS))) for address in other.addresses
+        ]
+        through = connect_through(worker_at, LinkOptions(Greeting(TOKEN)))
         with_worker = WorkerEngine(
             _FEATURES, seed=1, servers=loads, worker=through, threads=1, held=_AHEAD + 2, wire=wire
         )

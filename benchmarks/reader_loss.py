@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.support.harness import machine
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.memoized import Memoized, memoize, reader_process
 from trainer.reading.packed_units import UnitDecoder
 from trainer.reading.unit_buffer import UnitBuffer
@@ -48,12 +50,15 @@ def kill_one(memoized: Memoized, unit_rows: int, unit_secs: float) -> tuple[floa
         (victim, first), (_, second) = sorted(readers, key=lambda one: one[1])  # the first is asked first
         size = memoized.reader().read(requests[0]).size_bytes
         buffer = UnitBuffer(
-            requests, RemoteFetcher, UnitDecoder(memoized.layout), settings=BufferSettings(limit_bytes=4 * size)
+            requests,
+            partial(RemoteFetcher, token=TOKEN),
+            UnitDecoder(memoized.layout),
+            settings=BufferSettings(limit_bytes=4 * size),
         )
         stack.callback(buffer.close)
         buffer.set_readers([first, second])
         for name in (first, second):  # a reader's first units take longer
-            RemoteFetcher(name).fetch(requests[0], lambda size: True)
+            RemoteFetcher(name, token=TOKEN).fetch(requests[0], lambda size: True)
         for _ in range(_BEFORE):
             next(buffer)
             time.sleep(host_secs)

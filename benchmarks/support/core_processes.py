@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import PipedProcesses
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
@@ -100,13 +101,15 @@ def tables_on(exchange: Exchange, drawn: DrawnSet, plan: PartitionPlan) -> Shard
 def _serve(rank: int, pipe: Connection) -> None:
     """One core: does the work that comes until None."""
     mailbox = Mailbox()
-    with ExchangeService(Address("127.0.0.1", 0), mailbox) as service:
+    with ExchangeService(Address("127.0.0.1", 0), mailbox, token=TOKEN) as service:
         pipe.send(service.address)
         addresses = pipe.recv()
         attempt = 0
         while (work := pipe.recv()) is not None:
             attempt += 1
-            exchange = HostExchange(mailbox, attempt, rank, addresses, check=lambda: None, patience_secs=_PATIENCE_SECS)
+            exchange = HostExchange(
+                mailbox, attempt, rank, addresses, token=TOKEN, check=lambda: None, patience_secs=_PATIENCE_SECS
+            )
             try:
                 pipe.send(work.run(exchange))
             finally:

@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol, TypeVar
 
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD, PipedProcesses
 from trainer.flight.addresses import Address
 from trainer.host.channels import ChannelName, Channels
@@ -31,14 +32,14 @@ class Work(Protocol[Result]):
 def _serve(rank: int, pipe: Connection) -> None:
     """One host: does the work that comes until None."""
     mailbox = DelayedMailbox()
-    with ExchangeService(Address("127.0.0.1", 0), mailbox) as service:
+    with ExchangeService(Address("127.0.0.1", 0), mailbox, token=TOKEN) as service:
         pipe.send(service.address)
         addresses, attempt = pipe.recv(), 0
         while (work := pipe.recv()) is not None:
             attempt += 1
             mailbox.link = work.link
             each = [
-                HostExchange(mailbox, attempt, rank, addresses, channel=name, check=lambda: None, patience_secs=_PATIENCE_SECS)
+                HostExchange(mailbox, attempt, rank, addresses, channel=name, token=TOKEN, check=lambda: None, patience_secs=_PATIENCE_SECS)
                 for name in ChannelName
             ]  # fmt: skip
             pipe.send(work.run(Channels(*each)))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.many_models import LOAD_ALL, REPOSITORY, globo, sample, worker_secs
 from benchmarks.support.fleets import news_fleet, search_fleet
+from benchmarks.support.job_token import TOKEN
 from trainer.config import TrainConfig
 from trainer.flight.addresses import Address
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
@@ -103,7 +104,7 @@ def main(home: str, secs_per_unit: str) -> None:
     solution = ReadSolution.from_json((Path(home) / "solution.json").read_text())
     reader = _SlowReader(lambda _: solution, read_by_solution(Storage(home)), kept_bytes=1 << 30)
     reader.secs_per_unit = float(secs_per_unit)
-    with ReaderService(Address("127.0.0.1", 0), reader) as service:
+    with ReaderService(Address("127.0.0.1", 0), reader, token=TOKEN) as service:
         print(service.address, flush=True)
         time.sleep(3600)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.support.job_token import TOKEN
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team
@@ -121,7 +122,7 @@ class EnginePerTable:
             self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None, team=team
         )
         self._buffers = RowBuffers(self._parts, of_features, layout, width, team)
-        self._links = [_Link(address, LinkOptions()) for address in servers]
+        self._links = [_Link(address, LinkOptions(Greeting(TOKEN))) for address in servers]
         self._senders = ThreadPoolExecutor(len(servers), "servers")
         self._updates = [0] * len(self.tables)
         self._looked_up: deque[BatchRows] = deque(maxlen=2)

@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import resource
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD
 from trainer.embedding.ps.server_link import Connect
 from trainer.flight.addresses import LOOPBACK, Address
@@ -32,7 +34,7 @@ def row_server(folder: Path | None) -> RowServer:
 
 def _serve(pipe: Connection, make: MakeServer, folder: Path | None, port: int) -> None:
     server = make(folder)
-    with listen(Address(LOOPBACK.host, port)) as listening, ServerService(listening, server) as service:
+    with listen(Address(LOOPBACK.host, port)) as listening, ServerService(listening, server, token=TOKEN) as service:
         pipe.send(service.address)
         while pipe.recv():
             used = resource.getrusage(resource.RUSAGE_SELF)
@@ -102,4 +104,5 @@ class ServerProcesses:
 
 def connects_to(addresses: Sequence[Address], greeting: Greeting | None = None) -> list[Connect]:
     """Connections to servers at these addresses."""
-    return [connect_to(address, LinkOptions(greeting or Greeting())) for address in addresses]
+    options = LinkOptions(replace(greeting or Greeting(), token=TOKEN))
+    return [connect_to(address, options) for address in addresses]

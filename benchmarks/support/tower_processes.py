@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
+from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD, PipedProcesses
 from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
@@ -184,7 +185,7 @@ def _serve(rank: int, pipe: Connection) -> None:
         return placement.host_of(member) != host
 
     mailbox = DelayedMailbox(is_far)
-    with ExchangeService(Address("127.0.0.1", 0), mailbox) as service:
+    with ExchangeService(Address("127.0.0.1", 0), mailbox, token=TOKEN) as service:
         pipe.send(service.address)
         addresses, attempt = pipe.recv(), 0
         while (work := pipe.recv()) is not None:
@@ -197,7 +198,7 @@ def _serve(rank: int, pipe: Connection) -> None:
                 _GROUP: (group.index(rank), group),
             }
             exchanges = [
-                HostExchange(mailbox, attempt, place, [addresses[one] for one in ranks], channel=channel, check=lambda: None,
+                HostExchange(mailbox, attempt, place, [addresses[one] for one in ranks], channel=channel, token=TOKEN, check=lambda: None,
                              patience_secs=_PATIENCE_SECS)
                 for channel, (place, ranks) in members.items()
             ]  # fmt: skip
