@@ -81,6 +81,29 @@ def test_a_stopped_run_resumes_at_its_position(tmp_path):
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "straight"))
 
 
+def test_epochs_that_end_early_give_the_bits_of_a_straight_run(tmp_path):
+    """Within an epoch, with its last batch, and at its end: a checkpoint has the predictions so far, and no event is trained twice."""
+    data, options = Synthetic(3, 200), {"passes": 2, "dropout": 0.2}
+    straight = train(data.solution, data.read, config(tmp_path / "straight", **options))
+    reports = []
+    while not reports or not reports[-1].finished:
+        asked = iter([False, False, True])
+        reports.append(
+            train(data.solution, data.read, config(tmp_path / "run", **options), ends_early=lambda a=asked: next(a))
+        )
+    assert len(reports) > 6
+    assert sum(one.events for one in reports) == straight.events
+    assert reports[-1].ledger.exact
+    assert reports[-1].history == straight.history
+    assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "straight"))
+
+
+def test_a_run_without_counts_ends_early_at_the_end_of_its_epoch(tmp_path):
+    data = Synthetic(3, 200)
+    report = train(data.solution, data.read, config(tmp_path, count_events=False), ends_early=lambda: True)
+    assert (report.epochs, report.events, report.finished) == (1, 417, False)
+
+
 def test_a_finished_run_has_nothing_to_do(tmp_path):
     data = Synthetic(2, 50)
     first = train(data.solution, data.read, config(tmp_path))
