@@ -585,7 +585,8 @@ def test_a_request_of_a_load_that_comes_again_is_made_once():
     for _ in range(2):
         opened = ask(server, session, Kind.END_LOAD, number=12, floor=99)
         assert read_document(opened.body[0], OPENED_MEMBERS)["generation"] == 99
-    found = messages.read_part(body_of(ask(server, session, Kind.READ_STATE, messages.write_counts([0, 0, 30])).body),
+    saving = server.begin(Greeting(role=SessionRole.SAVES))
+    found = messages.read_part(body_of(ask(server, saving, Kind.READ_STATE, messages.write_counts([0, 0, 30])).body),
                                int(DIMS[0]), int(server._rows.slot_dims[0]))  # fmt: skip
     assert found.weights.tobytes() == part.weights.tobytes()
     with pytest.raises(ServerLost, match="begun first"):

@@ -393,7 +393,7 @@ def test_updates_of_another_process_end_training_instead_of_changing_its_weights
         other.finish()
         other.close()
         before = server.rows._rows.engine.state()
-        engine.servers[0].link._stream.shutdown(socket.SHUT_RDWR)
+        engine.servers[0].link._frames.socket.shutdown(socket.SHUT_RDWR)
         train(engine, [2])
         with pytest.raises(RemoteError, match="the session and the bytes of the first time") as caught:
             engine.finish()
