@@ -25,7 +25,7 @@ Busy
 StorageError
 ├── ClusterError          the API of a Kubernetes cluster does not answer, or refuses a request
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
-├── MemoryFull            the memory folder of a parameter server has no room for its tables
+├── MemoryFull            the memory folder of a parameter server has no space for its tables
 ├── EventNotLogged        an event could not be written to the log of a job; nothing was done
 └── PublicationInDoubt    it is unknown whether a commit was published: publish it again
 CheckFailed               a program for TPUs could not be lowered or compiled
@@ -130,7 +130,7 @@ class CheckpointNotWritten(StorageError):
 
 
 class MemoryFull(StorageError):
-    """The memory folder of a parameter server has no room for its tables: they were not opened, or an update was not made."""
+    """The memory folder of a parameter server has no space for its tables: they were not opened, or an update was not made."""
 
 
 class CheckFailed(HeadraceError):

@@ -367,7 +367,7 @@ def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScree
 
 
 def _is_held_by_memory(status: JobStatus) -> bool:
-    """Whether a job is held because a memory folder was full, as it must be: it goes on once there is room."""
+    """Whether a job is held because a memory folder was full, as it must be: it goes on once there is space."""
     from trainer.errors import MemoryFull
 
     return status.hold is not None and MemoryFull.__name__ in status.hold.reason

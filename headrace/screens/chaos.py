@@ -53,7 +53,7 @@ class ChaosScreen:
         damages: what damage of bytes has done, by kind and pair of roles.
         visits: of neighbours without the token of the job.
         let_in: the roles that have let such a neighbour in.
-        memory_holds: how often the job was held because the memory folder of its servers was full, and released when it had room.
+        memory_holds: how often the job was held because the memory folder of its servers was full, and released when it had space.
         hold: why the job is held; empty if it is not.
     """
 
@@ -122,7 +122,7 @@ class ChaosScreen:
             pairs.append(("neighbours", f"{many(self.visits, 'visit')} without the token, " + (
                 f"let in by: {', '.join(self.let_in)}" if self.let_in else "all refused")))  # fmt: skip
         if self.memory_holds:
-            pairs.append(("memory", f"{many(self.memory_holds, 'hold')} by a full folder, released when it had room"))
+            pairs.append(("memory", f"{many(self.memory_holds, 'hold')} by a full folder, released when it had space"))
         if self.hold:
             pairs.append(("hold", self.hold))
         if self.differing is not None:

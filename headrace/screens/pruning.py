@@ -64,7 +64,7 @@ class PruningScreen:
 def nothing_pruned_text(unpruned_share: float) -> str:
     """That a budget is above what occurs; ``unpruned_share``: the share of the weights that does."""
     return (
-        f"nothing was pruned: the rows that occur have {percent_text(unpruned_share)} of the weights, which the budget has room for; "
+        f"nothing was pruned: the rows that occur have {percent_text(unpruned_share)} of the weights, which the budget has space for; "
         f"next: give a pruning.budget below {_rounded_down(unpruned_share):g}"
     )
 

@@ -105,7 +105,7 @@ def new_cell_file() -> int:
     try:
         os.write(
             fd, bytes(CELL_BYTES)
-        )  # a file that is only made longer may have no room: its mapping would kill the child
+        )  # a file that is only made longer may have no space: its mapping would kill the child
     except OSError:
         os.close(fd)
         raise

@@ -34,7 +34,7 @@ def test_training_says_what_the_memory_folder_of_its_servers_lacks(tmp_path, arg
     make_warehouse(tmp_path, hours=1, rows=300).close()
     done = train_in_small_memory(tmp_path, "1m", "--servers", "1", *arguments)
     assert done.returncode == status, done.stderr
-    assert done.stderr.count("the memory folder of a parameter server must have room for its tables") == 1
+    assert done.stderr.count("the memory folder of a parameter server must have space for its tables") == 1
     assert "bytes needed, 1,0" in done.stderr, "bytes free, of 1 MiB"
     assert "docker run --shm-size" in done.stderr
     log = (tmp_path / "run" / "logs" / "s0.log").read_text()

@@ -28,7 +28,7 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
-from trainer.servers.table_room import check_room
+from trainer.servers.table_space import check_room
 from transforms.errors import DataError, HeadraceError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -48,7 +48,7 @@ class HeldRows:
         threads: threads of the loops.
 
     Raises :class:`DamagedMemory` for a folder with other bytes than were written, and :class:`~trainer.errors.MemoryFull` for one without
-    room for them.
+    space for them.
     """
 
     def __init__(self, folder: Path | None, *, threads: int = 1) -> None:
@@ -143,7 +143,7 @@ class HeldRows:
     def open(self, held: HeldTables, attempt: int) -> None:
         """Hold these tables: their rows stay if they are held already, else, and during a load, all rows have their initial values.
 
-        Raises :class:`ConfigError` for tables that do not fit, and :class:`~trainer.errors.MemoryFull` for a folder without room for them;
+        Raises :class:`ConfigError` for tables that do not fit, and :class:`~trainer.errors.MemoryFull` for a folder without space for them;
         there are no tables then.
         """
         if self._loading is not None:
@@ -156,7 +156,7 @@ class HeldRows:
             try:
                 self._attach(held)
             except HeadraceError:
-                self._drop()  # the files of which there is room do not stay
+                self._drop()  # the files of which there is space do not stay
                 raise
             self._begin_generation()
             if self._folder is not None:
@@ -169,7 +169,7 @@ class HeldRows:
         self._engine = self._held = self._digests = None
         if self._folder is None:
             return
-        gc.collect()  # an engine and its log refer to each other, and mapped files take room until both are gone
+        gc.collect()  # an engine and its log refer to each other, and mapped files take space until both are gone
         (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the rest is of no tables
         for path in self._folder.iterdir():
             path.unlink()

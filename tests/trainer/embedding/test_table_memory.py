@@ -83,21 +83,21 @@ def array(memory, size_bytes, name="weights", **options):
 def test_an_array_that_a_folder_has_no_room_for_is_refused_and_leaves_nothing(tmp_path):
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         memory = SharedMemory(folder)
-        with pytest.raises(MemoryFull, match="must have room") as raised:
+        with pytest.raises(MemoryFull, match="must have space") as raised:
             array(memory, 5 * MIB)
         assert raised.value.value == f"{5 * MIB:,} bytes needed, {4 * MIB:,} bytes free"
         assert raised.value.where == f"{folder}: array weights"
         assert "docker run --shm-size" in raised.value.next_step
         assert (list(folder.iterdir()), free_bytes_in(folder)) == ([], 4 * MIB)
         array(memory, 3 * MIB)[:] = 1.0
-        with pytest.raises(MemoryFull, match="must have room"):
+        with pytest.raises(MemoryFull, match="must have space"):
             array(memory, 2 * MIB, "slots")
         assert [one.name for one in folder.iterdir()] == ["weights"]
         del memory
 
 
 def test_every_byte_of_an_array_may_be_written_when_others_fill_its_folder(tmp_path):
-    """A process that writes where there is no room is killed by a signal."""
+    """A process that writes where there is no space is killed by a signal."""
     program = f"""
 import pathlib
 from tests.trainer.embedding.test_table_memory import MIB, SharedMemory, array
@@ -124,7 +124,7 @@ def test_a_fresh_array_may_take_the_place_of_the_one_before(tmp_path):
         assert not found.any()
         found[5] = 7.0
         assert before[5] == 7.0
-        with pytest.raises(MemoryFull, match="must have room"):
+        with pytest.raises(MemoryFull, match="must have space"):
             array(memory, 3 * MIB)
         del before, found
 
@@ -145,7 +145,7 @@ def test_a_file_without_room_for_all_its_bytes_gets_it_or_is_refused(tmp_path):
                 file.truncate(size)
         memory = SharedMemory(folder)
         array(memory, 3 * MIB, is_fresh=False)[:] = 1.0
-        with pytest.raises(MemoryFull, match="must have room"):
+        with pytest.raises(MemoryFull, match="must have space"):
             array(memory, 2 * MIB, "slots", is_fresh=False)
         assert (folder / "slots").stat().st_size == 2 * MIB, "what it has is kept"
 
@@ -158,9 +158,9 @@ def test_room_for_an_array_that_grows_is_reserved_in_steps(tmp_path):
         memory.reserve("weights", 100)
         assert free_bytes_in(folder) == 2 * MIB, "a whole step"
         memory.reserve("weights", 5 * MIB)
-        assert free_bytes_in(folder) == MIB, "there is no room for a whole step"
+        assert free_bytes_in(folder) == MIB, "there is no space for a whole step"
         found[: 5 * MIB // 4] = 1.0
-        with pytest.raises(MemoryFull, match="must have room"):
+        with pytest.raises(MemoryFull, match="must have space"):
             memory.reserve("weights", 7 * MIB)
         assert free_bytes_in(folder) == MIB
         again = array(memory, 64 * MIB, is_fresh=False, is_reserved=False)

@@ -140,11 +140,11 @@ def test_an_error_of_another_process_is_classified_by_its_kinds():
 
 
 def test_the_reason_of_a_hold_has_all_that_an_error_of_headrace_says():
-    error = MemoryFull("a folder must have room", where="/m: table one", value="9 bytes needed, 1 bytes free", allowed="9", next_step="enlarge it")  # fmt: skip
+    error = MemoryFull("a folder must have space", where="/m: table one", value="9 bytes needed, 1 bytes free", allowed="9", next_step="enlarge it")  # fmt: skip
     document = describe_error(error)
     assert classify(document) is ErrorClass.PERMANENT
-    assert document.summary == "MemoryFull: a folder must have room"
+    assert document.summary == "MemoryFull: a folder must have space"
     assert document.reason == (
-        "MemoryFull: a folder must have room; where: /m: table one; value: '9 bytes needed, 1 bytes free'; allowed: 9; next: enlarge it"
+        "MemoryFull: a folder must have space; where: /m: table one; value: '9 bytes needed, 1 bytes free'; allowed: 9; next: enlarge it"
     )
     assert describe_error(ValueError("one line\nvalues of a trace")).reason == "ValueError: one line"

@@ -1,4 +1,4 @@
-"""A memory folder without room: tables, updates and snapshots that it cannot hold are refused with one error, and no process is killed."""
+"""A memory folder without space: tables, updates and snapshots that it cannot hold are refused with one error, and no process is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.errors import MemoryFull
 from trainer.servers.held_rows import HeldRows
-from trainer.servers.table_room import table_room
+from trainer.servers.table_space import table_space
 
 MIB, DIM = 1 << 20, 16
 
@@ -43,9 +43,9 @@ def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_ar
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         rows = HeldRows(folder)
         large = held(table(50_000), table(9, "two"))
-        with pytest.raises(MemoryFull, match="memory folder of a parameter server must have room") as raised:
+        with pytest.raises(MemoryFull, match="memory folder of a parameter server must have space") as raised:
             rows.open(large, 1)
-        needed = sum(table_room(one) for one in large.tables)
+        needed = sum(table_space(one) for one in large.tables)
         assert raised.value.value == f"{needed:,} bytes needed, {4 * MIB:,} bytes free"
         assert raised.value.where.startswith(f"{folder}: table one, 50,000 rows of 16 columns")
         assert not rows.is_open
@@ -57,10 +57,10 @@ def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_ar
 
 
 def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_path):
-    """Where other files take the room between the look and the files."""
+    """Where other files take the space between the look and the files."""
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         rows, exact = HeldRows(folder), held(table(32_240))
-        assert 4 * MIB - 10_000 < table_room(exact.tables[0]) < 4 * MIB
+        assert 4 * MIB - 10_000 < table_space(exact.tables[0]) < 4 * MIB
         with pytest.raises(MemoryFull, match="bytes free"):
             rows.open(exact, 1)
         assert (rows.is_open, list(folder.iterdir())) == (False, [])
@@ -69,7 +69,7 @@ def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_pa
 def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
     unbounded, limits = table((1 << 62) - 1), TableLimits(10_000, admit_after=2)
     with small_folder(tmp_path / "small", MIB) as folder:
-        with pytest.raises(MemoryFull, match="must have room") as raised:
+        with pytest.raises(MemoryFull, match="must have space") as raised:
             HeldRows(folder).open(held(unbounded, limits={"one": limits}), 1)
         assert "10,000 rows" in raised.value.where
     with small_folder(tmp_path / "large", 4 * MIB) as folder:
@@ -77,7 +77,7 @@ def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
         rows = HeldRows(folder)
         rows.open(tables, 1)
         used = 4 * MIB - free_bytes_in(folder)
-        assert 0.8 * used < table_room(tables.tables[0]) < 1.3 * used
+        assert 0.8 * used < table_space(tables.tables[0]) < 1.3 * used
         snapshot = rows.engine.begin_kept_snapshot(most_bytes=MIB, patience_secs=1.0)
         snapshot.close()
 
@@ -114,7 +114,7 @@ def test_an_update_for_whose_log_there_is_no_room_changes_nothing(tmp_path):
 
 
 def test_training_waits_for_a_snapshot_that_has_no_room_for_changed_rows(tmp_path):
-    """Rows that are put aside get room as they come; without it training goes on when the snapshot is read."""
+    """Rows that are put aside get space as they come; without it training goes on when the snapshot is read."""
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         rows = HeldRows(folder)
         rows.open(held(table(20_000)), 1)
@@ -144,7 +144,7 @@ def test_a_client_gets_the_error_of_its_server(tmp_path):
     with small_folder(tmp_path / "small", 2 * MIB) as folder:
         server = ThreadServer(folder)
         try:
-            with pytest.raises(MemoryFull, match="must have room") as raised:
+            with pytest.raises(MemoryFull, match="must have space") as raised:
                 PsEngine(features, seed=3, servers=[server.connect()])
             assert raised.value.where.startswith(f"{server.address}: {folder}: table one")
             assert "value:   '6,500,000 bytes needed, 2,097,152 bytes free'\n" in str(raised.value)

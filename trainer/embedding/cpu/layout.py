@@ -205,7 +205,7 @@ def table_layout(
 def table_values(layout: TableLayout, memory: TableMemory, *, is_fresh: bool) -> TableValues:
     """The values of tables in ``memory``; fresh ones were never read.
 
-    Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without room.
+    Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without space.
     """
     rows = layout.vocabulary
     sizes = {

@@ -1,7 +1,7 @@
 """Memory of tables: zeros, in pages whose size depends on the table's.
 
-It is the process's own, which the system commits as rows are touched, or shared memory in files, which outlives the process. Files have room
-for every byte before it is written: a process that writes to a page for which a full folder has no room is killed by SIGBUS.
+It is the process's own, which the system commits as rows are touched, or shared memory in files, which outlives the process. Files have space
+for every byte before it is written: a process that writes to a page for which a full folder has no space is killed by SIGBUS.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LINE_FLOATS = 16
 #: The largest table in huge pages. They make random rows faster, but one row of a table commits 2 MB of it.
 _HUGE_PAGES_BYTES = 64 << 20
-#: Arrays that grow are reserved in steps of this size, where the folder has room for it.
+#: Arrays that grow are reserved in steps of this size, where the folder has space for it.
 _STEP_BYTES = 4 << 20
-#: The errors of a file system that has no room for a file, or allows none of this size.
+#: The errors of a file system that has no space for a file, or allows none of this size.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -43,14 +43,14 @@ class TableMemory(Protocol):
             sizes: of each table, in items.
             dtype: of the items.
             is_fresh: zeros, in place of what the memory has under this name.
-            is_reserved: all of it may be written. Else :meth:`reserve` makes room for its first bytes before they are written.
-            in_place: a fresh array may be the one before, whose values become zeros: the memory need not have room for both.
+            is_reserved: all of it may be written. Else :meth:`reserve` makes space for its first bytes before they are written.
+            in_place: a fresh array may be the one before, whose values become zeros: the memory need not have space for both.
 
-        Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without room.
+        Raises MemoryError where the system refuses memory of this size, and :class:`~trainer.errors.MemoryFull` for a folder without space.
         """
 
     def reserve(self, name: str, size_bytes: int) -> None:
-        """Make room for the first bytes of an array. Raises :class:`~trainer.errors.MemoryFull`; nothing is changed then."""
+        """Make space for the first bytes of an array. Raises :class:`~trainer.errors.MemoryFull`; nothing is changed then."""
 
 
 class PrivateMemory:
@@ -139,7 +139,7 @@ class SharedMemory:
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:
-    """Let a file have room for its first bytes, which stay as they are. Raises OSError."""
+    """Let a file have space for its first bytes, which stay as they are. Raises OSError."""
     if os.fstat(descriptor).st_blocks * 512 >= size_bytes:
         return
     if hasattr(os, "posix_fallocate"):
@@ -156,8 +156,8 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def no_room(folder: Path, what: str, needed_bytes: int) -> MemoryFull:
-    """The error for a memory folder without room for something."""
-    return MemoryFull("the memory folder of a parameter server must have room for its tables", where=f"{folder}: {what}",
+    """The error for a memory folder without space for something."""
+    return MemoryFull("the memory folder of a parameter server must have space for its tables", where=f"{folder}: {what}",
                       value=f"{needed_bytes:,} bytes needed, {free_bytes(folder) or 0:,} bytes free",
                       allowed="at least as many free bytes as are needed",
                       next_step="enlarge the folder (mount -o remount,size=SIZE FOLDER; docker run --shm-size SIZE), give headrace ps serve "

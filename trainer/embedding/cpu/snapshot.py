@@ -103,7 +103,7 @@ class _Aside(threading.Condition):
         return not is_kept or len(self.rows) == len(self.is_aside) or self.count + rows <= len(self.rows)
 
     def reserve(self, rows: int, floats: int) -> bool:
-        """Make space for more rows; whether the memory has room for them."""
+        """Reserve space for more rows; whether the memory has it."""
         if self._memory is None:
             self._grow(rows, floats)
             return True

@@ -1,4 +1,4 @@
-"""A memory folder of parameter servers on a file system of its own, which can be made full and have room again."""
+"""A memory folder of parameter servers on a file system of its own, which can be made full and have space again."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class LimitedMemory:
         return self
 
     def fill(self) -> None:
-        """Let the folder have no room for more. Raises :class:`StorageError`."""
+        """Let the folder have no space for more. Raises :class:`StorageError`."""
         found = os.statvfs(self.folder)
         self._limit((found.f_blocks - found.f_bfree) * found.f_frsize)
 
     def empty(self) -> None:
-        """Let the folder have room again. Raises :class:`StorageError`."""
+        """Let the folder have space again. Raises :class:`StorageError`."""
         self._limit(self._size_bytes)
 
     def _limit(self, size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The room that tables take in the memory folder of a parameter server, and the error for a folder that has less."""
+"""The space that tables take in the memory folder of a parameter server, and the error for a folder that has less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_TOMBSTONES, _TOMBSTONE_BYTES = 1024, 8
 _LISTED = 3
 
 
-def table_room(held: HeldTable) -> int:
+def table_space(held: HeldTable) -> int:
     """The bytes of a table's rows, of their index, and of what a snapshot of all of them needs before rows change."""
     if held.limits is None:
         return held.table.vocabulary_size * (row_bytes(held.table) + _MARK_BYTES)
@@ -28,8 +28,8 @@ def table_room(held: HeldTable) -> int:
 
 
 def check_room(folder: Path, held: HeldTables) -> None:
-    """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no room, before it is filled."""
-    rooms = {one.table.name: table_room(one) for one in held.tables}
+    """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no space, before it is filled."""
+    rooms = {one.table.name: table_space(one) for one in held.tables}
     needed_bytes, free = sum(rooms.values()), free_bytes(folder)
     if free is None or needed_bytes <= free:
         return
