@@ -135,7 +135,7 @@ def test_an_epoch_without_rows_is_refused() -> None:
 
 
 def test_staleness_is_measured_from_the_newest_partition() -> None:
-    plan = plan_of([[4], [4], [4]], most_rows=2)
+    plan = plan_of([[4], [4], [4]], batch_rows=2, most_rows=2)
     assert [plan.newest_secs(k) for k in range(7)] == [0.0, 0.0, 0.0, 10.0, 10.0, 20.0, 20.0]
 
 
@@ -158,7 +158,7 @@ def test_a_million_units_are_compact(fragments: int, most_mb: int) -> None:
 
 
 def test_a_unit_outside_the_plan_is_refused() -> None:
-    plan = plan_of([[4]], most_rows=2, first_unit=10)
+    plan = plan_of([[4]], batch_rows=2, most_rows=2, first_unit=10)
     for number in (9, 12):
         with pytest.raises(InputError) as caught:
             plan.share(number, 0, 1)
