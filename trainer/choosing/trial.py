@@ -108,7 +108,7 @@ def try_candidates(
     runs = [_CandidateRun(candidate, data, models) for candidate in candidates]
     going = runs
     for k in range(len(data.slices)):
-        tell(f"trying {len(going)} {noun} on slice {k + 1} of {len(data.slices)}")
+        tell(f"trying {noun} on slice {k + 1} of {len(data.slices)}: {len(going)} of {len(runs)}")
         for run in going:
             run.advance(k)
         possible = still_possible([run.trial() for run in going], base[: k + 1])
