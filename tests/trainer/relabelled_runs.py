@@ -138,7 +138,14 @@ class Run:
     def __init__(self, run_dir: Path, passes: int) -> None:
         self.run_dir, self._passes = run_dir, passes
         self.account = Account(passes)
-        self._options = {"passes": passes, "batch_rows": 8, "partitions_per_epoch": 1, "keep_checkpoints": 3}
+        # Weights that learn nothing predict nothing, so no events are held out.
+        self._options = {
+            "passes": passes,
+            "batch_rows": 8,
+            "partitions_per_epoch": 1,
+            "keep_checkpoints": 3,
+            "held_out_share": 0.0,
+        }
 
     @property
     def config(self) -> Any:

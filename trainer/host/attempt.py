@@ -22,7 +22,6 @@ from trainer.errors import NonFiniteLoss
 from trainer.host.job_data import JobData
 from trainer.host.sharded_weights import empty_batch
 from trainer.host.unit_gate import UnitGate
-from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import AnyCollector
 from trainer.reading.batches import Batch, BatchAssembler
 from trainer.reading.columns import DecodedFragment
@@ -331,7 +330,7 @@ class Attempt:
             has_units, begin = one.stop_unit > begin, one.stop_unit
             if one.epoch.number >= progress.epochs_done:
                 collector = state.collector if has_units else head.collector()
-                progress.history.append(_scored(one.epoch, collector, self._tools.weights.idle_units))
+                progress.history.append(_scored(one.epoch, collector))
                 progress.epochs_done = one.epoch.number + 1
         state.collector, state.epoch_steps = head.collector(), 0
 
@@ -353,5 +352,5 @@ def _by_step(lengths: Array, labels: Array, logits: Array) -> list[tuple[Array, 
     return list(zip(*parts, strict=True))
 
 
-def _scored(epoch: Epoch, collector: AnyCollector, idle: IdleUnits | None) -> EpochScores:
-    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores(), idle)
+def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:
+    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.document_field import DocumentField
-
 #: A unit that was off for so many steps counts as off.
 COUNTED_STEPS = 1000
 
@@ -17,23 +15,13 @@ class IdleUnits:
 
     Attributes:
         units: all of them.
-        off: those whose output was zero for every event of the last ``steps`` steps; of a job, for the events of the host of rank 0.
+        off: those whose output was zero for every event of the last ``steps`` steps.
         steps: at most :data:`COUNTED_STEPS`; fewer in a process that has trained fewer.
     """
 
     units: int
     off: int
     steps: int
-
-    def to_document(self) -> dict[str, int]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"units": self.units, "off": self.off, "steps": self.steps}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> IdleUnits:
-        """The state at ``field``. Raises :class:`~trainer.errors.TornCheckpoint` for an impossible one."""
-        units = field.at("units").count()
-        return cls(units, field.at("off").count(most=units), field.at("steps").count(most=COUNTED_STEPS))
 
 
 class UnitCounter:

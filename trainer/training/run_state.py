@@ -53,7 +53,7 @@ class EpochScores:
 
     Attributes:
         idle: the hidden units that are off at its end; None where they are not counted. They are counted since the process began, so
-            it is not compared.
+            it is neither compared nor saved.
     """
 
     epoch: int
@@ -70,7 +70,6 @@ class EpochScores:
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
         return {
-            **({} if self.idle is None else {"idle": self.idle.to_document()}),
             "epoch": self.epoch,
             "pass_number": self.pass_number,
             "partitions": list(self.partitions),
@@ -81,8 +80,7 @@ class EpochScores:
     def read(cls, field: DocumentField) -> EpochScores:
         """The scores at ``field``."""
         epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
-        idle = IdleUnits.read(field.at("idle")) if "idle" in field.members() else None
-        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")), idle)
+        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")))
 
 
 @dataclass

@@ -132,7 +132,7 @@ def test_the_first_job_continues_unless_settings_or_storage_differ():
     settings = JobSettings(hosts=2)
     job = Job(settings, state=JobState.TRAINING, attempt=7, commit=Commit(3, 6, 30), incarnations={ROLES[0]: 5})
     assert first_job(job, settings, None) is job
-    assert first_job(job, settings, Commit(3, 6, 30)) is job
+    assert first_job(job, settings, Commit(3, 6, 30)) == job
     other = first_job(job, JobSettings(hosts=3), Commit(3, 6, 30))
     assert (other.state, other.attempt, other.commit, other.settings.hosts) == (
         JobState.STARTING,
