@@ -40,6 +40,9 @@ class Started:
         self.addresses = tuple(one.address for one in self.servers)
         self.ends = 0
 
+    def check(self) -> None:
+        """Threads of a test do not end by an error."""
+
     def end(self) -> None:
         self.ends += 1
         for one in self.servers:

@@ -310,7 +310,8 @@ class EngineSnapshot:
         dim, slot_dim, base = int(of.dims[t]), int(of.slot_dims[t]), int(of.row_base[t])
         size = int(of.vocabulary[t])
         with aside:
-            self._check_open()
+            if len(rows):  # the snapshot ends with its last row: what is left then is nothing
+                self._check_open()
             weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size)[rows]
             slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size)[rows]
             kept = np.flatnonzero(aside.is_aside[base + rows])
