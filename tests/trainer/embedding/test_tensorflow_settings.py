@@ -26,6 +26,7 @@ from trainer.embedding import (
     from_tensorflow,
     to_tensorflow,
 )
+from trainer.embedding.tensorflow_optimizers import optimizer_to_tensorflow
 from trainer.errors import UnsupportedSetting
 
 tf = pytest.importorskip("tensorflow")
@@ -128,7 +129,7 @@ def test_every_setting_is_known():
     }  # fmt: skip
     for spec in (SGD, Adagrad, AdagradMomentum, Adam, FTRL):
         theirs = attributes(getattr(embedding, spec.__name__)()) - {"slot_variable_creation_fn"}
-        ours = set(spec.__dataclass_fields__)
+        ours = set(spec.__dataclass_fields__) - {"admit_after"}  # TensorFlow trains each row from its first update on
         renamed = {"initial_accumulator": "initial_accumulator_value"}
         assert theirs == {renamed.get(name, name) for name in ours}, spec
 
@@ -210,3 +211,8 @@ def test_what_tensorflow_does_not_have_is_refused(optimizer, problem):
     with pytest.raises(UnsupportedSetting, match=r"^optimizer must be") as caught:
         to_tensorflow([FeatureSpec("f", TableSpec("t", 10, 4, optimizer))])
     assert problem in f"{caught.value.value} {caught.value.next_step}"
+
+
+def test_rows_that_updates_leave_out_are_not_tensorflows():
+    with pytest.raises(UnsupportedSetting, match="admit_after must be 1"):
+        optimizer_to_tensorflow(SGD(0.1, admit_after=2), table="t")
