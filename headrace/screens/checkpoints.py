@@ -132,8 +132,7 @@ class CheckpointScreen:
         ]  # fmt: skip
         if job is not None:
             pairs += [
-                ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, "
-                            f"{_carried_text(job)} carried"),
+                ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, {_carried_text(job)}"),
                 ("plan", job.plan),
                 ("release", job.release or "-"),
             ]  # fmt: skip

@@ -22,6 +22,8 @@ _VARYING = (
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b\d+ m \d+ s\b"), "<time>"),
     (re.compile(r"(/[\w.~-]+)+"), "<path>"),
     (re.compile(r"\b\d+(\.\d+)? [KMG]?i?B\b"), "<size>"),
+    # Two sizes that look alike are spelled out.
+    (re.compile(r"<size> → <size>"), "<size> before, <size> after"),
     (re.compile(r"\bplan +[0-9a-f]{12}\b"), "plan <id>"),
     (re.compile(r"[ ─]{2,}"), "  "),
     # What is cheaper depends on measured seconds.
@@ -298,6 +300,7 @@ def test_every_command_has_help(capsys):
 
 
 def test_the_answer_can_be_recorded_beside_the_table(tmp_path, capsys):
+    assert run(["init", "--home", str(tmp_path / "home")]) == 0
     assert run(["--record", str(tmp_path / "answer.json"), "table", "ls", "--home", str(tmp_path / "home")]) == 0
     assert "no table is registered" in capsys.readouterr().out
     assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == {"tables": []}
