@@ -16,7 +16,6 @@ from trainer.pruning_options import PruningOptions
 from trainer.tower_options import TowerOptions
 from trainer.trial_record import TrialRow, read_trial
 from transforms.errors import nearest
-from transforms.functions.outside import importable
 
 COMBINERS = ("sum", "mean", "sqrtn")
 EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "adagrad_momentum")
@@ -357,6 +356,8 @@ class TrainConfig:
 
 def _path_of(option: str, function: object) -> str:
     """``module:function`` of a function that another process can import. Raises :class:`ConfigError` for any other."""
+    from transforms.functions.outside import importable  # imports numba
+
     found = importable(function)
     if found is None or found[0] == "__main__":
         raise ConfigError(f"the function of {option} must be importable in other processes", where=option, value=function,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The most fragments and options in the text; the JSON has all.
 _MOST_LINES = 12
 #: Options that are only in the JSON: why the others were chosen.
-_REASONS = ("chosen",)
+_REASONS = ("chosen", "trial")
 
 
 @dataclass(frozen=True, slots=True)
