@@ -16,7 +16,7 @@ from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError, NotFound
 
 if TYPE_CHECKING:
-    from trainer.checkpoints.inspection import FileCheck
+    from trainer.checkpoints.inspection import CommitDescription, FileCheck
     from trainer.checkpoints.run_files import RunFiles
     from trainer.planning.plan import PartitionPlan
 
@@ -57,7 +57,7 @@ def show(
     Its position in the data, tables, other arrays, counters of trained events, and options.
     """
     from headrace.screens.checkpoints import CheckpointScreen
-    from trainer.checkpoints.inspection import CommitDescription, describe_commit
+    from trainer.checkpoints.inspection import describe_commit
     from trainer.checkpoints.run_files import epochs_of, newest_first
     from trainer.errors import TornCheckpoint
 
@@ -73,7 +73,7 @@ def show(
                              next_step=f"headrace ckpt verify {run} lists what is damaged")  # fmt: skip
 
     description = newest() if epoch is None else describe_commit(files, _existing(files, folder, epoch))
-    emit(CheckpointScreen(folder, description), as_json=as_json)
+    emit(CheckpointScreen(folder, description, _calibration_texts(description)), as_json=as_json)
 
 
 @app.command("diff")
@@ -229,3 +229,14 @@ def _existing(files: RunFiles, folder: str, epoch: int) -> int:
         raise NotFound("a run must have the checkpoint of this number of epochs", where=folder, value=epoch,
                        allowed=", ".join(map(str, known)))  # fmt: skip
     return epoch
+
+
+def _calibration_texts(description: CommitDescription) -> tuple[str, ...]:
+    """The map of each label's predictions in words. Raises :class:`TornCheckpoint` for an invalid one."""
+    from trainer.document_field import DocumentField
+    from trainer.model.calibration import Calibration
+
+    found = (
+        (name, Calibration.read(DocumentField(one, "calibrations"))) for name, one in description.calibrations.items()
+    )
+    return tuple(f"{name}, {one.text()}" if name else one.text() for name, one in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,21 +73,17 @@ def _summary_cells(one: CommitSummary) -> tuple[str, ...]:
     return str(one.epochs), attempt, *numbers, written, one.rule or "no rule"
 
 
-def _calibration_texts(calibrations: Mapping[str, Any]) -> list[str]:
-    """The map of each label in words."""
-    from trainer.document_field import DocumentField
-    from trainer.model.calibration import Calibration
-
-    read = {name: Calibration.read(DocumentField(one, "calibrations")) for name, one in calibrations.items()}
-    return [f"{name}, {one.text()}" if name else one.text() for name, one in read.items()]
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointScreen:
-    """What a checkpoint holds."""
+    """What a checkpoint holds.
+
+    Attributes:
+        calibrations: the map of each label's predictions in words.
+    """
 
     folder: str
     description: CommitDescription
+    calibrations: tuple[str, ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
         """The description; ``job`` is null for a checkpoint of a single process."""
@@ -137,7 +133,7 @@ class CheckpointScreen:
                 ("release", job.release or "-"),
             ]  # fmt: skip
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
-        pairs += [("calibration", text) for text in _calibration_texts(found.calibrations)]
+        pairs += [("calibration", text) for text in self.calibrations]
         pairs.append(("counters", _totals_text(found.ledger)))
         if found.labels_bytes:
             pairs.append(("labels", f"recorded as trained, {bytes_text(found.labels_bytes)}"))
