@@ -56,9 +56,14 @@ def test_a_job_scores_and_stops_as_one_process_does(warehouse, straight, hosts, 
     (tmp_path / "home").symlink_to(warehouse / "home")
     report = Command(tmp_path, "--hosts", hosts, **PASSES).end()
     saved = read_newest_run(tmp_path / "run", on_skip=pytest.fail)
-    assert same_runs(saved, straight)
+    assert saved.progress.segments == straight.progress.segments
+    if hosts == "1":  # a step of two hosts has two batches
+        assert same_runs(saved, straight)
     passes = saved.progress.held_out.stopped
     assert 2 <= passes < 4, "the labels are noise: what is remembered does not help"
+    older, held_out = saved.progress.segments
+    order = [key for item in saved.progress.history for key in item.partitions]
+    assert order == passes * list(older) + passes * list(held_out)
     assert (report["exact"], report["passes"], report["most_times"]) == (True, passes, passes)
     assert [one["after_pass"] for one in report["all_passes"]["held_out"]] == [*range(1, passes + 1)]
     kinds = [(one["pass_number"], one["events_are"]) for one in report["epochs"]]
