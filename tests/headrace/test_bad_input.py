@@ -275,6 +275,7 @@ def _interrupted(process):
 
 
 def test_an_interrupted_command_leaves_quietly(tmp_path):
+    headrace("init", home=tmp_path / "home").communicate()
     worker = headrace("work", home=tmp_path / "home")
     deadline = time.monotonic() + PATIENCE_SECS
     while not (tmp_path / "home" / "catalog.db").exists() and time.monotonic() < deadline:
