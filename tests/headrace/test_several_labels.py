@@ -59,7 +59,8 @@ def test_several_labels_from_the_model_file_to_scores(cli, small_log, tmp_path):
     expected = load_trained(str(tmp_path / "run")).predict(pq.read_table(tmp_path / "read.parquet"))
     cli("predict", "both", "--run-dir", tmp_path / "run", "--output", tmp_path / "scores")
     scores = pa.concat_tables(pq.read_table(path) for path in sorted((tmp_path / "scores").rglob("*.parquet")))
-    assert scores.column_names == [f"prediction_{name}" for name in NAMES]
+    keys = ["partition", "fragment", "row", "time"]
+    assert scores.column_names == [*keys, *(f"prediction_{name}" for name in NAMES)]
     for name in NAMES:
         scored = np.array(scores[f"prediction_{name}"].to_pylist(), np.float32)
         np.testing.assert_allclose(scored, expected[name], rtol=1e-5, atol=1e-6)
