@@ -57,7 +57,9 @@ step = plan.stop_unit // 1000
 stops = tuple(range(step, plan.stop_unit, step)) + (plan.stop_unit,)
 data = DataRange("0" * 64, plan.stop_unit, stops)
 settings = ControllerSettings(job="benchmark")
-with open_controller(JobFiles(run_dir), JobSettings(), Nothing(), controller_settings=settings, data=data) as (controller, _):
+files = JobFiles(run_dir)
+files.make_token()
+with open_controller(files, JobSettings(), Nothing(), controller_settings=settings, data=data) as (controller, _):
     controller.run()
 usage = resource.getrusage(resource.RUSAGE_SELF)
 loaded = {"tensorflow", "keras", "apache_beam", "sqlalchemy", "pandas", "numba"} & set(sys.modules)

@@ -101,6 +101,14 @@ class JobFiles:
         content = _read_small(self.token)
         return "" if content is None else content.decode("utf-8", "replace").strip()
 
+    def find_token(self) -> str:
+        """The job's token, for a role of the job. Raises :class:`NotFound` without one: a new one would shut out the other roles."""
+        if token := self.read_token():
+            return token
+        raise NotFound(
+            "a job must have its token", where=str(self.token), next_step="start the job again: headrace train"
+        )
+
     def put_token(self, token: str) -> None:
         """Store a token that the job was given."""
         if token != self.read_token() or not self._is_secret():

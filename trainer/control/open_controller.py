@@ -79,7 +79,7 @@ def open_controller(
         make_log: begins the log.
         clock, on_point: of :class:`Controller`.
 
-    Raises :class:`Busy` if another process has the run, and the errors of :func:`read_log` and :class:`Service`.
+    Raises :class:`Busy` if another process has the run, :class:`NotFound` without the job's token, and the errors of :func:`read_log` and :class:`Service`.
     """
     with run_lock(files.root) as lock:
         files.make()
@@ -94,7 +94,7 @@ def open_controller(
         controller = Controller(
             logged, log, publisher, lease, controller_settings, data=data, clock=clock, on_point=on_point
         )  # fmt: skip
-        with ControllerService(address, controller, files, token=files.read_token() or files.make_token()) as service:
+        with ControllerService(address, controller, files, token=files.find_token()) as service:
             process_id = os.getpid()
             files.write_address(ControllerAddress(str(service.address), process_id, number))
             try:

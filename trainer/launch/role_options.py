@@ -11,7 +11,7 @@ from trainer.control.controller_client import ControllerClient, is_away
 from trainer.control.job_files import JobFiles
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.launch.job_spec import JobSpec
-from transforms.errors import HeadraceError, InputError, NotFound
+from transforms.errors import HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
 #: How long a role waits for the first answer of a controller on another machine, and how long between two calls.
@@ -59,13 +59,7 @@ class RoleOptions:
         """The job. Raises :class:`NotFound` for a run without one or without its token, and :class:`Unreachable` without its controller."""
         if self.token:
             return self._find_remote_job(clock)
-        spec, token = JobSpec.read(self.files), self.files.read_token()
-        if not token:
-            raise NotFound(
-                "a job must have its token",
-                where=str(self.files.token),
-                next_step="start the job again: headrace train",
-            )
+        spec, token = JobSpec.read(self.files), self.files.find_token()
         if self.controller is None:
             return RoleJob(spec, token, ControllerClient.of_run(self.files, job=spec.job))
         return RoleJob(spec, token, ControllerClient(self.controller, job=spec.job, token=token))

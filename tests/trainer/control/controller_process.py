@@ -76,8 +76,10 @@ def run_controller(options: dict) -> None:
     run_dir = Path(options["run_dir"])
     stops = tuple(options["stops"])
     publisher = FolderPublisher(run_dir / "commits", on_point)
+    files = JobFiles(run_dir)
+    files.make_token()
     with open_controller(
-        JobFiles(run_dir),
+        files,
         job_settings(**options.get("settings", {})),
         publisher,
         controller_settings=ControllerSettings(job=JOB, tick_secs=0.1),

@@ -44,6 +44,7 @@ class Serving:
 @contextmanager
 def serving(run_dir: Path, *, settings=None, publisher=None, data=DATA, tick_secs=0.1, **options) -> Iterator[Serving]:
     files = JobFiles(run_dir)
+    files.make_token()
     own = ControllerSettings(job=JOB, tick_secs=tick_secs, linger_secs=1.0)
     with open_controller(
         files,

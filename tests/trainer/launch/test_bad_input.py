@@ -390,7 +390,7 @@ def run_role(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_SECS)
 
 
-def test_servers_need_a_free_port_and_off_loopback_a_token(warehouse, tmp_path):
+def test_services_need_a_free_port_and_their_jobs_token(warehouse, tmp_path):
     run_dir = tmp_path / "run"
     launch(warehouse, run_dir, patient(), **OPTIONS)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -402,6 +402,7 @@ def test_servers_need_a_free_port_and_off_loopback_a_token(warehouse, tmp_path):
             assert address in done.stderr
     JobFiles(run_dir).token.unlink()
     for kind in ("controller", "reader"):
-        done = run_role(kind, str(run_dir), "--address", "0.0.0.0:0")
-        assert done.returncode == 2, done.stderr
-        assert "a service off loopback must have a token" in done.stderr
+        for address in ("127.0.0.1:0", "0.0.0.0:0"):
+            done = run_role(kind, str(run_dir), "--address", address)
+            assert done.returncode == 4, done.stderr
+            assert "a job must have its token" in done.stderr
