@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import ssl
@@ -37,6 +38,10 @@ _FAILURES = (OSError, DamagedFrame)
 _SESSION_BITS = 63
 #: The numbers of sessions in greetings.
 _MOST_SESSIONS = 1 << 61
+#: A greeting has this part of the patience, since one that the network has swallowed looks like a server that thinks.
+_GREETINGS = 3
+#: Damage may last for so many stalls, which may each pass before it is seen.
+_STALLS = 4
 #: Between looks while it waits for an answer.
 _LOOK_SECS = 0.25
 _GO_ON = "run training again: it goes on from its last checkpoint"
@@ -54,7 +59,7 @@ class LinkOptions:
 
     Attributes:
         greeting: what it says first.
-        patience_secs: how long a server may be silent, or away.
+        patience_secs: how long a server may be silent, or away. It has a third of it to answer a greeting.
         tls: what verifies the server; None: connections are not encrypted.
         check: is called while it waits; raises to end the wait.
         others: addresses that are tried in turn when a connection has failed, such as those of other embedding workers.
@@ -272,7 +277,7 @@ class TcpLink:
                     self._note_damage(error)
                 self._addresses.rotate(-1)
                 self._address = self._addresses[0]
-                if options.clock() + backoff >= until:
+                if options.clock() + backoff >= max(until, self._damage_until_secs):
                     raise self._lost(error) from None
                 if failure is None:
                     options.check()
@@ -281,6 +286,14 @@ class TcpLink:
                 continue
             self.reconnections += failure is not None
             return
+
+    @property
+    def _damage_until_secs(self) -> float:
+        """When damage must have ended, by the clock of the options."""
+        options = self._options
+        if not self._damaged:
+            return -math.inf
+        return self._damaged_since_secs + max(options.patience_secs, _STALLS * options.stall_secs)
 
     def _note_damage(self, failure: DamagedFrame) -> None:
         if not self._damaged:
@@ -291,7 +304,7 @@ class TcpLink:
     def _pause_after_damage(self) -> None:
         """Wait before the connection after a damaged one, longer each time. Raises :class:`ServerLost` after the patience."""
         options = self._options
-        if options.clock() >= self._damaged_since_secs + options.patience_secs:
+        if options.clock() >= self._damage_until_secs:
             raise self._lost(None)
         options.sleep(min(_BACKOFF_SECS * 2.0 ** min(self._damaged - 1, 10), _MOST_BACKOFF_SECS))
 
@@ -299,8 +312,9 @@ class TcpLink:
         """The error after the patience: of the damage, if there was some since the last answer."""
         patience, damage = f"{self._options.patience_secs:g} s", self._damage
         if self._damaged and damage is not None:
+            lasts_secs = self._options.clock() - self._damaged_since_secs
             return ServerLost("a connection to a server must deliver bytes as they were sent", where=self._ends(),
-                              value=f"{damage.value} ({self._damaged} damaged connections in {patience})",
+                              value=f"{damage.value} ({self._damaged} damaged connections in {lasts_secs:.3g} s)",
                               next_step=f"{damage.next_step}; {_GO_ON}")  # fmt: skip
         return ServerLost("a server must answer", where=str(self._address), value=f"{failure} for {patience}",
                           next_step=_START)  # fmt: skip
@@ -312,7 +326,7 @@ class TcpLink:
     def _connect(self) -> None:
         """Greet the server."""
         options = self._options
-        patience_secs = options.patience_secs / len(self._addresses)
+        patience_secs = options.patience_secs / max(len(self._addresses), _GREETINGS)
         frames = self._frames = self._open_stream(patience_secs)
         self._transmit(Request(Kind.HELLO, [write_document(options.greeting.to_document())]))
         frame, header = self._receive_header(MOST_ERROR_BYTES, patience_secs)
