@@ -320,7 +320,7 @@ class _Job:
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""
-        if self._pauses:
+        if self._pauses and self._digest:
             return self._extend(self._solution)
         if self._digest and table_version(self._warehouse, self._solution.table) == self._solution.table_version:
             return None

@@ -11,6 +11,8 @@ from trainer.choosing.rules import DataFacts, Options, batch_rows_of
 #: The events, and the steps, that all passes of a trial over the sample may train, for each candidate.
 _TRIAL_EVENTS, _TRIAL_STEPS = 160_000, 600
 _MOST_PASSES = 16
+#: A linear model, whose steps are short and whose loss falls slowly where one label is rare, may train so many times as much.
+_OF_LINEAR = 3
 #: The network is chosen only if none of these options is given, since they are about a certain one.
 _OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure",
                 "activation", "dense_bias", "tower_modules", "task_mlp")  # fmt: skip
@@ -26,8 +28,9 @@ _NAMES = (
 #: first deviation of rows go together.
 _DRAFTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("a cautious linear model", (False, "dlrm", 0.01, 0.01, 0.001, 0.01)),
-    ("a linear model", (False, "dlrm", 0.05, 0.01, 0.003, 0.01)),
-    ("a quick linear model", (False, "dlrm", 0.2, 0.01, 0.01, 0.01)),
+    ("a slow linear model", (False, "dlrm", 0.03, 0.01, 0.003, 0.01)),
+    ("a linear model", (False, "dlrm", 0.1, 0.01, 0.003, 0.01)),
+    ("a quick linear model", (False, "dlrm", 0.4, 0.01, 0.01, 0.01)),
     ("linear part and factorization machine", (True, "fm", 0.05, 0.05, 0.01, 0.1)),
     ("linear part and cross layers", (True, "dcn", 0.02, 0.01, 0.003, 0.01)),
     ("linear part and quick cross layers", (True, "dcn", 0.05, 0.05, 0.01, 0.25)),
@@ -49,12 +52,18 @@ class Candidate:
         """Whether it has no network."""
         return not self.options["deep"]
 
+    @property
+    def family(self) -> str:
+        """Its network, or that it has none: what differs within a family is no simpler or less simple."""
+        return "linear" if self.is_linear else str(self.options.get("network", "dlrm"))
 
-def most_passes(facts: DataFacts, batch_rows: int = 0) -> int:
+
+def most_passes(facts: DataFacts, batch_rows: int = 0, *, is_linear: bool = False) -> int:
     """The most passes of a trial: several for a small log, one for a large log; ``batch_rows``: if they are given."""
     sampled = max(facts.sampled, 1)
     steps = -(-sampled // (batch_rows or batch_rows_of(facts.events)))
-    return min(max(min(_TRIAL_EVENTS // sampled, _TRIAL_STEPS // steps), 1), _MOST_PASSES)
+    passes = min(_TRIAL_EVENTS // sampled, _TRIAL_STEPS // steps)
+    return min(max(passes * _OF_LINEAR if is_linear else passes, 1), _MOST_PASSES)
 
 
 def candidates_of(given: Options) -> tuple[Candidate, ...]:

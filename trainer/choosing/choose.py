@@ -132,8 +132,8 @@ def _by_trial(
     slices = time_slices(sample)
     if why := _without_trial(facts, candidates, given, slices):
         return _untried(candidates[0], given, why)
-    passes = given.get("passes") or most_passes(facts, ruled.batch_rows)
-    data = TrialData(dataclasses.replace(ruled, passes=passes), layout, head, slices)
+    passes, linear_passes = (_most_passes(given, facts, is_linear=is_linear) for is_linear in (False, True))
+    data = TrialData(dataclasses.replace(ruled, passes=passes), layout, head, slices, linear_passes)
     base = data.base_losses()
     before_trial()
     models = TrialModels()
@@ -153,6 +153,10 @@ def _by_trial(
         kind, reason = choose_calibration([data.labels(k) for k in range(len(slices))], chosen)
         choices.options["calibration"], choices.reasons["calibration"] = kind, reason
     return choices
+
+
+def _most_passes(given: Mapping[str, Any], facts: DataFacts, *, is_linear: bool) -> int:
+    return given.get("passes") or most_passes(facts, given.get("batch_rows", 0), is_linear=is_linear)
 
 
 def _without_trial(
@@ -181,15 +185,15 @@ def _decided(
     mean = float(np.concatenate(base).mean()) or 1.0
     reason = f"{chosen.candidate.name}: {why}" if why else (
         f"{chosen.candidate.name}: on {len(base)} slices of the newest {facts.sampled:,} events, {validated:,} in all, the loss is "
-        f"{1 - own.gain / mean:.4f} ± {own.error / mean:.4f} of the base rate's; the simplest of {len(trials)} candidates within one "
-        "standard error of the best"
+        f"{1 - own.gain / mean:.4f} ± {own.error / mean:.4f} of the base rate's; the best of the simplest kind of model within one "
+        f"standard error of the best of {len(trials)} candidates"
     )  # fmt: skip
     choices = Choices()
     for name, value in chosen.candidate.options.items():
         if name not in given:
             choices.options[name], choices.reasons[name] = value, reason
     if "passes" not in given:
-        limit = most_passes(facts, given.get("batch_rows", 0))
+        limit = _most_passes(given, facts, is_linear=chosen.candidate.is_linear)
         choices.options["passes"] = chosen.passes
         choices.reasons["passes"] = (
             f"a log of {facts.events:,} events is passed once" if limit == 1 else

@@ -2,7 +2,8 @@
 
 Each slice is validated by models that are trained on the events before it. Differences between candidates are paired by event. Their
 error is the larger of two standard errors: over events, and over the means of slices, so that a gain on one slice that is lost on the
-next is none. The simplest candidate within one such error of the best is taken (Breiman et al., 1984, the one-standard-error rule).
+next is none. Of the simplest family that has candidates within one such error of the best, the best one is taken (Breiman et al., 1984,
+the one-standard-error rule, for families: a slower rate is not simpler).
 """
 
 from __future__ import annotations
@@ -98,9 +99,10 @@ def still_possible(trials: Sequence[Trial], base: Sequence[Array]) -> list[Trial
 
 
 def simplest_of(trials: Sequence[Trial]) -> Trial:
-    """The first trial whose losses are within one error of the lowest; ``trials`` are in the order of simplicity."""
+    """The best trial of the first family with one within one error of the lowest losses; ``trials`` are in the order of simplicity."""
     best = min(trials, key=lambda one: one.mean)
-    return next(one for one in trials if one is best or not difference(one.best, best.best).is_clear)
+    near = [one for one in trials if one is best or not difference(one.best, best.best).is_clear]
+    return min((one for one in near if one.candidate.family == near[0].candidate.family), key=lambda one: one.mean)
 
 
 def is_better_than_base(trial: Trial, base: Sequence[Array], rarer: float) -> bool:
@@ -111,10 +113,10 @@ def is_better_than_base(trial: Trial, base: Sequence[Array], rarer: float) -> bo
 def gentle_of(trials: Sequence[Trial], base: Sequence[Array]) -> Trial:
     """The trial that is taken where none is clearly better than the base rate: of a linear model, else the first one.
 
-    It is the simplest linear model within one error of the best, if its loss is below the base rate's.
+    It is the best linear model, if its loss is below the base rate's.
     """
     linear = [one for one in trials if one.candidate.is_linear]
     if not linear:
         return trials[0]
-    found = simplest_of(linear)
+    found = min(linear, key=lambda one: one.mean)
     return found if difference(base, found.best).gain > 0 else trials[0]

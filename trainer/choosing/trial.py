@@ -46,7 +46,8 @@ class TrialData:
     """What all candidates of a trial have in common.
 
     Attributes:
-        config: their other options, with the most passes.
+        config: their other options, with the most passes of a network.
+        linear_passes: the most passes of a linear model.
         layout, head: of the model.
         slices: of the sample.
     """
@@ -55,6 +56,7 @@ class TrialData:
     layout: InputLayout
     head: AnyHead
     slices: tuple[TimeSlice, ...]
+    linear_passes: int = 1
 
     def labels(self, k: int) -> Array:
         """The labels of a slice."""
@@ -122,7 +124,8 @@ class _CandidateRun:
     def __init__(self, candidate: Candidate, data: TrialData, models: TrialModels) -> None:
         self.candidate = candidate
         self._data, self._models = data, models
-        self._config = dataclasses.replace(data.config, **candidate.options)
+        passes = data.linear_passes if candidate.is_linear else data.config.passes
+        self._config = dataclasses.replace(data.config, **candidate.options, passes=passes)
         self._layout = lay_out((*data.layout.embedded, *data.layout.dense), self._config)
         self._state: dict[str, Array] | None = None
         self._losses: list[tuple[Array, ...]] = []

@@ -65,4 +65,5 @@ def test_a_trial_is_bounded_in_events_and_steps(events, batch_rows):
     assert 1 <= passes <= 16
     steps = -(-known.sampled // (batch_rows or batch_rows_of(events)))
     assert passes == 1 or (passes * known.sampled <= 160_000 and passes * steps <= 600)
+    assert passes <= most_passes(known, batch_rows, is_linear=True) <= min(3 * passes, 16)
     assert most_passes(facts(3_000)) > most_passes(facts(40_000)) > most_passes(facts(10**6)) == 1

@@ -43,6 +43,8 @@ def test_the_simplest_candidate_within_one_error_of_the_best_is_taken():
     better = trial("network", *[[one - 0.01] for one in base])
     assert simplest_of([simple, lucky]) is simple
     assert simplest_of([simple, better]) is better
+    slower = trial("linear", *[[one + 0.00005] for one in base])
+    assert simplest_of([slower, simple, lucky]) is simple, "a slower rate is not simpler"
 
 
 def test_a_candidate_far_behind_is_not_tried_further_and_the_first_one_always_is():

@@ -164,7 +164,8 @@ class CpuEngine:
         bags = self._bags(batch)
         out = self._outputs.take(batch.rows * self._width)
         streams = self._may_stream and out.nbytes >= STREAMED_BYTES
-        parts = split_events(batch.offsets, self._dims + _EVENT_COST, self._team.threads)
+        threads = self._team.threads_for(int(self._dims @ (batch.offsets[:, -1] - batch.offsets[:, 0])))
+        parts = split_events(batch.offsets, self._dims + _EVENT_COST, threads)
         combine, features, layout, values = lookup_kernels.combine_bags, self._of_features, self._layout, self._values
         self._team.run(
             [

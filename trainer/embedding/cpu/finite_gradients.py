@@ -21,7 +21,8 @@ def check_finite(gradients: Array, features: Sequence[FeatureSpec], team: Team) 
 
     ``gradients``: by the activations of ``features``, float32, flat, event after event.
     """
-    threads, size = team.threads, len(gradients)
+    size = len(gradients)
+    threads = team.threads_for(size)
     cuts = [size * k // threads // 16 * 16 for k in range(threads)] + [size]
     found = [True] * threads
 

@@ -14,6 +14,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Where the events of a batch may be divided.
 _GRID = 128
+#: The floats for which a further thread is called: to call it takes as long as to add so many.
+_FLOATS_OF_THREAD = 1 << 15
 
 
 def available_threads() -> int:
@@ -30,12 +32,16 @@ class Team:
         self.threads = threads
         self._others = ThreadPoolExecutor(threads - 1, "embedding") if threads > 1 else None
 
+    def threads_for(self, floats: int) -> int:
+        """The threads among which work on so many floats is divided: one for little work."""
+        return min(self.threads, 1 + floats // _FLOATS_OF_THREAD)
+
     def run(self, works: Sequence[Callable[[], object]]) -> None:
         """Call all ``works``, at most one a thread, and return when all are done. Raises the error of one that failed."""
         if not works:
             return
         first, *rest = works
-        if self._others is None:
+        if self._others is None or not rest:
             for work in works:
                 work()
             return

@@ -96,7 +96,8 @@ class RowUpdates:
         sizes = np.bincount(features.table, bags.offsets[:, -1] - bags.offsets[:, 0], len(self._tables.dims))
         counts = sizes.astype(np.int64)
         masks = self._begin(counts, is_counted=len(lookups) > 0)
-        used, threads, entries, tables = np.flatnonzero(counts), self._team.threads, self._entries, self._tables
+        used, entries, tables = np.flatnonzero(counts), self._entries, self._tables
+        threads = self._team.threads_for(int(counts @ tables.dims))
         lists = [used[part] for part in split_evenly(counts[used], threads)]
         self._team.run(
             [
