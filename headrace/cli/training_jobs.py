@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainer.launch.server_roles import ServerRoles
     from trainer.launch.supervisor import Supervisor
     from trainer.launch.training_job import PlanOptions
+    from trainer.model.idle_units import IdleUnits
     from trainer.planning.plan import PartitionPlan
     from trainer.runs.data_changes import ChangePolicy
     from trainer.scheduling.events import DataRange
@@ -189,6 +190,7 @@ class _Job:
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._staleness: dict[int, StalenessCounts] = {}
+        self._idle_units: IdleUnits | None = None
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
@@ -255,6 +257,7 @@ class _Job:
             self._report_commit(status)
             self._record_commits(status)
             self._staleness |= _staleness(status)
+            self._idle_units = _idle_units(status) or self._idle_units
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -359,7 +362,7 @@ class _Job:
         from trainer.training.staleness import StalenessCounts
 
         staleness = sum(self._staleness.values(), StalenessCounts())
-        found = replace(_report(self._first, self._prepared, secs), staleness=staleness)
+        found = replace(_report(self._first, self._prepared, secs), staleness=staleness, idle_units=self._idle_units)
         return replace(found, finished=False) if self._options.follow else found  # there may be more data later
 
 
@@ -578,6 +581,14 @@ def _staleness(status: JobStatus) -> dict[int, StalenessCounts]:
 
     reports = [one.progress for one in status.members if one.rank == 0 and one.progress is not None]
     return {one.attempt: StalenessCounts.of_numbers(one.numbers) for one in reports}
+
+
+def _idle_units(status: JobStatus) -> IdleUnits | None:
+    """The hidden units that are off, as a host reported last; all hosts count the same."""
+    from trainer.model.idle_units import IdleUnits
+
+    found = (IdleUnits.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
+    return max((one for one in found if one is not None), key=lambda one: one.steps, default=None)
 
 
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:

@@ -29,7 +29,7 @@ def training_verdict(settings: TrainConfig, report: TrainReport, test: AnyScores
             trained=first_pass_labels(report.history),
             trial=settings.trial,
             is_linear=not settings.deep,
-            idle=report.history[-1].idle if report.history else None,
+            idle=report.idle_units,
             tables=0 if health is None else health.tables,
             unmoved=() if health is None else health.unmoved,
             calibration=settings.calibration,

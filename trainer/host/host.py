@@ -312,7 +312,7 @@ class Host:
                 model.current.channels.steps,
                 gate,
                 sampler,
-                self._count(order, state, data.plan, gate),
+                self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
             )
             attempt = Attempt(order, state, tools)
@@ -467,14 +467,17 @@ class Host:
             state.epoch_steps = saved.job.epoch_steps
         return state
 
-    def _count(self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate) -> Callable[[int], None]:
+    def _count(
+        self, order: StartEpoch, state: TrainedState, plan: JobPlan, gate: UnitGate, weights: Weights | TpuWeights
+    ) -> Callable[[int], None]:
         first_step, first_events = state.progress.step, state.events
 
         def on_step(events: int) -> None:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
             assert self._attempt is not None, "steps are those of an attempt"
-            numbers = self._attempt.staleness.to_numbers()
+            idle = weights.idle_units
+            numbers = self._attempt.staleness.to_numbers() | ({} if idle is None else idle.to_numbers())
             self._progress = Progress(
                 order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers
             )

@@ -72,7 +72,10 @@ class DenseModel:
             *random_of([self._drop] if self._drop else []),
         ]
         self._moving = list(self._network.moving) if self._network else []
-        self._units = self._unit_counter()
+        self._unit_places = self._places_of_units()
+        #: The hidden units that are counted, those of ReLU.
+        self.counted_units = sum(int(self._trainable[place].shape[0]) for place in self._unit_places)
+        self._units = UnitCounter(self.counted_units) if self.counted_units else None
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._weights)
         shapes = self._shapes()
@@ -81,12 +84,23 @@ class DenseModel:
         self._update = tf.function(self._apply_step, autograph=False)
         self._forward = Traced(self._predict_step, shapes[:3])
 
-    def _unit_counter(self) -> UnitCounter | None:
-        """A counter of units that are off, where units may be: those of ReLU."""
+    def _places_of_units(self) -> list[int]:
+        """Where, among the trained variables, the biases of hidden units that may be off are: those of ReLU."""
         if self._network is None or self._config.activation != "relu":
-            return None
-        units = sum(layer.units for mlp in self._network.mlps for layer in mlp.layers)
-        return UnitCounter(units) if units else None
+            return []
+        place_of = {id(one): place for place, one in enumerate(self._trainable)}
+        biases = (id(layer.bias) for mlp in self._network.mlps for layer in mlp.layers)
+        return [place_of[bias] for bias in biases if bias in place_of]
+
+    def units_on(self, gradients: Sequence[Any]) -> Any:
+        """Whether each hidden unit has a gradient, a bool tensor [units], by the gradients of all trained variables; none are counted without ReLU."""
+        found = [tf.not_equal(gradients[place], 0.0) for place in self._unit_places]
+        return tf.concat(found, axis=0) if found else tf.zeros([0], tf.bool)
+
+    def count_units(self, is_on: Array) -> None:
+        """Count the hidden units that are off in a step that was made elsewhere; see :meth:`units_on`."""
+        if self._units is not None:
+            self._units.add(is_on)
 
     @property
     def idle_units(self) -> IdleUnits | None:
@@ -122,10 +136,10 @@ class DenseModel:
             logits += tf.matmul(dense, tf.convert_to_tensor(kernel)) + tf.convert_to_tensor(bias)
         return logits[:, 0] if self._head.width == 1 else logits
 
-    def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
+    def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, ...]:
         logits, gradients = self._gradients(activations, linear, dense, labels, weights)
         self._optimizer.apply(gradients[2:], self._trainable)
-        return logits, gradients[0], gradients[1]
+        return logits, gradients[0], gradients[1], self.units_on(gradients[2:])
 
     def _apply_step(self, gradients: Any) -> None:
         self._optimizer.apply(gradients, self._trainable)
@@ -136,8 +150,6 @@ class DenseModel:
             tape.watch([activations, linear])
             logits = self.logits(activations, linear, dense, training=True)
             loss = self.loss(logits, labels, weights, tf.reduce_sum(weights))
-        if self._units is not None and self._network is not None:
-            self._units.add([one for mlp in self._network.mlps for one in mlp.outputs], weights)
         sources = [activations, linear, *self._trainable]
         return logits, tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
@@ -165,7 +177,8 @@ class DenseModel:
         """
         labels = self._head.targets(labels)
         before = self.predict(activations, linear, dense) if self._random or self._moving else None
-        logits, by_activations, by_linear = self._step(activations, linear, dense, labels, weights)
+        logits, by_activations, by_linear, units_on = self._step(activations, linear, dense, labels, weights)
+        self.count_units(units_on.numpy())
         return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
 
     def gradients(
@@ -214,6 +227,8 @@ class DenseModel:
         """One update of the dense weights, by gradients as :meth:`gradients` returns them."""
         sizes = self.sizes
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
+        if self._units is not None:
+            self._units.add(np.concatenate([parts[place] != 0 for place in self._unit_places]))
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
         )

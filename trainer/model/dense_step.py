@@ -31,11 +31,13 @@ class DenseResult:
         logits: before the step, without dropout, [events] or [events, outputs].
         gradients: of the activations.
         state: after the step.
+        units_on: see :meth:`~trainer.model.dense_model.DenseModel.units_on`.
     """
 
     logits: Any
     gradients: Any
     state: DenseState
+    units_on: Any
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,9 @@ class DensePart:
             with keras.StatelessScope(state_mapping=mapping):
                 logits = self.model.logits(deep, linear, dense)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
-        after = self._update(state, [total_of(gradient) for gradient in by_weights])
-        return DenseResult(logits, by_activations, {**after, "changing": changing})
+        summed = [total_of(gradient) for gradient in by_weights]
+        after = {**self._update(state, summed), "changing": changing}
+        return DenseResult(logits, by_activations, after, self.model.units_on(summed))
 
     def _update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
         kind, rate = self.config.dense_optimizer, self.config.dense_learning_rate

@@ -79,19 +79,15 @@ class Mlp:
         layers: the dense layers.
         drops: a dropout layer for each, or none.
         width: the columns of the result.
-        outputs: those of each layer before dropout, of the last call.
     """
 
     def __init__(self, layers: list[Any], drops: list[Any], width: int) -> None:
         self.layers, self.drops, self.width = layers, drops, width
-        self.outputs: list[Any] = []
 
     def __call__(self, hidden: Any, *, training: bool = False, first: Any = None) -> Any:
         """[events, width] from [events, columns]; ``first``: the result of the first layer, if it is computed elsewhere."""
-        self.outputs = []
         for k, layer in enumerate(self.layers):
             hidden = layer(hidden) if k or first is None else first
-            self.outputs.append(hidden)
             if self.drops:
                 hidden = self.drops[k](hidden, training=training)
         return hidden

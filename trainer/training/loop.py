@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
+from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import AnyScores
 from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
@@ -97,6 +98,8 @@ class TrainReport:
         host_steps: the steps of each host of a job in what was committed, by name; none for training in one process.
         held_out: the figures of the held-out events after each pass; None if none are held out.
         held_out_partitions: the partitions of those events.
+        idle_units: the hidden units that are off at the end, counted since the process began; of a job, as its hosts reported last. None
+            where they are not counted.
     """
 
     epochs: int
@@ -114,6 +117,7 @@ class TrainReport:
     host_steps: StepsByHost = field(default_factory=dict)
     held_out: HeldOut | None = None
     held_out_partitions: tuple[str, ...] = ()
+    idle_units: IdleUnits | None = None
 
     @property
     def final(self) -> AnyScores | None:
@@ -139,6 +143,7 @@ class TrainReport:
             "idle_host_steps_share": idle_share(self.host_steps),
             "held_out": None if self.held_out is None else self.held_out.to_document(),
             "held_out_partitions": list(self.held_out_partitions),
+            "idle_units": None if self.idle_units is None else asdict(self.idle_units),
         }
 
 
@@ -311,6 +316,7 @@ class _Run:
             staleness=self._steps.staleness,
             held_out=self._progress.held_out,
             held_out_partitions=self._progress.held_out_partitions,
+            idle_units=self._weights.idle_units,
         )
 
     def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:
@@ -358,8 +364,7 @@ class _Run:
                 return False
         self._advance(None, epoch)
         scores, self._collector = self._collector.scores(), self._weights.head.collector()
-        idle = self._weights.idle_units
-        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, idle))
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
         if passes := self._prepared.due_pass:

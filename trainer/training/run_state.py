@@ -50,17 +50,12 @@ class EpochScores:
     """The figures of one epoch: every batch is predicted before it is trained.
 
     In the first pass of a segment that is progressive validation; in later passes the model has seen the events.
-
-    Attributes:
-        idle: the hidden units that are off at its end; None where they are not counted. They are counted since the process began, so
-            it is neither compared nor saved.
     """
 
     epoch: int
     pass_number: int
     partitions: tuple[str, ...]
     scores: AnyScores
-    idle: IdleUnits | None = field(default=None, compare=False)
 
     @property
     def is_unseen(self) -> bool:

@@ -17,6 +17,7 @@ from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import StepInputs, TpuSlice
 from trainer.embedding.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
 from trainer.errors import ConfigError
+from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
@@ -65,13 +66,16 @@ class TpuWeights:
             settings=settings,
         )
         logits = (steps_per_call, events) if head.width == 1 else (steps_per_call, events, head.width)
-        self._variables = _ReplicaVariables(slice_.strategy, self._dense.read_state(), logits)
+        self._variables = _ReplicaVariables(
+            slice_.strategy, self._dense.read_state(), logits, self._dense.model.counted_units
+        )
         self._done = 0
         self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
 
     @property
-    def idle_units(self) -> None:
-        """Hidden units that are off are not counted on TPUs: a step is one compiled program without variables."""
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off; None where they are not counted."""
+        return self._dense.model.idle_units
 
     def _other_specs(self, events: int) -> tuple[Any, ...]:
         import tensorflow as tf
@@ -94,7 +98,7 @@ class TpuWeights:
             total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
         )
         finite = tf.reduce_all(tf.math.is_finite(found.gradients))
-        self._variables.write(found.state, tf.where(finite, found.logits, np.float32(np.nan)))
+        self._variables.write(found.state, tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)
         return found.gradients
 
     def train(self, batches: Sequence[Batch]) -> list[Array]:
@@ -109,7 +113,9 @@ class TpuWeights:
             self.engine.count_step(ids)
         steps = (self._done + np.arange(len(batches))) % self.steps_per_call
         self._done += len(batches)
-        logits = self._variables.logits()
+        logits, units_on = self._variables.logits(), self._variables.units_on()
+        for step in steps.tolist():
+            self._dense.model.count_units(units_on[step])
         return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
 
     def _step_inputs(self, batch: Batch) -> StepInputs:
@@ -204,15 +210,19 @@ def events_per_replica(config: TrainConfig, slice_: TpuSlice) -> int:
 
 
 class _ReplicaVariables:
-    """The state of the dense part and the logits of the last steps, on every replica. Replicas have equal states."""
+    """The state of the dense part, and the logits and the hidden units that were on of the last steps, on every replica.
 
-    def __init__(self, strategy: Any, initial: DenseState, logits_shape: tuple[int, ...]) -> None:
+    Replicas have equal states, and the same units are on.
+    """
+
+    def __init__(self, strategy: Any, initial: DenseState, logits_shape: tuple[int, ...], units: int) -> None:
         import tensorflow as tf
 
         self._steps = logits_shape[0]
         with strategy.scope():
             self._state = tf.nest.map_structure(_variable, initial)
             self._logits = _variable(np.zeros(logits_shape, np.float32))
+            self._units_on = _variable(np.zeros((self._steps, units), np.int32)) if units else None
             self._next = _variable(np.zeros((), np.int32))
 
     def read(self) -> Any:
@@ -221,15 +231,16 @@ class _ReplicaVariables:
 
         return tf.nest.map_structure(lambda one: one.read_value(), self._state)
 
-    def write(self, state: Any, logits: Any) -> None:
-        """Set the state of this replica, and note the logits of a step, inside that step."""
+    def write(self, state: Any, logits: Any, units_on: Any) -> None:
+        """Set the state of this replica, and note the logits and the units that were on of a step, inside that step."""
         import tensorflow as tf
 
         for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
             variable.assign(tf.ensure_shape(value, variable.shape))
         place = self._next.read_value()
-        kept = tf.tensor_scatter_nd_update(self._logits.read_value(), [[place]], [logits])
-        self._logits.assign(tf.ensure_shape(kept, self._logits.shape))
+        _note(self._logits, place, logits)
+        if self._units_on is not None:
+            _note(self._units_on, place, tf.cast(units_on, tf.int32))
         self._next.assign((place + 1) % self._steps)
 
     def values(self) -> Any:
@@ -242,6 +253,12 @@ class _ReplicaVariables:
         """The logits of the last steps, [steps, events of all replicas, …]."""
         return np.concatenate([part.numpy() for part in self._logits.values], axis=1)
 
+    def units_on(self) -> Array:
+        """The hidden units that were on in the last steps, bool [steps, units]."""
+        if self._units_on is None:
+            return np.zeros((self._steps, 0), bool)
+        return np.asarray(self._units_on.values[0].numpy() != 0)
+
     def assign(self, state: Any) -> None:
         """Set the state of all replicas, on the host."""
         import tensorflow as tf
@@ -249,6 +266,14 @@ class _ReplicaVariables:
         for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
             for part in variable.values:
                 part.assign(value)
+
+
+def _note(variable: Any, place: Any, value: Any) -> None:
+    """Write one row of a variable, inside a step."""
+    import tensorflow as tf
+
+    kept = tf.tensor_scatter_nd_update(variable.read_value(), [[place]], [value])
+    variable.assign(tf.ensure_shape(kept, variable.shape))
 
 
 def _variable(value: Array) -> Any:

@@ -79,6 +79,27 @@ def test_buckets_and_overlap_change_no_bit(prepared_of, name, hosts):
         assert_equal(trained(scene, hosts, bucketed(bucket_bytes), in_turn, delays=0.001), expected)
 
 
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_all_hosts_count_the_hidden_units_that_are_off_for_all_of_their_events(prepared_of, hosts):
+    """Units that are off on one host alone are on: the sums of gradients tell."""
+    scene = prepared_of("dlrm", activation="relu")
+
+    def off_below(weights, batches):
+        top = weights.dense._network.mlps[-1].layers[0]
+        top.bias.assign(np.where(np.arange(top.units) < 5, -1000, 1).astype(np.float32))
+        in_turn(weights, batches)
+        return [np.array([*vars_of(weights.idle_units)])]
+
+    def vars_of(idle):
+        return idle.units, idle.off, idle.steps
+
+    found = [tuple(counts[0].tolist()) for counts, _ in trained(scene, hosts, bucketed(1 << 20), off_below)]
+    assert len(set(found)) == 1
+    units, off, steps = found[0]
+    assert (units, steps) == (16 + 12 + 8 + 8 + 4, -(-7 // hosts))
+    assert 5 <= off < 20
+
+
 @pytest.mark.parametrize("staleness", [1, 3])
 def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
     scene = prepared_of("dlrm", staleness=staleness)

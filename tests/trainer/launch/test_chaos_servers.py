@@ -183,8 +183,8 @@ def test_a_paused_and_a_cut_off_server_answer_when_their_faults_end(disturbed: D
     for kind in (FaultKind.PAUSE, FaultKind.PARTITION, FaultKind.SLOW_LINK):
         end = disturbed.disturbed.apply(fault(kind), "s0")
         if kind is FaultKind.PAUSE:
-            state = Path(f"/proc/{child_of(disturbed.keeper())}/stat").read_text().rpartition(")")[2].split()[0]
-            assert state == "T"
+            stat = Path(f"/proc/{child_of(disturbed.keeper())}/stat")
+            wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped", {})  # noqa: B023
         assert end is not None
         end()
         assert disturbed.answers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,18 @@ def test_a_run_trains_the_weights_of_the_cpu_engine(tmp_path, slice_, staleness,
         assert mine.partitions == theirs.partitions
         assert mine.scores.log_loss == pytest.approx(theirs.scores.log_loss, abs=1e-5)
         assert mine.scores.auc == pytest.approx(theirs.scores.auc, abs=1e-3)
+
+
+def test_a_slice_counts_the_hidden_units_that_are_off(tmp_path, slice_):
+    """A quick rate turns some off; counts are those of the second process."""
+    options = config(tmp_path / "cpu", activation="relu", dense_optimizer="sgd", dense_learning_rate=5.0)
+    run(Synthetic(2, 150), options)
+    shutil.copytree(tmp_path / "cpu", tmp_path / "tpu")
+    expected = run(Synthetic(3, 150), options).idle_units
+    found = run(Synthetic(3, 150), replace(options, run_dir=str(tmp_path / "tpu")), slice_).idle_units
+    assert expected is not None
+    assert 0 < expected.off < expected.units
+    assert found == expected
 
 
 @pytest.mark.parametrize(
