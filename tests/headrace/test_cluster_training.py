@@ -158,6 +158,11 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
         servers = [pods.pod("server", k) for k in (0, 1)]
         pods.wait_until(lambda: all(one.process is None for one in servers), "the servers have ended")
         assert [one.statuses for one in servers] == [[143], [143, 143]], pods.story()
+        logs = [(pods.folder / f"{one.name}.log").read_text() for one in servers]
+        assert not any("token must be" in text for text in logs), (
+            "the controller watches the servers with the token of the job"
+        )
+        assert "have not committed in time" not in logs[1]
         assert pods.pod("controller").statuses == [143, 0], pods.story()
     site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
     same(site.run, tmp_path / "local")

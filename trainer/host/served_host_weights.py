@@ -15,6 +15,7 @@ from trainer.embedding.exchange import Exchange
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.embedding.state_checks import empty_state
+from trainer.errors import ServerLost
 from trainer.host.channels import Channels
 from trainer.host.host_weights import HostWeights
 from trainer.model.inputs import InputLayout
@@ -54,7 +55,7 @@ class ServedHostWeights(HostWeights):
         """Connect to the servers for an attempt: requests of earlier ones are refused from now on. Tables may be moved to others first.
 
         ``check`` ends a wait when the attempt is over, ``check_state`` that of a snapshot, which is read beside the next attempt.
-        ``continues``: no state is loaded afterwards; ``finish_writing`` waits until the last snapshot is read.
+        ``continues``: no state is loaded afterwards, and a server without the rows that it had is a :class:`ServerLost`; ``finish_writing`` waits until the last snapshot is read.
         ``unused``: the names of the servers that are away; tables are loaded on the others, and are not moved meanwhile.
         """
         engine = None if self._tables is None or unused else self._tables.engine
@@ -63,7 +64,10 @@ class ServedHostWeights(HostWeights):
         if servers != self._connected:
             finish_writing()
             self._forget()
-        self._connect(servers, attempt, check, check_state)
+        if continues and self._tables is None:
+            raise ServerLost("a host must go on with the servers that it had", value=", ".join(map(str, servers.addresses)),
+                             next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
+        self._connect(servers, attempt, check, check_state, continues=continues)
         if target is None:
             return
         try:
@@ -76,8 +80,8 @@ class ServedHostWeights(HostWeights):
         self._moves.done(target, figures)
 
     def _connect(
-        self, servers: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None]
-    ) -> None:
+        self, servers: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *, continues: bool
+    ) -> None:  # fmt: skip
         rank, hosts = self._exchange.rank, self._exchange.hosts
         connects = servers.connect(attempt, rank, hosts, check, check_state)
         worker = servers.connect_worker(attempt, rank, hosts, check)
@@ -85,7 +89,7 @@ class ServedHostWeights(HostWeights):
             make_engine = partial(servers.engine_over, connects, worker=worker)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
-            servers.reconnect(self._tables.engine, connects, worker)
+            servers.reconnect(self._tables.engine, connects, worker, keeps_rows=continues)
         self._connected = servers
 
     def _move(
@@ -94,7 +98,7 @@ class ServedHostWeights(HostWeights):
         """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
         source, self._tables = self.tables.engine, None
         try:
-            self._connect(target, attempt, check, check_state)
+            self._connect(target, attempt, check, check_state, continues=False)
             engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
             meet(self._exchange)  # all hosts have opened the tables
             if continues and self._loads:

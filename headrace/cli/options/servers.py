@@ -353,7 +353,11 @@ def servers_at(
 
     authority, updates = _file_of(given, "server_ca"), given["server_updates"]
     workers_authority = "" if given["embedding_workers"].isdigit() else authority
-    token, workers_token = (read_token_file(one) if one else "" for one in (token_file, workers_token_file))
+    # Servers on other machines have the token of the job, unless they have files of their own.
+    of_job = given["token_file"] if given["launcher"] == REMOTE else ""
+    token, workers_token = (
+        read_token_file(one or of_job) if one or of_job else "" for one in (token_file, workers_token_file)
+    )
     wire = wire_of(given)
     servers = RunServers(
         addresses,

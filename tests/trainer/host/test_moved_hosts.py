@@ -76,7 +76,7 @@ class Job:
             )
             if (before := self.weights[rank]) is not None:  # the channels of an attempt are new ones
                 weights.dense.load_state(before.dense.state())
-                weights._tables = before._tables
+                weights._tables, weights._connected = before._tables, before._connected
             weights.begin_attempt(self.attempts, lambda: None, lambda: None, continues=continues)
             if not continues:
                 weights.load(weights.initial_arrays() if self.saved is None else self.saved[rank])

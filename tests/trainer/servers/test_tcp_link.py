@@ -216,6 +216,28 @@ def test_a_server_that_starts_again_without_its_rows_is_lost():
         engine.close()
 
 
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_an_attempt_goes_on_with_the_rows_of_the_one_before_or_not_at_all(tmp_path, has_memory):
+    """Between two attempts nothing waits for the server: the next one must not take fresh rows for the trained ones."""
+    with restarting(tmp_path if has_memory else None) as (address, restart):
+        engine, alone = PsEngine(FEATURES, seed=SEED, servers=[link_to(address)]), CpuEngine(FEATURES, seed=SEED)
+        assert train(engine, range(2)) == train(alone, range(2))
+        engine.finish()
+        restart()
+        connects = [link_to(address, attempt=2)]
+        if has_memory:
+            engine.connect(connects, keeps_rows=True)
+            assert train(engine, [2]) == train(alone, [2])
+        else:
+            with pytest.raises(ServerLost, match="rows that it had"):
+                engine.connect(connects, keeps_rows=True)
+            engine.connect(connects, keeps_rows=False)
+            engine.load_state(alone.state())
+            assert train(engine, [2]) == train(alone, [2])
+        assert_same(engine.state(), alone.state())
+        engine.close()
+
+
 def test_a_snapshot_is_lost_with_the_rows_of_its_server():
     """It is read over another connection, which does not know what the server has held before."""
     with restarting(None) as (address, restart):

@@ -114,12 +114,13 @@ class PsEngine:
         """Mark the rows of each update from now on in ``noted``; None: of none."""
         self._noted = noted
 
-    def connect(self, servers: Sequence[Connect]) -> None:
-        """Go on over other connections to the same servers, such as those of another attempt; rows stay.
+    def connect(self, servers: Sequence[Connect], *, keeps_rows: bool) -> None:
+        """Go on over other connections to the same servers, such as those of another attempt.
 
-        A snapshot is read to its end over the earlier ones.
+        A snapshot is read to its end over the earlier ones. Raises :class:`ServerLost` for a server that has lost its rows, if
+        ``keeps_rows``: they are not loaded afterwards.
         """
-        self._of_each(lambda server: self._servers[server].reconnect(servers[server]))
+        self._of_each(lambda server: self._servers[server].reconnect(servers[server], keeps_rows=keeps_rows))
         self._looked_up.clear()
 
     def open(self) -> None:

@@ -114,9 +114,9 @@ class ServedPrunedEngine(PrunedTables):
         self._servers.finish()
         super().prune()
 
-    def connect(self, servers: Sequence[Connect]) -> None:
+    def connect(self, servers: Sequence[Connect], *, keeps_rows: bool) -> None:
         """See :meth:`PsEngine.connect <trainer.embedding.ps.engine.PsEngine.connect>`; places stay."""
-        self._servers.connect(servers)
+        self._servers.connect(servers, keeps_rows=keeps_rows)
         self._asked.clear()
 
     def open(self) -> None:

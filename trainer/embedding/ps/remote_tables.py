@@ -30,7 +30,7 @@ from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLink
 from trainer.embedding.ps.table_documents import HeldTables
 from trainer.embedding.wire.settings import WireSettings
-from trainer.errors import BadBatch, NonFiniteLoss
+from trainer.errors import BadBatch, NonFiniteLoss, ServerLost
 from transforms.errors import DataError, HeadraceError
 
 _LOG = logging.getLogger(__name__)
@@ -77,12 +77,19 @@ class RemoteTables:
         answer = self._call(Request(Kind.OPEN, [write_document(self._document)]), Kind.OPENED)
         self._updates = self._opened(answer)
 
-    def reconnect(self, connect: Connect) -> None:
-        """Open the tables over another connection. A snapshot is read to its end over the earlier one."""
+    def reconnect(self, connect: Connect, *, keeps_rows: bool) -> None:
+        """Open the tables over another connection. A snapshot is read to its end over the earlier one.
+
+        Raises :class:`ServerLost` if ``keeps_rows``, and the server was started again without the rows that it had.
+        """
+        before = self._generation
         self._link.close()
         self._connect, self._link, self._is_saving_old = connect, connect(False), True
         self._sent = 0
         self.open()
+        if keeps_rows and self._generation != before:
+            raise ServerLost("a server must have the rows that it had", value="it was started without them",
+                             next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
 
     @property
     def link(self) -> ServerLink:

@@ -94,10 +94,10 @@ class WorkerEngine:
         self._link = worker(self._restore)
         self._open()
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker) -> None:
-        """Go on over other connections to the same servers and to a worker, such as those of another attempt; rows stay."""
+    def connect(self, servers: Sequence[Connect], worker: ConnectWorker, *, keeps_rows: bool) -> None:
+        """Go on over other connections to the same servers and to a worker; see :meth:`PsEngine.connect`."""
         self._link.close()
-        self._direct.connect(servers)
+        self._direct.connect(servers, keeps_rows=keeps_rows)
         self._is_open = False
         self._link = worker(self._restore)
         self._open()

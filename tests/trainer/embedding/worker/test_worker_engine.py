@@ -218,7 +218,7 @@ def test_a_newer_attempt_goes_on_over_other_connections():
         own = Greeting(attempt=7)
         loads = Greeting(attempt=7, role=SessionRole.LOADS)
         engine.finish()
-        engine.connect([one.connect(loads) for one in servers], worker.connect(own))
+        engine.connect([one.connect(loads) for one in servers], worker.connect(own), keeps_rows=True)
         assert seen + train(engine, range(2, 5)) == train(alone, range(5))
         assert_same(engine.state(), alone.state())
 
