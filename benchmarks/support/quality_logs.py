@@ -74,7 +74,8 @@ def write_hours(folder: Path, times: np.ndarray, columns: Columns) -> None:
         pq.write_table(table.filter(pa.array(hours == hour)), place / "part.parquet")
 
 
-def _draw(odds: np.ndarray, source: np.random.Generator) -> pa.Array:
+def draw_labels(odds: np.ndarray, source: np.random.Generator) -> pa.Array:
+    """Labels 0 and 1, drawn by their log odds."""
     return pa.array((source.random(len(odds)) < 1 / (1 + np.exp(-odds))).astype(np.int64))
 
 
@@ -97,7 +98,7 @@ def write_installs(folder: Path, rows: int = 5_000, seed: int = 3) -> None:
         "device": pa.array([f"device {i}" for i in device]),
         "battery": pa.array(battery),
         "session_ms": pa.array(session_ms, pa.float32()),
-        "installed": _draw(odds, source),
+        "installed": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 
@@ -138,7 +139,7 @@ def write_coupons(folder: Path, rows: int = 40_000, seed: int = 4) -> None:
         "price_cents": pa.array(price.astype(np.int64), mask=source.random(rows) < 0.02),
         "discount_percent": pa.array(discount),
         "valid_secs": pa.array(valid_secs, mask=source.random(rows) < 0.1),
-        "bought": _draw(odds, source),
+        "bought": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 
@@ -168,7 +169,7 @@ def write_rare(folder: Path, rows: int = 60_000, seed: int = 5) -> None:
         "country": pa.array([f"C{i}" for i in country]),
         "device": pa.array([f"device {i}" for i in device]),
         "bid": pa.array(bid, pa.float32()),
-        "installed": _draw(odds, source),
+        "installed": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 
@@ -193,7 +194,7 @@ def write_drift(folder: Path, rows: int = 40_000, seed: int = 6) -> None:
     columns = {
         "site": pa.array([f"site-{i}" for i in site]),
         "slot": pa.array([f"slot-{i}" for i in slot]),
-        "clicked": _draw(odds, source),
+        "clicked": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 
@@ -218,7 +219,7 @@ def write_ids(folder: Path, rows: int = 60_000, seed: int = 7) -> None:
     columns = {
         "user": pa.array([f"{i:08x}" for i in user]),
         "item": pa.array([f"item {i}" for i in item]),
-        "clicked": _draw(odds, source),
+        "clicked": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 
@@ -242,7 +243,7 @@ def write_small(folder: Path, rows: int = 3_000, seed: int = 8) -> None:
         "store": pa.array([f"store {i}" for i in store]),
         "kind": pa.array([f"kind {i}" for i in kind]),
         "price_cents": pa.array(np.round(np.exp(8 + 0.5 * wish)).astype(np.int64)),
-        "bought": _draw(odds, source),
+        "bought": draw_labels(odds, source),
     }
     write_hours(folder, times, columns)
 

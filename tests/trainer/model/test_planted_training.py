@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.planted_logs import planted_log
+from benchmarks.support.planted_logs import planted_log
 from trainer.config import TrainConfig
 from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import auc
