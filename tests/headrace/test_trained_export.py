@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -125,6 +126,19 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(
             "model", "export", name, "--output", tmp_path / "x", "--trained", run, "--skip-unservable", status=2
         )
         assert "must be exported with all of its inputs" in alone.err
+    if others is TOWERS and name == "binary":
+        check_other_names_of_a_run(cli, run, tmp_path, screen["checkpoint"])
+
+
+def check_other_names_of_a_run(cli, run, folder, checkpoint):
+    """A run may be named by its folder alone, and by the name of its model if it is the model's run in the home."""
+    shutil.copytree(run, folder / "binary-v1")
+    shutil.copytree(run, folder / "home" / "runs" / "binary-v1")
+    for k, names in enumerate([(folder / "binary-v1",), ("binary", "--trained", "binary")]):
+        found = cli("model", "export", *names, "--output", folder / f"other-{k}", "--json").json
+        assert (found["model"], found["version"], found["checkpoint"]) == ("binary", 1, checkpoint)
+    refused = cli("model", "export", folder / "binary-v1", "--output", folder / "x", "--version", 2, status=2)
+    assert "version" in refused.err
 
 
 def check_rounded_weights(cli, run, saved_model, request, expected):
