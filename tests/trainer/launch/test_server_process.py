@@ -13,8 +13,9 @@ import pytest
 from headrace.cli.options.servers import server_command
 from tests.support.processes import PATIENCE_SECS
 from trainer.control.job_files import JobFiles
-from trainer.errors import DamagedMemory
+from trainer.errors import ConfigError, DamagedMemory
 from trainer.launch.local_servers import LocalServers
+from trainer.launch.server_process import ServerOptions, run_server
 from transforms.errors import StorageError
 
 _INTERRUPTED_FORK = """
@@ -106,3 +107,16 @@ def test_a_server_that_ends_by_an_error_is_not_started_again_and_the_error_has_i
             raised.value.value == "ended with status 3: the tables in a server's memory must be those that were written"
         )
         assert list(servers.processes) == ["s0"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_memory_that_other_users_may_write_is_refused(tmp_path, mode):
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(ConfigError, match="no other user may write it") as found:
+        run_server(ServerOptions(memory=folder))
+    assert str(folder) in found.value.where
+    assert found.value.value == f"owner {os.geteuid()}, mode {mode:03o}"
+    assert f"chmod 700 {folder}" in found.value.next_step
+    assert not list(folder.iterdir())
