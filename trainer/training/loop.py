@@ -342,6 +342,7 @@ class _Run:
 
     def _score(self, passes: int, read: ReadFragment) -> None:
         """Score the held-out events with the weights as they are now, and plan the rest by it."""
+        self._writer.wait()  # the tables have one snapshot at a time
         predict = predictor(self._weights, self._config)
         found = score_held_out(self._prepared, passes, self._progress.epochs_done, predict, read)
         if found is not None:

@@ -68,7 +68,7 @@ class RemoteTables:
         self.is_hashed = tuple(one.limits is not None for one in held.tables)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
-        self._is_saving_old = False
+        self._is_saving_old = self._has_snapshot = False
         self._updates = self._sent = self._generation = self._loads = 0
         self.open()
 
@@ -202,12 +202,14 @@ class RemoteTables:
 
     def begin_snapshot(self, most_bytes: int) -> tuple[int, ...]:
         """Begin a snapshot after all updates that were sent; returns the changed rows of each part."""
+        assert not self._has_snapshot, "the rows of one snapshot must not be read as those of another: end it first"
         self.finish()
         if self._is_saving_old and self._saving is not None:
             self._saving.close()
             self._saving = None
         self._is_saving_old = False
         answer = self._save(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
+        self._has_snapshot = True
         return messages.read_counts(answer.body, len(self._tables))
 
     def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
@@ -277,6 +279,7 @@ class RemoteTables:
 
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one. A server that does not answer ends it by itself, as its connection is closed."""
+        self._has_snapshot = False
         if self._saving is None:
             return
         try:
