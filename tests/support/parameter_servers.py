@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -61,6 +62,10 @@ def engine_on_servers(
     threads: int = 0,
     hashed: Mapping[str, TableLimits] | None = None,
 ) -> PsEngine:
-    """An engine whose servers run until the process ends."""
-    connects = [ThreadServer().connect() for _ in range(servers)]
-    return PsEngine(features, seed=seed, servers=connects, plan=plan, threads=threads, hashed=hashed)
+    """An engine whose servers run as long as it is in use."""
+    own = [ThreadServer() for _ in range(servers)]
+    connects = [one.connect() for one in own]
+    engine = PsEngine(features, seed=seed, servers=connects, plan=plan, threads=threads, hashed=hashed)
+    for one in own:
+        weakref.finalize(engine, one.close)
+    return engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import threading
 import time
@@ -13,8 +14,8 @@ from trainer.flight.addresses import Address
 from trainer.wire.byte_streams import send_parts
 
 _LOG = logging.getLogger(__name__)
-#: Between looks whether the service is closed, and after a failure such as too many open files.
-_LOOK_SECS = 0.1
+#: After a failure such as too many open files.
+_PAUSE_SECS = 0.1
 _JOIN_SECS = 5.0
 #: How long the other end may take to read an error.
 _REFUSAL_SECS = 1.0
@@ -47,21 +48,28 @@ class Connections:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, socket.socket] = {}  # each connection, and what has taken its place
         self._closed = False
+        self._woken, self._wake = socket.socketpair()
         self._accepting = threading.Thread(target=self._accept, name=f"{name}-accept", daemon=True)
         self._accepting.start()
 
     def _accept(self) -> None:
-        self._listening.settimeout(_LOOK_SECS)
+        self._listening.settimeout(0.0)
+        looks = select.poll()
+        looks.register(self._listening, select.POLLIN)
+        looks.register(self._woken, select.POLLIN)
         while not self._closed:
+            looks.poll()
+            if self._closed:
+                return
             try:
                 connection, _ = self._listening.accept()
-            except TimeoutError:
+            except BlockingIOError:  # another process has taken it
                 continue
             except OSError as error:
-                if not self._closed:
-                    _LOG.warning("a connection failed: %s", error)
-                    time.sleep(_LOOK_SECS)
+                _LOG.warning("a connection failed: %s", error)
+                time.sleep(_PAUSE_SECS)
                 continue
+            connection.settimeout(None)
             with self._lock:
                 takes = len(self._open) < self._most and not self._closed
                 if takes:
@@ -92,6 +100,7 @@ class Connections:
     def close(self) -> None:
         """Accept no more, and end all connections; their threads close them."""
         self._closed = True
+        self._wake.close()
         with self._lock:
             for stream in self._open.values():
                 try:
@@ -99,6 +108,7 @@ class Connections:
                 except OSError as error:
                     _LOG.debug("a connection has ended already: %s", error)
         self._accepting.join(_JOIN_SECS)
+        self._woken.close()
 
 
 def refuse(stream: socket.socket, parts: Sequence[bytes | bytearray | memoryview]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -174,6 +175,6 @@ def test_damage_without_end_is_one_error_with_both_ends():
             engine.finish()
         assert f"server {them.each[0].address}" in found.value.where
         assert "client 1 on " in found.value.where
-        assert "damaged connections in 2 s" in str(found.value.value)
+        assert re.search(r"damaged connections in [2-9](\.\d+)? s", str(found.value.value))
         assert "its body has another checksum" in str(found.value.value)
         engine.close()
