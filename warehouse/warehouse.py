@@ -8,6 +8,7 @@ from types import TracebackType
 from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.clock import catalog_clock
 from warehouse.config import WarehouseConfig
+from warehouse.homes import make_home
 from warehouse.storage.storage import Storage
 
 #: Seconds since the epoch.
@@ -28,8 +29,9 @@ class Warehouse:
         """Open the warehouse, creating its home and its catalog if they do not exist.
 
         The default ``clock`` is the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`). Raises the
-        errors of :meth:`warehouse.catalog.catalog.Catalog.open`.
+        errors of :meth:`warehouse.catalog.catalog.Catalog.open`, and :class:`StorageError` for a home that cannot be made.
         """
+        make_home(config)
         storage = Storage(config.home)
         catalog = Catalog.open(config.url, config.busy_timeout_secs)
         return cls(config, catalog, storage, clock or catalog_clock(catalog))
