@@ -251,6 +251,22 @@ def test_a_snapshot_is_lost_with_the_rows_of_its_server():
         engine.close()
 
 
+def test_a_snapshot_that_one_server_does_not_begin_is_ended_on_the_others(monkeypatch):
+    def lost(most_bytes):
+        raise ServerLost("a server must answer")
+
+    with thread_servers(2) as servers:
+        engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(one.address) for one in servers])
+        train(engine, range(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.servers[1], "begin_snapshot", lost)
+            with pytest.raises(ServerLost):
+                engine.begin_snapshot(most_bytes=1 << 20)
+        engine.begin_snapshot(most_bytes=1 << 20)
+        engine.end_snapshot()
+        engine.close()
+
+
 @pytest.mark.parametrize("ends", [AttemptOver, KeyboardInterrupt])
 def test_an_attempt_that_is_over_leaves_no_answer_to_the_next_request(tmp_path, ends):
     """A wait for a server that is away ends with the attempt: then the snapshot is not ended, and the next one is whole."""

@@ -377,7 +377,11 @@ class PsEngine:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
         self.finish()
         share = most_bytes // len(self._servers)
-        counts = self._of_each(lambda server: self._servers[server].begin_snapshot(share))
+        try:
+            counts = self._of_each(lambda server: self._servers[server].begin_snapshot(share))
+        except BaseException:
+            self.end_snapshot()  # of the servers that have begun theirs
+            raise
         return self._whole(
             [_RemoteRows(one.read_snapshot, one, counts[server]) for server, one in enumerate(self._servers)],
             {
