@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: Where the events of a batch may be divided.
 _GRID = 128
 #: The floats for which a further thread is called: to call it takes as long as to add so many.
-_FLOATS_OF_THREAD = 1 << 15
+_FLOATS_OF_THREAD = 1 << 17
 
 
 def available_threads() -> int:
