@@ -24,7 +24,7 @@ from transforms.errors import StorageError
 
 _LOG = logging.getLogger(__name__)
 _SHARED_MEMORY = Path("/dev/shm")
-_LOOK_SECS, _START_SECS, _END_SECS = 0.1, 60.0, 5.0
+_LOOK_SECS, _START_SECS, _END_SECS = 0.1, 180.0, 5.0
 
 #: The command line of a server, from its options.
 ServerCommand = Callable[[Sequence[str]], list[str]]
