@@ -30,7 +30,7 @@ def test_failures_of_tests_fixtures_and_processes_are_listed(tmp_path: Path) -> 
     (tmp_path / "test_other.py").write_text("import no_such_module\n")
     listed = tmp_path / "failed"
     command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-p", "tests.support.failed_tests"]
-    command += ["--rootdir", str(tmp_path), "-c", os.devnull, "--failures-to", str(listed)]
+    command += ["--rootdir", str(tmp_path), "-c", os.devnull, f"--failures-to={listed}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def run(file: str) -> dict[str, str]:

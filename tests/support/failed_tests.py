@@ -1,6 +1,6 @@
-"""``--failures-to FILE``: a plugin of pytest that lists what failed, a line each with its reason, after all other output.
+"""``--failures-to=FILE``: a plugin of pytest that lists what failed, a line each with its reason, after all other output.
 
-``.ci/run`` prints the file last, where a reader of a long log looks first.
+``.ci/run`` prints the file last, where a reader of a long log looks first. Without ``=``, pytest takes the file for one of tests.
 """
 
 from __future__ import annotations
