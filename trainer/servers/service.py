@@ -40,6 +40,8 @@ from transforms.errors import DataError, HeadraceError, InputError
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 2048
 _GREETING_SECS = 10.0
+#: How long a request may run after its connection has ended.
+_END_SECS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class ServerService:
         with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
             body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
             with self._requests.counted():
+                if self._is_finishing:  # the bytes of a request can be here although its connection has ended
+                    return False
                 try:
                     reply = self._handle(session, header, body)
                 except HeadraceError as error:
@@ -218,8 +222,10 @@ class ServerService:
         self._requests.wait(secs)
 
     def close(self) -> None:
-        """Answer no more; connections end."""
+        """Answer no more: connections end, and requests that run have ended, so that another service may take over the rows."""
+        self._is_finishing = True
         self._connections.close()
+        self.finish(_END_SECS)
 
     def __enter__(self) -> Self:
         return self

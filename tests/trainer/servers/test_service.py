@@ -455,6 +455,26 @@ def test_connections_end_with_the_service():
         wait_until(lambda: client_threads() == 0)
 
 
+def test_no_request_runs_after_a_service_has_closed(monkeypatch):
+    """Another service may take over the rows then: an update that still ran would change them beside it."""
+    with running() as server:
+        begun, ended, handle = threading.Event(), threading.Event(), server.rows.handle
+
+        def slow(session, header, body):
+            begun.set()
+            time.sleep(0.5)
+            reply = handle(session, header, body)
+            ended.set()
+            return reply
+
+        monkeypatch.setattr(server.rows, "handle", slow)
+        stream = connected(server, greeting(), request(Kind.STATUS))
+        assert begun.wait(PATIENCE_SECS)
+        server.service.close()
+        assert ended.is_set()
+        stream.close()
+
+
 def test_threads_end_with_their_connections():
     with running() as server:
         for k in range(scaled(300)):
