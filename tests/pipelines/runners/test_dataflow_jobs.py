@@ -120,6 +120,8 @@ def test_the_command_writes_a_template_and_says_that_nothing_ran(
 
 def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["work", "--until-idle", "--runner", "DataflowRunner"]
+    with cloud.open():
+        pass
     assert run([*command, "--", "--project=my-project"]) == 2
     assert capsys.readouterr().err.endswith(
         "error: required options of Dataflow are missing\n"

@@ -6,6 +6,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.client import HTTPException
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
-from tests.support.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS, wait_until
 from transforms.errors import InputError
 from warehouse.scheduling.capacity import CapacitySettings
 from warehouse.warehouse import Warehouse
@@ -31,6 +32,13 @@ Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with open_home(tmp_path / "home") as opened:
         yield opened
+
+
+def is_read(port: int) -> bool:
+    """Whether there is a place for a request, and it is answered."""
+    with suppress(HTTPException, OSError):
+        return ("headrace_wanted_workers", ()) in read(port)
+    return False
 
 
 def read(port: int) -> Figures:
@@ -168,5 +176,5 @@ def test_what_other_processes_send_ends_without_a_trace(
             for _ in range(60):
                 silent.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_SECS)).sendall(b"GET /")
             assert threading.active_count() <= before + 17
-        assert ("headrace_wanted_workers", ()) in read(port)
+        wait_until(lambda: is_read(port), "the figures are read again", {})
     assert "Traceback" not in capfd.readouterr().err

@@ -36,6 +36,7 @@ from trainer.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSett
 from trainer.wire.frames import HEADER_BYTES, FrameHeader, WireProtocol, check_body, checksum_of, read_frame_header
 
 LOOPBACK = Address("127.0.0.1", 0)
+_CUT_EVERY_SECS = 0.05
 
 
 class Hosts:
@@ -580,7 +581,7 @@ def test_connections_that_are_cut_are_made_again(linked):
 
     def cut():
         for number in itertools.count():
-            if is_over.wait(0.05):
+            if is_over.wait(_CUT_EVERY_SECS):
                 return
             links.cut(each[number % 3], is_reset=True)
             links.heal(each[number % 3])

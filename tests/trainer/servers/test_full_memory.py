@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.parameter_servers import ThreadServer
+from tests.support.processes import PATIENCE_SECS
 from tests.support.small_folders import free_bytes_in, small_folder
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, TableSpec
@@ -126,14 +127,14 @@ def test_training_waits_for_a_snapshot_that_has_no_room_for_changed_rows(tmp_pat
         changes = [partial(change, rows, 2_000 * k, 2_000, 11 + k) for k in range(10)]
         training = threading.Thread(target=lambda: [one() for one in changes], daemon=True)
         training.start()
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + PATIENCE_SECS
         while rows.applied(1) == [10] and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(0.1)
         assert 0 < snapshot.aside_bytes < MIB
         assert training.is_alive()
         found = list(snapshot.table(0))
-        training.join(60.0)
+        training.join(PATIENCE_SECS)
         assert not training.is_alive()
         assert np.concatenate([part.weights for part in found]).tobytes() == before["one"].weights.tobytes()
         assert rows.applied(1) == [20]
