@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -56,6 +57,17 @@ def in_front() -> None:
     """Processes that tests start and interrupt hear Ctrl-C, even where a shell runs the tests in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_log_handlers() -> Iterator[None]:
+    """What a command of a test writes its log to is not there any more for the next one."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    for one in logging.root.handlers[:]:
+        if one not in handlers:
+            logging.root.removeHandler(one)
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

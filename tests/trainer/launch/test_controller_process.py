@@ -12,6 +12,7 @@ from trainer.scheduling.orders import Commit
 def test_a_controller_removes_what_killed_processes_have_left(tmp_path):
     """Unfinished checkpoints, and parts of attempts that were given up; not those of attempts to come."""
     files = JobFiles(tmp_path)
+    files.make_token()
     JobSpec(FORMAT, "job", JobSettings(release="test"), None, str(tmp_path / "home")).write(files)
     checkpoints = tmp_path / "checkpoints"
     unfinished, given_up, to_come = (

@@ -127,7 +127,7 @@ def test_snapshots_and_loads_of_hashed_tables_through_damaged_connections_change
         others.damage(600)
         for seed in range(30):
             assert hashed.step(engine, seed) == hashed.step(alone, seed), seed
-        for _ in range(scaled(10)):
+        for _ in range(scaled(4)):
             loaded = others.engine(hashed.FEATURES, hashed=hashed.LIMITS)
             loaded.load_state(*engine.saved())
             assert_same(loaded.state(), alone.state())
