@@ -124,7 +124,7 @@ def test_snapshots_and_loads_of_hashed_tables_through_damaged_connections_change
         engine = them.engine(hashed.FEATURES, hashed=hashed.LIMITS)
         alone = LocalHashedEngine(hashed.FEATURES, hashed.LIMITS, seed=SEED, threads=1)
         them.damage(8_000)
-        others.damage(600)
+        others.damage(1_500)
         for seed in range(30):
             assert hashed.step(engine, seed) == hashed.step(alone, seed), seed
         for _ in range(scaled(4)):
