@@ -96,9 +96,9 @@ def early_ends(run: Path) -> int:
 
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_an_epoch_ends_early_and_goes_on_when_the_server_is_back(tmp_path, hosts):
-    run, said = tmp_path / "run", []
+    run, said = tmp_path / "run", []  # an epoch lasts longer than it takes until its host knows of the server
     with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse,
+        make_warehouse(tmp_path / "warehouse", hours=2, rows=6000) as warehouse,
         drained_servers(tmp_path, 2) as servers,
     ):
         job = launch(warehouse, run, settings(hosts), unit_rows=300, servers=spec_of(servers), **OPTIONS)
