@@ -28,6 +28,7 @@ RARE = {
     (JobState.DRAINING, EventKind.DRAINED, JobState.STOPPED),
     (JobState.ENDING, EventKind.COMMIT_FAILED, JobState.STOPPED),
     (JobState.HELD, EventKind.DATA_CHANGED, JobState.DONE),
+    (JobState.WAITING_FOR_DATA, EventKind.DATA_CHANGED, JobState.DONE),
 }
 
 Moves = Counter[tuple[JobState, EventKind, JobState]]
