@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from tests.headrace.conftest import UNTRIED
+from headrace.demo.sample_log import write_sample_log
+from tests.headrace.conftest import SMALL, UNTRIED
 from tests.headrace.test_export import tensors_of
 from transforms.columns.columns import cast_to_layout
 from transforms.graphs.graph import raw_columns
@@ -69,12 +71,14 @@ TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]
         pytest.param("several", "dlrm", {"calibration": "platt", "held_out_share": 0.6}, marks=pytest.mark.slow),
     ],
 )
-def test_raw_events_through_the_saved_model_give_the_trainers_predictions(
-    cli, small_log, tmp_path, name, network, others
-):
+def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, tmp_path, name, network, others):
     from headrace.model_file import chosen_models
     from trainer.serving.trained import load_trained
 
+    small_log = tmp_path / "log"  # with clicks enough for a map where there is one
+    write_sample_log(
+        small_log, replace(SMALL, mean_rows_per_hour=600) if "calibration" in others else SMALL, late=False
+    )
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     (tmp_path / "options.json").write_text(json.dumps({**OPTIONS, "network": network, **others}), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
