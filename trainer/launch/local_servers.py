@@ -70,6 +70,7 @@ class LocalServers:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
         self._servers = [_Server(f"{kind}{k}", self._folder / f"{kind}{k}", LOOPBACK) for k in range(count)]
         self._given_up: dict[str, int] = {}  # the exit statuses of servers that are not started again
+        self._revived: set[str] = set()  # those that are started once more all the same
         self._ends = threading.Event()
         self._changing = threading.Lock()  # of a start, or of a loss
         self._watching = threading.Thread(target=self._watch, name="servers", daemon=True)
@@ -133,7 +134,7 @@ class LocalServers:
             )  # fmt: skip
 
     def _address_file(self, server: _Server) -> Path:
-        return self._folder / f"{server.name}.address"
+        return self._logs / f"{server.name}.address"  # their memory may be full
 
     def _wait_for_address(self, server: _Server) -> Address:
         until = time.monotonic() + _START_SECS
@@ -153,11 +154,18 @@ class LocalServers:
                     if one.process is None or one.process.poll() is None or self._ends.is_set():
                         continue
                     status = one.process.returncode
-                    if status > 0:
+                    if status > 0 and one.name not in self._revived:
                         self._given_up.setdefault(one.name, status)
                         continue
+                    self._revived.discard(one.name)
                     _LOG.warning("server %s %s; it is started again", one.name, describe_end(status))
                     self._start(one)
+
+    def revive(self) -> None:
+        """Start the servers again that have ended by an error, such as a full folder that has space again."""
+        with self._changing:
+            self._revived |= self._given_up.keys()
+            self._given_up.clear()
 
     def check(self) -> None:
         """Raise :class:`StorageError` if a server has ended by an error, and is not started again. Any thread may call it."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
+from headrace.cli.options.servers import server_command
 from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import ThreadServer
-from tests.support.processes import free_port
+from tests.support.processes import free_port, wait_until
 from tests.trainer.reading.test_unit_reader import reader_of
+from trainer.control.job_files import JobFiles
 from trainer.errors import ServerLost
 from trainer.flight.addresses import LOOPBACK, Address
 from trainer.flight.client import Unreachable
+from trainer.launch.chaos.disturbed_servers import DisturbedServers
 from trainer.launch.chaos.limited_memory import LimitedMemory, may_limit_memory
+from trainer.launch.chaos.links import Links
 from trainer.launch.chaos.neighbour import visit
-from trainer.launch.chaos.schedule import SERVER, WORKER
+from trainer.launch.chaos.schedule import SERVER, WORKER, Fault, FaultKind, Side
+from trainer.launch.local_servers import LocalServers
 from trainer.reading.reader_service import ReaderService
 from transforms.errors import InputError
 
@@ -59,6 +65,35 @@ def test_a_full_memory_has_no_room_for_a_byte_and_then_its_room_again():
         memory.empty()
         (memory.folder / "more").write_bytes(bytes(2 << 20))
     assert not memory.folder.exists()
+
+
+def test_a_server_that_is_started_while_its_folder_is_full_runs_again_when_there_is_space(tmp_path):
+    """Killed at that time it has no space for its snapshot or its files: no other server is lost by that, and it is not given up."""
+    if not may_limit_memory():
+        pytest.skip("only some users may mount a file system")
+    files = JobFiles(tmp_path)
+    files.make_token()
+    with (
+        LimitedMemory() as memory,
+        LocalServers(
+            2, server_command, token_file=files.token, logs=tmp_path / "logs", memory=memory.folder
+        ) as servers,
+        Links() as links,
+    ):
+        disturbed = DisturbedServers(servers, links, memory)
+        (servers._servers[1].memory / "tables.json").write_text("[")  # the error of a folder that a full disk left
+        end = disturbed.apply(Fault(0.0, FaultKind.FULL_MEMORY, SERVER, 0.0, 1.0, Side.ALL, False), "s1")
+        os.killpg(servers.processes["s1"], signal.SIGKILL)
+        wait_until(lambda: "s1" in servers._given_up, "the server has ended by its error", {})
+        disturbed.check()
+        assert "s1" not in servers.processes, "nothing starts it while the folder is full"
+        (servers._servers[1].memory / "tables.json").unlink()
+        end()
+        disturbed.check()
+        wait_until(lambda: "s1" in disturbed.running(), "the server runs again", {})
+        servers.check()
+        os.killpg(servers.processes["s0"], signal.SIGKILL)
+        wait_until(lambda: "s0" in disturbed.running(), "a killed server runs again", {})
 
 
 def test_a_user_who_may_not_mount_is_told_so(monkeypatch):

@@ -13,7 +13,10 @@ from trainer.launch.chaos.limited_memory import LimitedMemory
 from trainer.launch.chaos.links import Link, Links
 from trainer.launch.chaos.schedule import Fault, FaultKind
 from trainer.launch.local_servers import LocalServers
+from transforms.errors import StorageError
 
+#: A server that is started as its folder is full ends; more often it has an error of its own.
+_MOST_REVIVALS = 10
 #: A message through a slow link waits for this part of the time that the link is slow.
 _DELAY_SHARE = 0.1
 
@@ -29,6 +32,7 @@ class DisturbedServers:
 
     def __init__(self, servers: LocalServers, links: Links, memory: LimitedMemory | None = None) -> None:
         self._servers, self._links, self._memory = servers, links, memory
+        self._revivals = 0
         self.links = self._open_links()
         self.worker_links = self._open_links()
 
@@ -87,6 +91,17 @@ class DisturbedServers:
             case FaultKind.PREEMPT:
                 os.kill(keeper, signal.SIGTERM)
         return None
+
+    def check(self) -> None:
+        """Start servers again that a full folder has ended, once it has space. Raises :class:`StorageError` for others that ended by an error."""
+        try:
+            self._servers.check()
+        except StorageError:
+            if self._memory is None or self._revivals >= _MOST_REVIVALS * self._memory.fills:
+                raise
+            if not self._memory.is_full:
+                self._revivals += 1
+                self._servers.revive()
 
     @staticmethod
     def _on_links(

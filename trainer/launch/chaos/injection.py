@@ -123,8 +123,10 @@ class Injection:
         return self._files.folder / "chaos" / f"{name}.delay"
 
     def on_status(self, status: JobStatus) -> None:
-        """A new status of the job."""
+        """A new status of the job. Raises :class:`StorageError` for a server that has ended by an error that no fault explains."""
         self.accounts.see(status, self._clock())
+        for servers in tuple(self._servers.values()):
+            servers.check()
 
     def attach(self, supervisor: Supervisor) -> None:
         """The supervisor of the processes; before it runs."""

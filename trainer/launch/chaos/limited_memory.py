@@ -24,6 +24,8 @@ class LimitedMemory:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-memory-"))
         self._is_mounted = False
+        #: Whether it has no space for more now, and how often it had none.
+        self.is_full, self.fills = False, 0
 
     def __enter__(self) -> Self:
         done = _run("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(self.folder))
@@ -38,11 +40,13 @@ class LimitedMemory:
     def fill(self) -> None:
         """Let the folder have no space for more. Raises :class:`StorageError`."""
         found = os.statvfs(self.folder)
+        self.is_full, self.fills = True, self.fills + 1
         self._limit((found.f_blocks - found.f_bfree) * found.f_frsize)
 
     def empty(self) -> None:
         """Let the folder have space again. Raises :class:`StorageError`."""
         self._limit(self._size_bytes)
+        self.is_full = False
 
     def _limit(self, size_bytes: int) -> None:
         done = _run("mount", "-o", f"remount,size={max(size_bytes, 1)}", str(self.folder))
