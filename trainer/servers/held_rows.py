@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -14,7 +15,7 @@ import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.cpu.engine import CpuEngine, one_event
-from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
+from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory, no_room
 from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
@@ -155,12 +156,12 @@ class HeldRows:
                 check_room(self._folder, held)
             try:
                 self._attach(held)
+                self._begin_generation()
+                if self._folder is not None:
+                    _write_tables(self._folder / _TABLES_FILE, held)
             except HeadraceError:
                 self._drop()  # the files of which there is space do not stay
                 raise
-            self._begin_generation()
-            if self._folder is not None:
-                _write_tables(self._folder / _TABLES_FILE, held)
         with self._log.transaction() as words:
             words[_ATTEMPT] = max(int(words[_ATTEMPT]), attempt)
 
@@ -324,8 +325,14 @@ def _sizes_in(folder: Path) -> dict[str, int]:
 
 
 def _write_tables(path: Path, held: HeldTables) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(held.to_document()))
+    new, content = path.with_suffix(".new"), json.dumps(held.to_document())
+    try:
+        new.write_text(content)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        new.unlink(missing_ok=True)
+        raise no_room(path.parent, path.name, len(content)) from None
     os.replace(new, path)
 
 

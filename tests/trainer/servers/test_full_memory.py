@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from functools import partial
@@ -65,6 +66,29 @@ def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_pa
         with pytest.raises(MemoryFull, match="bytes free"):
             rows.open(exact, 1)
         assert (rows.is_open, list(folder.iterdir())) == (False, [])
+
+
+def test_where_a_page_is_missing_nothing_of_the_tables_stays(tmp_path):
+    """With ever more space, each file of the folder is once the one that has none: the last one describes the tables."""
+    with small_folder(tmp_path / "small", 4 * MIB) as disk:
+        folder, other, asked, opened = disk / "memory", disk / "other", held(table(500)), 0
+        folder.mkdir(mode=0o700)
+        HeldRows(folder).open(asked, 1)
+        used = 4 * MIB - free_bytes_in(disk)
+        shutil.rmtree(folder)
+        for free in range(4096, used + 3 * 4096, 4096):
+            folder.mkdir(mode=0o700)
+            other.write_bytes(bytes(4 * MIB - free))
+            rows = HeldRows(folder)
+            try:
+                rows.open(asked, 1)
+            except MemoryFull:
+                assert (rows.is_open, list(folder.iterdir())) == (False, []), free
+            else:
+                opened += 1
+            shutil.rmtree(folder)
+            other.unlink()
+        assert opened
 
 
 def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
