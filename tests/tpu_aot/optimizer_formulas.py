@@ -18,6 +18,7 @@ import numpy as np
 from tests.tpu_aot.sparse_core_step import lower_update
 from trainer.embedding import optimizers as specs
 from trainer.embedding.optimizers import Optimizer
+from trainer.embedding.tensorflow_optimizers import OWN_FIELD
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 
 _SPARSE_CORES = 4
@@ -84,9 +85,9 @@ def slot_points(optimizer: Optimizer) -> list[tuple[float, ...]]:
 
 
 def settings_of(optimizer: Optimizer) -> dict[str, Any]:
-    """Everything that the spec of a case says."""
+    """Everything that the spec of a case says to TensorFlow."""
     names = [name for kind in type(optimizer).__mro__ for name in getattr(kind, "__dataclass_fields__", {})]
-    return {name: getattr(optimizer, name) for name in dict.fromkeys(names)}
+    return {name: getattr(optimizer, name) for name in dict.fromkeys(names) if name != OWN_FIELD}
 
 
 def computation_of(hlo: str) -> tuple[str, str]:

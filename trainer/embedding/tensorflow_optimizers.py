@@ -16,7 +16,7 @@ _KINDS: tuple[Any, ...] = (specs.SGD, specs.Adagrad, specs.AdagradMomentum, spec
 #: Fields that TensorFlow calls otherwise.
 _THEIR_NAME = {"initial_accumulator": "initial_accumulator_value"}
 #: The only field that TensorFlow does not have.
-_OURS = "admit_after"
+OWN_FIELD = "admit_after"
 #: TensorFlow's constructors take both as ``clipvalue``; its objects have them under these names.
 _GRADIENT_LIMITS = ("clip_gradient_min", "clip_gradient_max")
 _FLAGS = ("use_gradient_accumulation", "multiply_weight_decay_factor_by_learning_rate",
@@ -34,7 +34,7 @@ def optimizer_from_tensorflow(optimizer: Any, *, table: str) -> Optimizer:
         raise refused("optimizer", type(optimizer).__name__, ", ".join(kind.__name__ for kind in _KINDS), where=table)
     if optimizer.slot_variable_creation_fn is not None:
         raise refused("slot_variable_creation_fn", optimizer.slot_variable_creation_fn, "None", where=table)
-    values = {name: getattr(optimizer, _THEIR_NAME.get(name, name)) for name in field_names(spec) if name != _OURS}
+    values = {name: getattr(optimizer, _THEIR_NAME.get(name, name)) for name in field_names(spec) if name != OWN_FIELD}
     return spec(**{name: _plain(name, value) for name, value in values.items()})  # type: ignore[no-any-return]
 
 
@@ -47,9 +47,13 @@ def optimizer_to_tensorflow(optimizer: Optimizer, *, table: str) -> Any:
         raise refused("optimizer", kind.__name__, ", ".join(kind.__name__ for kind in _KINDS), where=table,
                       next_step="choose an optimizer that TensorFlow has, or the cpu engine")  # fmt: skip
     values = {name: getattr(optimizer, name) for name in field_names(kind)}
-    if values.pop(_OURS) != 1:
+    if values.pop(OWN_FIELD) != 1:
         raise refused(
-            _OURS, optimizer.admit_after, "1", where=table, next_step="leave admit_after out, or choose the cpu engine"
+            OWN_FIELD,
+            optimizer.admit_after,
+            "1",
+            where=table,
+            next_step="leave admit_after out, or choose the cpu engine",
         )
     limits = tuple(values.pop(name) for name in _GRADIENT_LIMITS)
     values["clipvalue"] = None if limits == (None, None) else limits
