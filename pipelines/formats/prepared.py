@@ -17,7 +17,7 @@ from pipelines.formats.options import FormatOptions
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogSchema, PartitionBy
 from pipelines.outputs.partitions import content_id, parquet_bytes, split_by_partition
-from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
+from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic, write_staged
 from pipelines.parsing.log import parse_whole_log
 from pipelines.parsing.rejects import check_share, count_reasons, reject_file_paths, rejects_document
 from pipelines.parsing.sources import LogSource, expand_files, identify
@@ -141,8 +141,7 @@ def _stage(prepared: PreparedRows, staging: Path, import_id: str, progress: OnPr
         partition, rows = item
         content = parquet_bytes(rows)
         place = f"{partition}/part-{content_id(import_id.encode() + content)}.parquet"
-        write_atomic(staging / "table" / place, content)
-        return StagedFile(str(staging / "table" / place), place, rows.num_rows, len(content), late=False)
+        return StagedFile(write_staged(staging, place, content), place, rows.num_rows, len(content), late=False)
 
     with ThreadPoolExecutor(_threads()) as pool:
         return list(_counted(pool.map(write, partitions), len(partitions), progress))

@@ -28,7 +28,7 @@ from pipelines.ingest.unique_rows import REPEATED, check_keys, without_known_key
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.outputs.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
-from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
+from pipelines.outputs.publication import ImportLedger, StagedFile, write_staged
 from pipelines.parsing.blocks import LONGEST_LINE_BYTES
 from pipelines.parsing.log import parse_log
 from pipelines.parsing.parquet import ParquetLog
@@ -249,9 +249,8 @@ class ImportJob:
             content = parquet_bytes(table)
             late = folder.is_dir() and any(folder.glob("*.parquet"))
             name = f"{'late' if late else 'part'}-{content_id(self.import_id.encode() + content)}.parquet"
-            staged = self.staging / "table" / partition / name
-            write_atomic(staged, content)
-            file = StagedFile(str(staged), f"{partition}/{name}", table.num_rows, len(content), late)
+            place = f"{partition}/{name}"
+            file = StagedFile(write_staged(self.staging, place, content), place, table.num_rows, len(content), late)
             outcome = {"file": asdict(file), "repeated": repeated}
         except HeadraceError as error:
             outcome = {"error": error_document(error)}

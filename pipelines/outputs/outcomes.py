@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pipelines.outputs.publication import write_atomic
+from pipelines.outputs.publication import write_undurable
 from pipelines.runners.error_documents import Document, read_object
 
 
 def write_outcome(folder: Path, name: str, document: Document) -> None:
     """Write one worker's result under a name that a retry of the same work uses again."""
-    write_atomic(folder / f"{name}.json", json.dumps(document, sort_keys=True).encode("utf-8"))
+    write_undurable(folder / f"{name}.json", json.dumps(document, sort_keys=True).encode("utf-8"))
 
 
 def read_outcomes(folder: Path, prefix: str) -> list[Document]:

@@ -13,6 +13,7 @@ are leftovers and are removed. Files of the table are created once and never wri
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from typing import cast
 
 from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
-from warehouse.storage.durable_files import make_folders, sync_path
+from warehouse.storage.durable_files import make_folders, sync_path, sync_paths
 from warehouse.storage.errors import storage_error
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import Writer, is_inside
@@ -104,34 +105,61 @@ class ImportLedger:
         return self.folder / "staging" / import_id
 
     def publish(self, import_id: str, files: Iterable[StagedFile], document: Mapping[str, object]) -> None:
-        """Make every staged file part of the table and record ``document``; :meth:`recover` completes it after a crash."""
+        """Make every staged file part of the table and record ``document``; :meth:`recover` completes it after a crash.
+
+        Raises :class:`~transforms.errors.StorageError` where the disk does not take a staged file.
+        """
         listed = [[file.staged, file.place] for file in files]
+        staged = [path for path, _ in listed]
+        try:
+            sync_paths(staged)
+            sync_paths({os.path.dirname(path) for path in staged})
+        except OSError as error:
+            raise storage_error(error, str(error.filename or self.folder), "write") from error
         journal = self.folder / f"{import_id}{_PENDING}"
         write_atomic(journal, json.dumps({**document, "files": listed}, indent=1, sort_keys=True).encode())
         self._carry_out(journal)
 
     def _carry_out(self, journal: Path) -> None:
-        folders = set()
-        import_id = journal.name.removesuffix(_PENDING)
-        staging = Path(os.path.realpath(self.folder), "staging", self._staging(import_id).name)
-        for staged, place in _listed_files(journal):
-            source, target = Path(staged), self.output / place
-            if not is_inside(place) or staging not in Path(os.path.realpath(source.parent), source.name).parents:
-                raise DataError("a journal must move staged files into its table", where=str(journal),
-                                value=f"{staged} to {place}", allowed=f"from {staging} to a path in {self.output}",
-                                next_step=f"remove {journal} and import the files again")  # fmt: skip
-            make_folder(target.parent)
+        moves = self._moves(journal)
+        folders = sorted({target.parent for _, target in moves})
+        make_folder(*folders)
+        for source, target in moves:
             if source.exists():
                 os.replace(source, target)
             elif not target.exists():
-                raise DataError("a staged file of an unfinished import must exist", where=staged,
+                raise DataError("a staged file of an unfinished import must exist", where=str(source),
                                 next_step=f"remove {journal} and import the files again")  # fmt: skip
-            folders.add(target.parent)
-        for folder in sorted(folders):
-            sync_path(folder)
+        sync_paths(folders)
         os.replace(journal, journal.with_name(journal.name.removesuffix(_PENDING) + ".json"))
         sync_path(self.folder)
-        self.discard(import_id)
+        self.discard(journal.name.removesuffix(_PENDING))
+
+    def _moves(self, journal: Path) -> list[tuple[Path, Path]]:
+        """A journal's staged files and their final paths. Raises :class:`DataError` for one that is elsewhere."""
+        staging = Path(
+            os.path.realpath(self.folder), "staging", self._staging(journal.name.removesuffix(_PENDING)).name
+        )
+        real_folder = functools.cache(os.path.realpath)
+        moves = []
+        for staged, place in _listed_files(journal):
+            source = Path(staged)
+            if not is_inside(place) or staging not in Path(real_folder(source.parent), source.name).parents:
+                raise DataError("a journal must move staged files into its table", where=str(journal),
+                                value=f"{staged} to {place}", allowed=f"from {staging} to a path in {self.output}",
+                                next_step=f"remove {journal} and import the files again")  # fmt: skip
+            moves.append((source, self.output / place))
+        return moves
+
+
+def write_staged(staging: Path, place: str, content: bytes) -> str:
+    """Stage a file for ``place`` in the table; return its path. :meth:`ImportLedger.publish` puts all files on disk together.
+
+    All lie in one folder, so that many partitions cost no folders. Raises :class:`~transforms.errors.StorageError`.
+    """
+    path = os.path.abspath(staging / f"table-{place.replace('/', '+')}")
+    _LOCAL.write_atomic(path, content, synced=False)
+    return path
 
 
 def write_atomic(path: Path, content: bytes | Writer) -> None:
@@ -139,12 +167,17 @@ def write_atomic(path: Path, content: bytes | Writer) -> None:
     _LOCAL.write_atomic(os.path.abspath(path), content)
 
 
-def make_folder(folder: Path) -> None:
-    """Create ``folder`` and its parents, durably. Raises :class:`~transforms.errors.StorageError`."""
+def write_undurable(path: Path, content: bytes) -> None:
+    """:func:`write_atomic` for files that are useless after a power failure, without waiting for the disk."""
+    _LOCAL.write_atomic(os.path.abspath(path), content, synced=False)
+
+
+def make_folder(*folders: Path) -> None:
+    """Create folders and their parents, durably. Raises :class:`~transforms.errors.StorageError`."""
     try:
-        make_folders(folder)
+        make_folders(*folders)
     except OSError as error:
-        raise storage_error(error, str(folder), "create") from error
+        raise storage_error(error, str(error.filename or folders[0]), "create") from error
 
 
 def _listed_files(journal: Path) -> list[tuple[str, str]]:

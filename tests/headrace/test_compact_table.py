@@ -47,7 +47,10 @@ def test_registering_many_small_fragments_warns_once(cli: Any, tmp_path: Path) -
 def test_large_or_few_fragments_are_no_reason_to_warn() -> None:
     assert FragmentSizes(23, 10).warning("log") == ""
     assert FragmentSizes(24, 50_000).warning("log") == ""
-    assert FragmentSizes(24, 49_999).warning("log").startswith("half of the 24 fragments hold at most 49,999 events")
+    small = FragmentSizes(24, 49_999).warning("log")
+    assert small.startswith("half of the 24 fragments hold at most 49,999 events")
+    assert small.endswith("next: headrace table compact log")
+    assert "partition_by" in FragmentSizes(24, 49_999, are_hourly=True).warning("log")
 
 
 def test_what_is_left_is_named() -> None:

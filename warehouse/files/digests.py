@@ -31,13 +31,15 @@ from transforms.graphs.encoding import encode
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 _FIXED = (pa.types.is_primitive, pa.types.is_null, pa.types.is_fixed_size_binary, pa.types.is_decimal)
+#: Fewer bytes are hashed in less time than threads take to start.
+_WORTH_THREADS_BYTES = 1 << 18
 _LISTS = (pa.types.is_list, pa.types.is_large_list)
 
 
 def table_digests(table: pa.Table, threads: int = 0) -> dict[str, str]:
-    """The digest of every column by name, in ``threads`` threads (0: one per CPU core)."""
+    """The digest of every column by name, in ``threads`` threads (0: one per CPU core); of a small table in this one."""
     workers = threads or os.cpu_count() or 1
-    if workers == 1 or table.num_columns == 1:
+    if workers == 1 or table.num_columns == 1 or table.nbytes < _WORTH_THREADS_BYTES:
         return {name: column_digest(table.column(name)) for name in table.column_names}
     with ThreadPoolExecutor(min(workers, table.num_columns)) as pool:
         return dict(zip(table.column_names, pool.map(column_digest, table.columns), strict=True))

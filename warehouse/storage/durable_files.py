@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
@@ -22,19 +22,34 @@ def sync_path(path: AnyPath) -> None:
         os.close(descriptor)
 
 
+def sync_paths(paths: Iterable[AnyPath]) -> None:
+    """:func:`sync_path` of each; several at a time, which the disk can commit together."""
+    every = list(paths)
+    if len(every) <= 1:
+        for path in every:
+            sync_path(path)
+        return
+    with ThreadPoolExecutor(min(len(every), _SYNCED_AT_ONCE)) as syncing:
+        list(syncing.map(sync_path, every))
+
+
 def sync_folder(folder: Path) -> None:
-    """Make a folder with all that it holds durable; several files at a time, which the disk can commit together."""
+    """Make a folder with all that it holds durable."""
     paths = list(folder.rglob("*"))
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as syncing:
-        list(syncing.map(sync_path, [path for path in paths if not path.is_dir()]))
-    for path in (*(path for path in paths if path.is_dir()), folder):
-        sync_path(path)
+    sync_paths(path for path in paths if not path.is_dir())
+    sync_paths([*(path for path in paths if path.is_dir()), folder])
 
 
-def make_folders(folder: AnyPath) -> None:
-    """Create a folder and its parents, and sync every parent that gained an entry."""
+def make_folders(*folders: AnyPath) -> None:
+    """Create folders and their parents, and sync every parent that gained an entry."""
+    gained = dict.fromkeys(parent for folder in folders for parent in _make_folder(os.fspath(folder)))
+    sync_paths(gained)
+
+
+def _make_folder(folder: str) -> list[str]:
+    """Create a folder and its parents; return the parents that gained an entry."""
     missing = []
-    path = os.fspath(folder)
+    path = folder
     while path and not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)
@@ -44,7 +59,7 @@ def make_folders(folder: AnyPath) -> None:
         except FileExistsError:
             if not os.path.isdir(new):
                 raise
-        sync_path(os.path.dirname(new) or ".")
+    return [os.path.dirname(new) or "." for new in reversed(missing)]
 
 
 def write_new_file(

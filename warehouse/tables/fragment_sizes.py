@@ -18,10 +18,11 @@ _FEW_FRAGMENTS = 24
 
 @dataclass(frozen=True, slots=True)
 class FragmentSizes:
-    """The number of a table's units of computation, and the median of their events."""
+    """The number of a table's units of computation, the median of their events, and whether partitions are hours."""
 
     fragments: int
     median_rows: int
+    are_hourly: bool = False
 
     @property
     def are_small(self) -> bool:
@@ -32,16 +33,19 @@ class FragmentSizes:
         """What the sizes cost and the next step, in one sentence; empty unless they are small."""
         if not self.are_small:
             return ""
+        daily = ', or "partition_by": "day" in the schema of an imported log' if self.are_hourly else ""
         return (
             f"half of the {self.fragments:,} fragments hold at most {self.median_rows:,} events each: below {SMALL_ROWS:,}, "
             f"storing and finding a fragment's memos costs more than a fifth of computing and reading them; next: "
-            f'headrace table compact {table}, or "partition_by": "day" in the schema of an imported log'
+            f"headrace table compact {table}{daily}"
         )
 
 
 def fragment_sizes(connection: Connection, table: str) -> FragmentSizes:
     """The sizes of the current units of computation of a table."""
-    query = select(schema.fragments.c.rows).select_from(placed_units())
+    query = select(schema.fragments.c.rows, schema.manifests.c.partition).select_from(placed_units())
     query = query.where(is_placed_unit(), schema.manifests.c.table_name == table)
-    rows = sorted(connection.execute(query).scalars())
-    return FragmentSizes(len(rows), rows[(len(rows) - 1) // 2] if rows else 0)
+    found = connection.execute(query).all()
+    rows = sorted(row.rows for row in found)
+    are_hourly = any("/hour=" in row.partition for row in found)
+    return FragmentSizes(len(rows), rows[(len(rows) - 1) // 2] if rows else 0, are_hourly)

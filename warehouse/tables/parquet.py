@@ -54,6 +54,10 @@ def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
     return refuse if rule == "refuse" else replace
 
 
+#: Fewer rows are decoded in less time than threads take to start.
+_WORTH_THREADS_ROWS = 1 << 12
+
+
 def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     """The columns of one file, in file order. Reads the footer only.
 
@@ -92,8 +96,9 @@ def read_fragments(
     with _opened(storage, path) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
-            table = file.read_row_groups(list(chosen), use_threads=True)
-            if table.num_rows != sum(groups[index].num_rows for index in chosen):
+            rows = sum(groups[index].num_rows for index in chosen)
+            table = file.read_row_groups(list(chosen), use_threads=rows >= _WORTH_THREADS_ROWS)
+            if table.num_rows != rows:
                 raise CorruptFile("a Parquet file must have the rows of its footer", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
             table = _validate_text(table, path, first_row, on_invalid_text)
