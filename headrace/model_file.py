@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from transforms.errors import HeadraceError, InputError, nearest
@@ -40,14 +40,43 @@ def load_models(path: str | Path) -> tuple[Model, ...]:
     return tuple(models.values())
 
 
-def chosen_models(path: str, names: Iterable[str] | None = None) -> tuple[Model, ...]:
-    """The models of a file, or those of ``names`` in that order. Raises :class:`InputError` for an unknown name."""
-    models = {each.name: each for each in load_models(path)}
+def chosen_models(paths: Sequence[str], names: Iterable[str] | None = None) -> tuple[Model, ...]:
+    """The models of files in their order, or those of ``names`` in that order.
+
+    Raises :class:`InputError` for an unknown name, :class:`ModelFileError` for a model of two files, and for files that import
+    different modules of one name: a process can have one of them.
+    """
+    models: dict[str, Model] = {}
+    file_of: dict[str, str] = {}
+    modules: dict[str, Path] = {}
+    for path in dict.fromkeys(paths):
+        folder = Path(path).resolve().parent
+        _refuse_hidden_modules(path, folder, modules)
+        before = set(sys.modules)
+        for each in load_models(path):
+            if each.name in models:
+                raise ModelFileError("models that are submitted together must have different names", value=each.name,
+                                     where=f"{file_of[each.name]} and {path}", next_step="rename one of them")  # fmt: skip
+            models[each.name], file_of[each.name] = each, path
+        modules |= dict.fromkeys({name.partition(".")[0] for name in set(sys.modules) - before}, folder)
     for name in names or ():
         if name not in models:
-            raise InputError("the file has no such model", where=path, value=name,
+            raise InputError("the file has no such model", where=", ".join(paths), value=name,
                              allowed=nearest(name, models))  # fmt: skip
     return tuple(models[name] for name in names or models)
+
+
+def _refuse_hidden_modules(path: str, folder: Path, modules: Mapping[str, Path]) -> None:
+    """Refuse a file beside modules of its own that those of an earlier file's folder would hide."""
+    for name, earlier in modules.items():
+        if earlier != folder and _holds_module(earlier, name) and _holds_module(folder, name):
+            raise ModelFileError("model files that are submitted together must import one module of a name", where=path,
+                                 value=f"{name} of {earlier} and of {folder}",
+                                 next_step="rename one, or submit the files one after the other")  # fmt: skip
+
+
+def _holds_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
 def _run(file: Path) -> dict[str, object]:

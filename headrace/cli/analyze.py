@@ -40,7 +40,7 @@ def analyze(
     """
     from headrace.model_file import chosen_models
 
-    models = chosen_models(file, model)
+    models = chosen_models([file], model)
     with open_warehouse(home) as warehouse:
         if dry_run:
             screen: Screen = planned_analyses(warehouse, models, table)

@@ -52,7 +52,7 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
         from headrace.checks.check import resolved_inputs
         from headrace.model_file import chosen_models
 
-        for each in chosen_models(model, only):
+        for each in chosen_models([model], only):
             name = table or each.table
             if not name:
                 raise InputError("a model must name its table", where=f"model {each.name}",

@@ -33,9 +33,11 @@ Version = Annotated[
 
 @app.command("submit")
 def submit(
-    file: Annotated[str, typer.Argument(help="A Python file that defines models, such as examples/search_ads.py.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Python files that define models, such as examples/search_ads.py.")
+    ],
     table: Annotated[str, typer.Option(help="The table to read. Default: the table that the model names.")] = "",
-    model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only this model of the files; may be repeated.")] = None,
     policy: Annotated[
         str,
         typer.Option(
@@ -61,13 +63,13 @@ def submit(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Submit the models of a file: match what is memoized, queue what is missing."""
+    """Submit the models of files: match what is memoized, queue what is missing. All or none."""
     from headrace.model_file import chosen_models
     from headrace.screens.models import SubmittedRow, SubmittedScreen
     from warehouse.matching.checked_model import check_models
     from warehouse.matching.submit import submit_checked
 
-    models = chosen_models(file, model)
+    models = chosen_models(files, model)
     if dry_run and not analyze:
         emit(_planned(models, table, policy, home), as_json=as_json)
         return
@@ -77,7 +79,7 @@ def submit(
             emit(planned_analyses(warehouse, models, table), as_json=as_json)
             return
         changes = make_analyses(warehouse, models, table).changes if analyze else ()
-        # A file is submitted as a whole or not at all: all models are checked before the first is submitted.
+        # Files are submitted as a whole or not at all: all models are checked before the first is submitted.
         checked = check_models(warehouse, models, table=table or None, policy=policy or None)
         for each in checked:
             each.require_analyses()

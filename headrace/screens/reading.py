@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
 
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, count_text, many
+
+#: Names of columns on the screen; ``--json`` has all.
+_COLUMNS_SHOWN = 40
+
+
+def _listed(columns: Sequence[str]) -> str:
+    more = len(columns) - _COLUMNS_SHOWN
+    return ", ".join(columns[:_COLUMNS_SHOWN]) + (f", and {count_text(more)} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +45,7 @@ class ReadScreen:
             ("model", f"{self.model} version {self.version}"),
             ("table", f"{self.table} version {self.table_version}"),
             ("partitions", f"{count_text(self.partitions)}: {self.first_partition}{several}"),
-            ("columns", ", ".join(self.columns)),
+            ("columns", _listed(self.columns)),
             ("inputs × fragments", read),
             ("written", f"{self.output}, {many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
         ))  # fmt: skip

@@ -31,7 +31,8 @@ def _paragraph(text: str, width: int) -> list[str]:
 def _line_end(text: str, width: int) -> int:
     """The end of the first line of a text that does not fit."""
     at_space = at_mark = end = 0
-    for piece in _PIECE.findall(text):
+    for found in _PIECE.finditer(text):
+        piece = found.group()
         if cell_len(text[: end + len(piece.rstrip())]) > width:
             break
         end += len(piece)

@@ -219,6 +219,18 @@ def test_an_unchanged_model_queues_nothing_and_is_reported(submitted, models_fil
     assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
 
 
+def test_files_are_submitted_together_or_not_at_all(cli, small_log, models_file, tmp_path):
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    other = tmp_path / "other.py"
+    other.write_text(models_file.read_text(encoding="utf-8").replace('"first"', '"third"'), encoding="utf-8")
+    said = cli("model", "submit", models_file, other, "--table", "log", status=2).err
+    assert "models that are submitted together must have different names" in said
+    assert cli("model", "ls", "--json").json["models"] == []
+    other.write_text(other.read_text(encoding="utf-8").replace('"second"', '"fourth"'), encoding="utf-8")
+    rows = cli("model", "submit", models_file, other, "--table", "log", "--json").json["models"]
+    assert [row["model"] for row in rows] == ["first", "second", "third", "fourth"]
+
+
 def test_a_submission_reports_changed_settings(submitted, models_file):
     submit = ("model", "submit", models_file, "--table", "log", "--model", "first")
     said = submitted(*submit, "--policy", "adaptive").out

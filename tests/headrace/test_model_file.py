@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.model_file import ModelFileError, load_models
-from transforms.errors import DuplicateInput, TypeMismatch
+from headrace.model_file import ModelFileError, chosen_models, load_models
+from transforms.errors import DuplicateInput, InputError, TypeMismatch
 
 ROOT = Path(__file__).parents[2]
 ALONE = ("first_model", "preprocessing_fn")  # one model each
@@ -86,3 +87,41 @@ def test_the_line_of_the_mistake_is_named(tmp_path):
 def test_a_missing_file(tmp_path):
     with pytest.raises(ModelFileError, match="does not exist"):
         load_models(tmp_path / "nothing.py")
+
+
+def model_in(folder: Path, name: str, head: str = "") -> str:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.py"
+    path.write_text(
+        f'{head}import headrace as hr\nmodel = hr.Model("{name}", client="c", label="y")\n', encoding="utf-8"
+    )
+    return str(path)
+
+
+def test_models_of_several_files_come_in_their_order(tmp_path):
+    paths = [model_in(tmp_path / "b", "second"), model_in(tmp_path / "a", "first")]
+    assert [each.name for each in chosen_models(paths)] == ["second", "first"]
+    assert [each.name for each in chosen_models([paths[0], *paths])] == ["second", "first"]
+    assert [each.name for each in chosen_models(paths, ["first"])] == ["first"]
+    with pytest.raises(InputError, match="no such model"):
+        chosen_models(paths, ["frist"])
+
+
+def test_a_name_in_two_files_is_refused(tmp_path):
+    paths = [model_in(tmp_path / folder, "same") for folder in ("a", "b")]
+    with pytest.raises(ModelFileError, match="must have different names") as refused:
+        chosen_models(paths)
+    assert all(path in refused.value.where for path in paths)
+
+
+def test_files_that_import_different_modules_of_one_name_are_refused(tmp_path):
+    paths = [model_in(tmp_path / folder, folder, "import words_of_model\n") for folder in ("a", "b")]
+    for folder in ("a", "b"):
+        (tmp_path / folder / "words_of_model.py").write_text(f"WORD = {folder!r}\n", encoding="utf-8")
+    with pytest.raises(ModelFileError, match="one module of a name") as refused:
+        chosen_models(paths)
+    assert "words_of_model" in str(refused.value.value)
+    del sys.modules["words_of_model"]
+    (tmp_path / "b" / "words_of_model.py").unlink()  # one module: both files have it
+    assert [each.name for each in chosen_models(paths)] == ["a", "b"]
+    del sys.modules["words_of_model"]

@@ -59,7 +59,7 @@ def request_of(folder: Path, small_log: Path, name: str = "binary") -> dict[str,
 
     raw = pq.read_table(small_log).sort_by("time")
     exported = next(folder.glob("epoch-*/1"))
-    (model,) = chosen_models(str(folder / "models.py"), [name])
+    (model,) = chosen_models([str(folder / "models.py")], [name])
     columns = {column.name: column for item in model.inputs.values() for column in raw_columns(item.component)}
     request = {}
     for described in json.loads((exported / EXTRA).read_text(encoding="utf-8"))["columns"]:

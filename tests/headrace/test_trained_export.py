@@ -97,7 +97,7 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, t
     raw = pq.read_table(small_log).sort_by("time")
     order = table.append_column("row", [np.arange(table.num_rows)]).sort_by("time")["row"].to_numpy()
     document = json.loads((tmp_path / "served" / "1" / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))
-    (model,) = chosen_models(str(tmp_path / "models.py"), [name])
+    (model,) = chosen_models([str(tmp_path / "models.py")], [name])
     columns = {column.name: column for item in model.inputs.values() for column in raw_columns(item.component)}
     request = {}
     for described in document["columns"]:

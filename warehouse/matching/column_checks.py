@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from transforms.analysis.target import Target
 from transforms.columns.columns import is_castable
@@ -27,7 +27,8 @@ def check_columns(model: Model, inputs: Sequence[StoredInput], graph: MergedGrap
     """
     _check_target(model, table)
     columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
-    if all(_is_stored(table, column) for column in columns) and all(
+    stored = {column.name: column.arrow_type for column in table.columns}
+    if all(_is_stored(stored, column) for column in columns) and all(
         graph.columns_of[root.identity] for root in graph.roots
     ):
         return  # every column was looked at once, however many inputs read it
@@ -51,9 +52,9 @@ def check_target(target: Target, table: Table, where: str) -> None:
                            next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
 
-def _is_stored(table: Table, column: RawColumn) -> bool:
-    """Whether the table has the column, stored so that it conforms to the declared type."""
-    stored = next((known.arrow_type for known in table.columns if known.name == column.name), None)
+def _is_stored(types: Mapping[str, str], column: RawColumn) -> bool:
+    """Whether a table with these types by column has the column, stored so that it conforms to the declared type."""
+    stored = types.get(column.name)
     found = None if stored is None else parse_arrow_type(stored)
     return found is not None and is_castable(found, column.type)
 

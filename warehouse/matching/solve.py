@@ -171,7 +171,7 @@ def _partitions(
 
 
 def _solution_input(item: StoredInput) -> SolutionInput:
-    return SolutionInput(item.name, item.fingerprint, item.component.type, component_document(item.component))
+    return SolutionInput.of(item.name, item.component, component_document(item.component))
 
 
 def _partition(group: list[tuple[PlacedFragment, CoveredFragment, MemoWindow | None]]) -> SolutionPartition:

@@ -84,14 +84,15 @@ def _whole_components(
 ) -> dict[str, Label]:
     """Wanted nodes without a memo get ``missing``, their arguments ``interior``; columns are loaded."""
     labels = dict.fromkeys((node.id for node in nodes), Label.SKIP)
-    needed = set(wanted)
+    results = frozenset(wanted)
+    needed = set(results)
     for node in reversed(nodes):
         if node.id not in needed:
             continue
         is_raw = math.isinf(node.cost.compute_secs)
-        if is_raw or (node.id in wanted and node.cost.load_secs is not None):
+        if is_raw or (node.id in results and node.cost.load_secs is not None):
             labels[node.id] = Label.LOAD
             continue
-        labels[node.id] = missing if node.id in wanted else interior
+        labels[node.id] = missing if node.id in results else interior
         needed.update(node.args)
     return labels

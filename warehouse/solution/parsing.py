@@ -113,9 +113,7 @@ def _input(part: Part) -> SolutionInput:
         raise part.at("fingerprint").refused(f"the component's, {root.identity}")
     if type_from_document(part.at("type")) != root.type:
         raise part.at("type").refused(f"the component's, {root.type}")
-    item = SolutionInput(part.at("name").name(), root.identity, root.type, cast("dict[str, object]", component.value))
-    item.__dict__["root"] = root  # saves the property a second decoding
-    return item
+    return SolutionInput.of(part.at("name").name(), root, cast("dict[str, object]", component.value))
 
 
 def _plan(part: Part, inputs: Sequence[SolutionInput], memoizable: Collection[str]) -> ReadPlan:

@@ -44,6 +44,13 @@ class SolutionInput:
     type: ColumnType
     component: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, name: str, root: Node, component: Mapping[str, Any]) -> SolutionInput:
+        """The input of a component and its document, which is then not decoded again."""
+        item = cls(name, root.identity, root.type, component)
+        item.__dict__["root"] = root
+        return item
+
     @cached_property
     def root(self) -> Node:
         """The component as a graph."""

@@ -257,8 +257,9 @@ def _read_stored(
 
 def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
     """Raise :class:`UnknownColumn`, with the nearest names, unless a file has all of ``columns``."""
+    held = set(found)
     for column in columns:
-        if column not in found:
+        if column not in held:
             raise UnknownColumn("the file has no such column", where=where, value=column,
                                 allowed=nearest(column, found))  # fmt: skip
 

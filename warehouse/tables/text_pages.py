@@ -105,21 +105,23 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
         names: columns whose metadata can be read.
     """
     index_of = _flat_columns(file)
+    schema = file.schema_arrow  # made anew from the footer at each request
+    held = [file.metadata.row_group(group) for group in groups]
     wanted = {
-        name: [_chunk(file, group, name, index_of[name]) for group in groups] for name in names if name in index_of
+        name: [_chunk(file, schema, rows, name, index_of[name]) for rows in held] for name in names if name in index_of
     }
     found: dict[_Chunk | None, pa.Array] = {}
     size = source.size()
     whole = [chunk for chunks in wanted.values() if all(chunks) for chunk in chunks
              if chunk is not None and chunk.start + chunk.size <= size]  # fmt: skip
-    for held in _ranges(whole):
-        start = held[0].start
-        content = np.empty(max(chunk.start + chunk.size for chunk in held) - start, np.uint8)
+    for near in _ranges(whole):
+        start = near[0].start
+        content = np.empty(max(chunk.start + chunk.size for chunk in near) - start, np.uint8)
         source.seek(start)
         if source.readinto(content) != len(content):
             continue
         content = frozen(content)
-        for chunk in held:
+        for chunk in near:
             array = _decode(content[chunk.start - start :][: chunk.size], chunk)
             if array is not None:
                 found[chunk] = array
@@ -144,13 +146,13 @@ def _flat_columns(file: Any) -> dict[str, int]:
     }
 
 
-def _chunk(file: Any, group: int, name: str, index: int) -> _Chunk | None:
+def _chunk(file: Any, schema: pa.Schema, held_rows: Any, name: str, index: int) -> _Chunk | None:
     """A column in a row group; None unless it is flat text of a type and codec that are decoded here."""
-    column, held_rows = file.schema.column(index), file.metadata.row_group(group)
+    column = file.schema.column(index)
     if column.max_repetition_level or column.max_definition_level > 1 or column.physical_type != "BYTE_ARRAY":
         return None
-    field = file.schema_arrow.get_field_index(name)
-    if field < 0 or (stored := file.schema_arrow.field(field).type) not in (_CODES, pa.string()):
+    field = schema.get_field_index(name)
+    if field < 0 or (stored := schema.field(field).type) not in (_CODES, pa.string()):
         return None
     rows, held = held_rows.num_rows, held_rows.column(index)
     if held.file_path or held.num_values != rows or not 0 < rows <= _MOST_ROWS:
