@@ -17,11 +17,10 @@ from functools import cache
 from pathlib import Path
 
 from tests.mutants.candidates import Mutant, mutants_of
-from tests.mutants.changed_lines import base_revision, changed_lines, tracked_files
+from tests.mutants.changed_lines import TOPS, base_revision, changed_lines, compiled_kernels, tracked_files
 from tests.mutants.nearest_tests import NearestTests
 from tests.mutants.trials import Copy, Outcome, Trial, run_trials
 
-TOPS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 #: The largest share of mutants that may survive.
 TARGET_SHARE = 0.05
 _QUICK = "not slow and not soak and not flink and not spark and not tpu_aot and not wheel"
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{trial.outcome:21} {trial.mutant.file}:{trial.mutant.line} {trial.mutant.kind} ({trial.secs:.0f} s)", flush=True)  # fmt: skip
 
     with tempfile.TemporaryDirectory(prefix="headrace-mutants-") as folder:
-        files = tracked_files(root)
+        files = [*tracked_files(root), *compiled_kernels(root)]
         names = range(max(1, min(options.jobs, len(mutants))))
         plugins = ("-n", "0", "-m", options.marks, "--hypothesis-seed=0")
         copies = [Copy(root, Path(folder) / str(name), files, plugins) for name in names]

@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: The packages whose lines become mutants.
+TOPS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+
 _FILE = re.compile(r"^\+\+\+ b/(.+)$")
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
@@ -43,6 +46,11 @@ def tracked_files(root: Path) -> list[str]:
     """The files of the working tree that git does not ignore."""
     listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
     return [file for file in listed if file and (root / file).is_file()]
+
+
+def compiled_kernels(root: Path) -> list[str]:
+    """The kernels that were compiled in the working tree, which are named by all that they are compiled from."""
+    return [str(file.relative_to(root)) for top in TOPS for file in sorted((root / top).rglob("__pycache__/*.nbc"))]
 
 
 def _git(root: Path, *words: str) -> str:
