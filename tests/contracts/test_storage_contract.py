@@ -14,12 +14,13 @@ import pytest
 
 from tests.support.gcs_server import GcsServer
 from tests.support.processes import PATIENCE_SECS
+from tests.support.s3_server import S3Server
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, InputError
 from warehouse import Storage, read_memo_file, write_memo_file
 from warehouse.errors import MemoDamaged
 
-LOCATIONS = ("bucket", "file URI", "folder")
+LOCATIONS = ("bucket", "file URI", "folder", "s3 bucket")
 
 
 @pytest.fixture(params=LOCATIONS)
@@ -27,6 +28,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "bucket":
         server: GcsServer = request.getfixturevalue("gcs_server")
         return Storage(server.home(server.bucket()))
+    if request.param == "s3 bucket":
+        s3: S3Server = request.getfixturevalue("s3_server")
+        return Storage(s3.home(s3.bucket()))
     return Storage(f"file://{tmp_path}/home" if request.param == "file URI" else str(tmp_path / "home"))
 
 
@@ -250,6 +254,7 @@ def test_a_memo_that_changed_is_found_out(storage: Storage) -> None:
 
 def test_a_location_that_means_nothing_is_refused() -> None:
     for home in ("gs://", "gs://somebody@bucket/x", "gs://bucket?endpoint=here", "gs://bucket?scheme=ftp",
+                 "s3://", "s3://somebody@bucket/x", "s3://bucket?endpoint=here", "s3://bucket?scheme=ftp", "s3://b!/x",
                  "gs://bucket?retry_limit_seconds=soon", "gs://bucket?retry_limit_seconds=0", "gs://bucket?scheme=http&scheme=https"):  # fmt: skip
         with pytest.raises(InputError):
             Storage(home)

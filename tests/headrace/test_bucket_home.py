@@ -74,8 +74,8 @@ def test_a_bucket_without_a_catalog_url_says_what_to_set(
 ) -> None:
     monkeypatch.delenv("HEADRACE_CATALOG_URL")
     assert "HEADRACE_CATALOG_URL" in call(capsys, "status", status=2)
-    monkeypatch.setenv("HEADRACE_HOME", "s3://bucket/home")
-    assert "gs://bucket/path" in call(capsys, "status", status=2)
+    monkeypatch.setenv("HEADRACE_HOME", "az://bucket/home")
+    assert "gs://bucket/path, or s3://bucket/path" in call(capsys, "status", status=2)
 
 
 def test_a_bucket_that_is_not_there_is_one_clear_error(

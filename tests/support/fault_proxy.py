@@ -47,6 +47,8 @@ class Proxy:
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    #: Requests are signed for the address that the client reached.
+    keeps_host: bool = False
     #: Generations that resumable uploads replace, by upload: this release of the server forgets them (its issue 1967).
     replaced: dict[str, str] = field(default_factory=dict)
 
@@ -108,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in self.headers.items():
                 if name.lower() not in ("host", "content-length", "transfer-encoding", "connection", "expect"):
                     connection.putheader(name, value)
-            connection.putheader("Host", self.proxy.server)
+            connection.putheader("Host", self.headers["Host"] if self.proxy.keeps_host else self.proxy.server)
             connection.putheader("Content-Length", length)
             connection.endheaders(body)
             if not wait:
@@ -126,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers:
             if name.lower() not in ("content-length", "transfer-encoding", "connection"):
                 self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        of_head = dict(headers).get("Content-Length") if self.command == "HEAD" else None
+        self.send_header("Content-Length", of_head or str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body[: len(body) // 2] if cut else body)
@@ -174,11 +177,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxied(server: str) -> Iterator[Proxy]:
+def proxied(server: str, *, keeps_host: bool = False) -> Iterator[Proxy]:
     """A proxy before ``server`` (host and port)."""
     handler = type("Handler", (_Handler,), {})
     listening = _Server(("127.0.0.1", 0), handler)
-    proxy = Proxy(f"127.0.0.1:{listening.server_port}", server)
+    proxy = Proxy(f"127.0.0.1:{listening.server_port}", server, keeps_host=keeps_host)
     handler.proxy = proxy  # type: ignore[attr-defined]
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -184,6 +184,43 @@ overlays = Table(
     Column("size_bytes", BigInteger, nullable=False),
 )
 
+#: The tables that follow a lake, each at the version of the lake whose rows it has.
+lakes = Table(
+    "lakes",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("location", Text, nullable=False),
+    Column("format", _string(16), nullable=False),
+    Column("lake_id", Text, nullable=False),  # the identity that the lake gave its table when it was created
+    Column("version", Text, nullable=False),  # a version of Delta, or the id of a snapshot of Iceberg
+    Column("partition_by", _string(8), nullable=False),
+    Column("time_unit", _string(2), nullable=False),  # of a time column of integers; else empty
+    Column("keys", JSON, nullable=False),  # the columns that identify a row through changes
+    _one_of("format", "delta", "iceberg"),
+    _one_of("partition_by", "hour", "day"),
+)
+
+#: The files of a table that follows a lake, each with the file that says where its rows come from.
+lake_parts = Table(
+    "lake_parts",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False, index=True),
+    Column("path", Text, nullable=False),
+    Column("origins", Text, nullable=False),  # relative to the home
+)
+
+#: The live files of a lake at the version of its table. ``state``: digest of the rows that are deleted in the file, or empty.
+#: ``parts``: the parts that hold its rows.
+lake_files = Table(
+    "lake_files",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("parts", JSON, nullable=False),
+)
+
 clients = Table(
     "clients",
     metadata,

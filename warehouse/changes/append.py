@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pat
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import select
 
 from transforms.errors import DataError, InputError
 from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
-from warehouse.changes.publish import begin_version, require_files
+from warehouse.changes.publish import NewFile, apply_new_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
 from warehouse.files.digests import table_digests
@@ -29,7 +29,7 @@ from warehouse.tables.partitions import partition_range, refuse_overlaps
 from warehouse.tables.raw import read_raw
 from warehouse.tables.scan import refuse_half_imports
 from warehouse.tables.table import ColumnSchema, Fragment, Table, fragment_identity
-from warehouse.tables.versions import ChangeNote, Entry, write_fragments, write_manifests
+from warehouse.tables.versions import ChangeNote
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072
@@ -232,29 +232,8 @@ def _commit(
     why: str,
 ) -> int:
     note = ChangeNote("append", (), _row_count(new), sum(len(found) for _, found in placed_files), source, why)
-
-    def publish(connection: Connection) -> int:
-        require_files(warehouse.storage, [file.path for file, _ in placed_files], table.name)
-        begin_version(connection, warehouse, table, note)
-        partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
-        for placed in current:
-            if placed.partition in partitions:
-                partitions[placed.partition].append(Entry.of(placed))
-        for one, (_, found) in zip(new, placed_files, strict=True):
-            rows = write_fragments(connection, table.name, ((one.partition, fragment) for fragment in found))
-            partitions[one.partition] += map(Entry, rows)
-        write_manifests(connection, table.name, table.version + 1, partitions)
-        connection.execute(
-            insert(schema.files),
-            [
-                {"table_name": table.name, "path": file.path, "partition": one.partition,
-                 "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
-                for one, (file, _) in zip(new, placed_files, strict=True)
-            ],
-        )  # fmt: skip
-        return table.version + 1
-
-    return warehouse.catalog.run(publish)
+    files = [NewFile(one.partition, *placed) for one, placed in zip(new, placed_files, strict=True)]
+    return warehouse.catalog.run(lambda connection: apply_new_files(connection, warehouse, table, current, files, note))
 
 
 def _read(warehouse: Warehouse, table: Table, files: Sequence[Source], on_invalid_text: OnInvalidText) -> pa.Table:

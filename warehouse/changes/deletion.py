@@ -67,7 +67,7 @@ def delete_rows(
     replacements, rows, before = [], 0, 0
     try:
         for placed in current:
-            found = _delete(storage, placed, chooser.chosen(placed), writer, dry_run)
+            found = delete_chosen(storage, placed, chooser.chosen(placed), writer, dry_run)
             before += found[1]
             if found[0] is not None:
                 replacements.append(found[0])
@@ -102,7 +102,7 @@ def _notes(before: int, *, none: bool) -> tuple[str, ...]:
     return (f"deleted before: {before:,} of these events",) if before else ()
 
 
-def _delete(
+def delete_chosen(
     storage: Storage, placed: PlacedFragment, chosen: pa.Array, writer: OverlayWriter, dry_run: bool
 ) -> tuple[Replacement | None, int]:
     """The fragment without the chosen events (None: unchanged), and how many of them were deleted before."""

@@ -19,6 +19,7 @@ from warehouse.changes.publish import OverlayWriter, Replacement, commit_replace
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.files.digests import column_digest
+from warehouse.tables.followed import FollowedLake, followed_lake
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import ColumnSchema, Overlay, Table, absent_digest
@@ -94,7 +95,8 @@ def _overlay(
     with warehouse.catalog.read() as connection:
         table = get_table(connection, name)
         current = current_fragments(connection, name, *between)
-        stored_digests = _stored_digests(connection, name, current)
+        lake = followed_lake(connection, name)
+        in_files = stored_digests(connection, name, current)
     if not current:
         raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
     source: ValueSource
@@ -108,7 +110,9 @@ def _overlay(
     if kind == "fix":
         for column in source.columns:
             table.column(column)
-    run = _OverlayRun(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
+    if lake is not None:
+        _refuse_lake_columns(table, source, lake)
+    run = OverlayRun(warehouse, table, source, in_files, OverlayWriter(warehouse.storage, name), dry_run)
     try:
         replacements, rows = run.all(current)
         affected = [
@@ -143,6 +147,14 @@ def _overlay(
     )
 
 
+def _refuse_lake_columns(table: Table, source: ValueSource, lake: FollowedLake) -> None:
+    taken = {column.name for column in table.file_columns}.intersection(source.columns)
+    if taken:
+        raise InputError("columns of a lake must be changed in the lake: the next refresh brings its values", where=f"table {table.name}, {source.where}",
+                         value=", ".join(sorted(taken)), allowed="columns that the lake does not have",
+                         next_step=f"change {lake.location}, then headrace table add {table.name} {lake.location}")  # fmt: skip
+
+
 def _notes(table: Table, source: ValueSource) -> tuple[str, ...]:
     if table.time_column in source.columns:
         return ("the time column changed, but every event stays in its partition",)
@@ -153,7 +165,7 @@ def _range_text(between: tuple[datetime | None, datetime | None]) -> str:
     return " to ".join("-" if at is None else at.isoformat() for at in between)
 
 
-def _stored_digests(
+def stored_digests(
     connection: Connection, table: str, current: Sequence[PlacedFragment]
 ) -> dict[str, Mapping[str, str]]:
     """The digests of the columns in the files of fragments with overlays, by fragment_id."""
@@ -168,8 +180,11 @@ def _stored_digests(
 
 
 @dataclass(frozen=True)
-class _OverlayRun:
-    """One overlay. Fragments are processed one at a time, so memory is that of a fragment's columns."""
+class OverlayRun:
+    """One overlay. Fragments are processed one at a time, so memory is that of a fragment's columns.
+
+    ``stored_digests``: what :func:`stored_digests` returns.
+    """
 
     warehouse: Warehouse
     table: Table

@@ -19,6 +19,7 @@ from warehouse.files.arrow_file import write_arrow_file
 from warehouse.files.column_files import MemoFile
 from warehouse.storage.layout import OVERLAYS, SUFFIX
 from warehouse.storage.storage import Storage
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.manifests import PlacedFragment, columns_document
 from warehouse.tables.table import ColumnSchema, Fragment, Table
 from warehouse.tables.versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
@@ -83,25 +84,81 @@ def commit_replacements(
     ``current``: all fragments of the affected partitions. Raises :class:`~warehouse.errors.CatalogBusy` if the table changed
     meanwhile, and :class:`~warehouse.errors.MissingFile` if a file of the change was deleted.
     """
+    return warehouse.catalog.run(
+        lambda connection: apply_replacements(connection, warehouse, table, current, replacements, note, added)
+    )
+
+
+def apply_replacements(
+    connection: Connection,
+    warehouse: Warehouse,
+    table: Table,
+    current: Sequence[PlacedFragment],
+    replacements: Sequence[Replacement],
+    note: ChangeNote,
+    added: Sequence[ColumnSchema] = (),
+) -> int:
+    """:func:`commit_replacements` inside the caller's transaction."""
     written = [one.file.file.path for one in replacements if one.file is not None]
+    require_files(warehouse.storage, written, table.name)
+    change = begin_version(connection, warehouse, table, note, added)
+    fresh = [one for one in replacements if one.changes_content]
+    rows = write_fragments(connection, table.name, ((one.placed.partition, one.fragment) for one in fresh))
+    row_of = {one.placed.row: row for one, row in zip(fresh, rows, strict=True)}
+    entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
+                                     one.fragment.deleted_rows) for one in replacements}  # fmt: skip
+    partitions: dict[str, list[Entry]] = {one.placed.partition: [] for one in replacements}
+    for placed in current:
+        if placed.partition in partitions:
+            partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
+    write_manifests(connection, table.name, table.version + 1, partitions)
+    _write_overlays(connection, change, replacements)
+    return table.version + 1
 
-    def publish(connection: Connection) -> int:
-        require_files(warehouse.storage, written, table.name)
-        change = begin_version(connection, warehouse, table, note, added)
-        fresh = [one for one in replacements if one.changes_content]
-        rows = write_fragments(connection, table.name, ((one.placed.partition, one.fragment) for one in fresh))
-        row_of = {one.placed.row: row for one, row in zip(fresh, rows, strict=True)}
-        entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
-                                         one.fragment.deleted_rows) for one in replacements}  # fmt: skip
-        partitions: dict[str, list[Entry]] = {one.placed.partition: [] for one in replacements}
-        for placed in current:
-            if placed.partition in partitions:
-                partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
-        write_manifests(connection, table.name, table.version + 1, partitions)
-        _write_overlays(connection, change, replacements)
-        return table.version + 1
 
-    return warehouse.catalog.run(publish)
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file of new rows in a partition, and its fragments."""
+
+    partition: str
+    file: ListedFile
+    fragments: tuple[Fragment, ...]
+
+
+def apply_new_files(
+    connection: Connection,
+    warehouse: Warehouse,
+    table: Table,
+    current: Sequence[PlacedFragment],
+    files: Sequence[NewFile],
+    note: ChangeNote,
+) -> int:
+    """Write the version of ``table`` with further files inside the caller's transaction, and return its number."""
+    require_files(warehouse.storage, [one.file.path for one in files], table.name)
+    begin_version(connection, warehouse, table, note)
+    partitions: dict[str, list[Entry]] = {one.partition: [] for one in files}
+    for placed in current:
+        if placed.partition in partitions:
+            partitions[placed.partition].append(Entry.of(placed))
+    add_files(connection, table, files, partitions, table.version + 1)
+    return table.version + 1
+
+
+def add_files(
+    connection: Connection, table: Table, files: Sequence[NewFile], partitions: dict[str, list[Entry]], version: int
+) -> None:
+    """Write fragments, manifests and rows of new files; ``partitions`` has the entries that stay before them."""
+    for one in files:
+        rows = write_fragments(connection, table.name, ((one.partition, fragment) for fragment in one.fragments))
+        partitions[one.partition] += map(Entry, rows)
+    write_manifests(connection, table.name, version, partitions)
+    listed = [
+        {"table_name": table.name, "path": one.file.path, "partition": one.partition,
+         "size_bytes": one.file.size_bytes, "mtime_ns": one.file.mtime_ns}
+        for one in files
+    ]  # fmt: skip
+    if listed:
+        connection.execute(insert(schema.files), listed)
 
 
 def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:

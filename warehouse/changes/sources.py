@@ -22,6 +22,7 @@ from warehouse.changes.values import (
     value_columns,
 )
 from warehouse.storage.storage import Storage
+from warehouse.tables.lake_folders import refuse_lakes
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.parquet import read_whole, row_count
 from warehouse.tables.raw import read_raw
@@ -186,6 +187,7 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
     if not storage.folder_exists(here):
         step = "join a single file by a key: --on KEY" if storage.exists(here) else "check the path"
         raise InputError("the folder of values does not exist", where=folder, value=here, next_step=step)
+    refuse_lakes(storage, [here])
     found = {}
     for file in storage.list(here):
         relative = file.path.removeprefix(here).lstrip("/")

@@ -14,6 +14,7 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.files.digests import logical_type
 from warehouse.storage.storage import Storage
 from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.lake_folders import refuse_lakes
 from warehouse.tables.parquet import OnInvalidText, check_columns, read_whole, refuse_invalid_text
 from warehouse.tables.table import ColumnSchema, Table
 
@@ -48,12 +49,13 @@ def source_name(source: Source) -> str:
 def read_values(storage: Storage, source: Source, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
     """All rows of a Parquet file, or of every Parquet file in a folder by name.
 
-    Raises :class:`InputError` for a missing path, :class:`DataError` for a folder without a file,
+    Raises :class:`InputError` for a missing path and a lake's files, :class:`DataError` for a folder without a file,
     :class:`~warehouse.errors.CorruptFile` and the errors of ``on_invalid_text``.
     """
     if isinstance(source, GivenRows):
         return source.rows
     path, where = source, storage.absolute(source)
+    refuse_lakes(storage, [where])
     if not storage.folder_exists(where):
         if not storage.exists(where):
             raise InputError("no such file or folder", where=path, value=where, next_step="check the path")

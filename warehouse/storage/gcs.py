@@ -35,8 +35,8 @@ from warehouse.storage.gcs_client import (
     status_of,
     translated_gcs_errors,
 )
-from warehouse.storage.gcs_reader import ObjectReader
 from warehouse.storage.locations import GCS, GcsSettings
+from warehouse.storage.object_reader import ObjectReader
 from warehouse.storage.stored_file import ListedFile, Walk, Writer
 
 #: Larger objects are sent in pieces of this size, each retried by itself.

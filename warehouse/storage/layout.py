@@ -8,6 +8,8 @@ MEMOS = "memos"
 ARTIFACTS = "artifacts"
 #: Overlays and deletion vectors.
 OVERLAYS = "overlays"
+#: Tables that follow a lake: their rows, and where these come from.
+LAKES = "lakes"
 #: Results that Beam workers write for the worker that started them.
 JOBS = "jobs"
 #: Contributions to analyses; ``jobs`` in it holds the progress of workers.

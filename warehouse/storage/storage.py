@@ -1,6 +1,7 @@
-"""Bytes under names: on a local disk, or in a bucket of Google Cloud Storage.
+"""Bytes under names: on a local disk, in a bucket of Google Cloud Storage or S3, or, read-only, in Azure Blob Storage.
 
-Writes are atomic and reads see one version of a file; :mod:`warehouse.storage.local` and :mod:`warehouse.storage.gcs` say how.
+Writes are atomic and reads see one version of a file; :mod:`warehouse.storage.local`, :mod:`warehouse.storage.gcs` and
+:mod:`warehouse.storage.objects` say how.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from typing import IO, Any
 from transforms.errors import InputError, StorageError
 from warehouse.storage.local import LocalFiles
 from warehouse.storage.locations import GCS, GcsSettings, is_gcs, is_uri, parse_gcs, split_object, without_file_scheme
+from warehouse.storage.object_locations import (
+    S3Settings,
+    home_uri,
+    is_azure,
+    is_s3,
+    parse_object_location,
+    parse_s3_home,
+)
 from warehouse.storage.stored_file import Files, ListedFile, Walk, Writer, is_inside, is_unfinished
 
 _LOCAL = LocalFiles()
@@ -25,13 +34,17 @@ class Storage:
     """Files under ``home``; relative paths are relative to it, absolute paths and URIs are used as they are.
 
     Attributes:
-        home: the location with its settings (:mod:`warehouse.storage.locations`), which apply to every ``gs://`` path.
+        home: the location with its settings (:mod:`warehouse.storage.locations`, of S3
+            :mod:`warehouse.storage.object_locations`), which apply to every path of the same scheme.
         root: the home without settings, as in listed paths.
     """
 
     def __init__(self, home: str) -> None:
-        self._settings = GcsSettings()
-        if is_gcs(home):
+        self._settings, self._s3_settings = GcsSettings(), S3Settings()
+        if is_s3(home):
+            place, self._s3_settings = parse_s3_home(home)
+            self.home, self.root = home_uri(place, self._s3_settings), place.plain
+        elif is_gcs(home):
             location = parse_gcs(home)
             self._settings = location.settings
             self.home, self.root = location.uri, location.plain
@@ -42,7 +55,7 @@ class Storage:
     @property
     def is_local(self) -> bool:
         """Whether the home is a folder of this machine."""
-        return not is_gcs(self.home)
+        return not (is_gcs(self.home) or is_s3(self.home))
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file. Raises :class:`~warehouse.errors.MissingFile` or :class:`StorageError`."""
@@ -96,14 +109,28 @@ class Storage:
         """
         if not is_uri(path):
             return os.path.abspath(path)
+        if is_azure(path):
+            return parse_object_location(path.rstrip("/")).plain
+        if is_s3(path):
+            return self._absolute_s3(path)
         if not is_gcs(path):
             return path
         location = parse_gcs(path)
         named = "?" in path
         if named and replace(location.settings, anonymous=self._settings.anonymous) != self._settings:
-            raise InputError("the settings of a location must be those of the home", value=path, allowed=self.home,
-                             next_step="give settings with the home only")  # fmt: skip
+            raise self._other_settings(path)
         return self._prefix(location.settings.anonymous) + location.plain.removeprefix(GCS)
+
+    def _absolute_s3(self, path: str) -> str:
+        place, settings = parse_s3_home(path)
+        named = "?" in path
+        if named and replace(settings, anonymous=self._s3_settings.anonymous) != self._s3_settings:
+            raise self._other_settings(path)
+        return place.plain
+
+    def _other_settings(self, path: str) -> InputError:
+        return InputError("the settings of a location must be those of the home", value=path, allowed=self.home,
+                          next_step="give settings with the home only")  # fmt: skip
 
     def walk(self, folder: str) -> Walk:
         """All under a folder of the home, by paths relative to the home; links are not followed."""
@@ -137,6 +164,14 @@ class Storage:
         files, full, _ = self._resolve(path)
         return files.create(full, content if callable(content) else _writer_of(content))
 
+    def client_settings(self, path: str) -> dict[str, str]:
+        """How other clients of S3 reach a location, by the names of obstore's settings; empty for other locations."""
+        if not is_s3(path):
+            return {}
+        from warehouse.storage.object_clients import s3_settings
+
+        return s3_settings(parse_object_location(path), self._s3_settings)
+
     def _resolve(self, path: str) -> tuple[Files, str, str]:
         """The files that serve a path, their spelling of it, and the prefix of that spelling in listed paths."""
         full = path if is_uri(path) or os.path.isabs(path) else f"{self.root}/{path}".rstrip("/") or "/"
@@ -148,10 +183,16 @@ class Storage:
             bucket, name, anonymous = split_object(full)
             settings = replace(self._settings, anonymous=True) if anonymous else self._settings
             return gcs_objects(settings), f"{bucket}/{name}", self._prefix(anonymous)
+        if is_s3(full) or is_azure(full):
+            from warehouse.storage.objects import stored_objects
+
+            scheme = parse_object_location(full).scheme
+            return stored_objects(scheme, self._s3_settings), full.partition("://")[2], scheme
         local = without_file_scheme(full)
         if local == full:
-            raise StorageError("the scheme of a location must be file or gs", value=full,
-                               allowed="a folder, file:///folder or gs://bucket/path")  # fmt: skip
+            raise StorageError("the scheme of a location must be known", value=full,
+                               allowed="a folder, file:///folder, gs://bucket/path, s3://bucket/path, az://container/path or "
+                               "abfss://container@account.dfs.core.windows.net/path")  # fmt: skip
         return _LOCAL, local, full.removesuffix(local)
 
     def _prefix(self, anonymous: bool) -> str:

@@ -14,6 +14,7 @@ from transforms.errors import DataError, InputError, InvalidText, TypeMismatch, 
 from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
 from warehouse.files.digests import logical_type, table_digests
 from warehouse.storage.errors import storage_error
+from warehouse.storage.object_reader import ObjectFile
 from warehouse.storage.storage import Storage
 from warehouse.tables.overlays import read_overlays
 from warehouse.tables.table import ColumnSchema, Fragment, fragment_identity
@@ -64,7 +65,7 @@ def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     Raises :class:`CorruptFile` for a truncated file, another format, repeated names or names that are not UTF-8, and
     :class:`TypeMismatch` for a type without a digest.
     """
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         schema = file.schema_arrow
         columns = tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
     if len(set(schema.names)) != len(schema.names):
@@ -93,7 +94,7 @@ def read_fragments(
     """
     fragments = []
     first_row = 0
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
             rows = sum(groups[index].num_rows for index in chosen)
@@ -140,7 +141,7 @@ def _validate_column_text(
 
 def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
     """Every row and column of a file. Raises :class:`CorruptFile` and the errors of ``on_invalid_text``."""
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         names = file.schema_arrow.names
         if len(set(names)) != len(names):
             raise CorruptFile("the column names of a Parquet file must be unique", where=path, value=names)
@@ -149,7 +150,7 @@ def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = ref
 
 def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
     """The names and types of a file's columns, without metadata. Reads the footer only. Raises :class:`CorruptFile`."""
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         schema = file.schema_arrow
         return pa.schema([pa.field(field.name, field.type) for field in schema])
 
@@ -163,7 +164,7 @@ def row_batches(
 ) -> Iterator[pa.Table]:
     """The rows of a file in batches of at most ``batch_rows``, of all columns or some. Raises as :func:`read_whole` does."""
     first_row = 0
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
             table = _validate_text(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
             first_row += table.num_rows
@@ -172,7 +173,7 @@ def row_batches(
 
 def row_count(storage: Storage, path: str) -> int:
     """The rows of a file. Reads the footer only. Raises :class:`CorruptFile`."""
-    with _opened(storage, path) as file:
+    with opened(storage, path) as file:
         return int(file.metadata.num_rows)
 
 
@@ -221,7 +222,7 @@ _ROWS_UNCHECKED = 1 << 22
 
 
 def _check_rows(storage: Storage, fragment: Fragment) -> None:
-    with _opened(storage, fragment.path) as file:
+    with opened(storage, fragment.path) as file:
         groups = range(file.metadata.num_row_groups)
         rows = sum(file.metadata.row_group(index).num_rows for index in fragment.row_groups if index in groups)
     if rows != fragment.rows:
@@ -300,7 +301,8 @@ def _bare(spelled: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(storage: Storage, path: str) -> Iterator[Any]:
+def opened(storage: Storage, path: str) -> Iterator[Any]:
+    """The ``ParquetFile`` at a path. Raises :class:`CorruptFile` and the errors of the storage, also for what its reads raise."""
     with _opened_source(storage, path) as (_, file):
         yield file
 
@@ -336,6 +338,7 @@ def read_groups(
 
     ``threads`` lets Arrow decode several columns at a time. Raises what Arrow's reader raises.
     """
+    _read_ahead(source, file.metadata, groups, columns)
     decoded: dict[str, pa.ChunkedArray] = {}
     if sound := _sound_columns(file.metadata, groups, [name for name in coded if name in columns]):
         from warehouse.tables.text_pages import read_text  # compiled code
@@ -351,6 +354,22 @@ def read_groups(
         if not columns:
             return read.select([])
     return pa.table([decoded[name] for name in columns], names=list(columns))
+
+
+def _read_ahead(source: Any, metadata: Any, groups: Sequence[int], columns: Sequence[str]) -> None:
+    """Request the bytes of all columns at the same time where each request is a round trip to an object store."""
+    if not isinstance(source, ObjectFile) or not columns or not _asks_for_bytes(metadata, groups, columns):
+        return
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    prefixes = tuple(f"{name}." for name in columns)
+    indices = [index for index, path in enumerate(paths) if path in columns or path.startswith(prefixes)]
+    chunks = (metadata.row_group(group).column(index) for group in groups for index in indices)
+    source.read_ahead((_first_byte(chunk), _first_byte(chunk) + chunk.total_compressed_size) for chunk in chunks)
+
+
+def _first_byte(chunk: Any) -> int:
+    at = chunk.data_page_offset
+    return min(at, chunk.dictionary_page_offset) if chunk.dictionary_page_offset else at
 
 
 #: Text columns with fewer bytes per value are stored as codes: plain text takes 4 bytes and its own.

@@ -17,7 +17,9 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
+from warehouse.tables.followed import refuse_followed
 from warehouse.tables.fragment_sizes import fragment_sizes
+from warehouse.tables.lake_folders import refuse_lakes
 from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
@@ -103,13 +105,15 @@ def register_table(
 
     Raises :class:`~transforms.errors.InvalidText`, :class:`~warehouse.errors.EmptyPartition`,
     :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is not a
-    time partition, and :class:`~warehouse.errors.CatalogBusy` if another process registered the table meanwhile.
+    time partition, :class:`InputError` for the folder of a lake, and :class:`~warehouse.errors.CatalogBusy` if another process registered the table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
+    refuse_lakes(warehouse.storage, [root])
     refuse_half_imports(warehouse.storage, root)
     found = scan_partitions(warehouse.storage, root)
     refuse_half_imports(warehouse.storage, root)
     with warehouse.catalog.read() as connection:
+        refuse_followed(connection, name, "a registration of files")
         known = _load_known(connection, name)
     if known.table is not None and time_column is None:
         time_column = known.table.time_column

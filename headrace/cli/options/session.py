@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 HOME_HELP = (
-    "Folder of the warehouse: catalog, memos, runs; or gs://bucket/path, and $HEADRACE_CATALOG_URL for the catalog. "
+    "Folder of the warehouse: catalog, memos, runs; or gs:// or s3://bucket/path, and $HEADRACE_CATALOG_URL for the catalog. "
     "Default: $HEADRACE_HOME, or .headrace in this folder."
 )
 
@@ -44,16 +44,20 @@ def cluster_address() -> Address:
 def home_location(option: str) -> str:
     """The home of a command: the option, else ``$HEADRACE_HOME``, else ``.headrace``.
 
-    A home in a bucket is on the emulator in ``$STORAGE_EMULATOR_HOST``, unless it has an endpoint of its own.
+    A home in a bucket is on the emulator in ``$STORAGE_EMULATOR_HOST``, of S3 on the server in ``$AWS_ENDPOINT_URL``, unless it
+    has an endpoint of its own.
     """
     from warehouse.storage.locations import at_emulator, is_gcs, is_uri
+    from warehouse.storage.object_locations import at_endpoint, is_s3
 
     home = home_text(option)
     if is_gcs(home):
         return at_emulator(home, os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    if is_s3(home):
+        return at_endpoint(home, os.environ.get("AWS_ENDPOINT_URL", ""))
     if is_uri(home):
         raise InputError("the home must be a folder or a bucket", where="--home or $HEADRACE_HOME", value=home,
-                         allowed="a local folder, or gs://bucket/path")  # fmt: skip
+                         allowed="a local folder, gs://bucket/path, or s3://bucket/path")  # fmt: skip
     return os.path.abspath(home)
 
 

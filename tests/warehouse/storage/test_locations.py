@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warehouse import Storage
-from warehouse.storage.gcs_reader import WINDOW_BYTES, ObjectReader
 from warehouse.storage.locations import GcsLocation, GcsSettings, at_emulator, parse_gcs
+from warehouse.storage.object_reader import WINDOW_BYTES, ObjectReader
 
 _SETTINGS = st.builds(
     GcsSettings,
@@ -63,3 +63,24 @@ def test_ranges_are_read_as_from_memory(size_bytes: int, ranges: list[tuple[int,
     assert len(fetched) <= len(ranges)
     if size_bytes <= WINDOW_BYTES:
         assert len(fetched) <= 1
+
+
+@given(st.lists(st.tuples(st.integers(-5, 3 * WINDOW_BYTES), st.integers(-5, 3 * WINDOW_BYTES)), max_size=6), st.data())
+def test_ranges_that_are_held_need_no_further_request(ranges: list[tuple[int, int]], data: st.DataObject) -> None:
+    content = (bytes(range(251)) * (3 * WINDOW_BYTES // 251 + 1))[: 3 * WINDOW_BYTES]
+    fetched: list[tuple[int, int]] = []
+
+    def fetch(start: int, end: int) -> bytes:
+        fetched.append((start, end))
+        return content[start:end]
+
+    reader = ObjectReader(fetch, len(content))
+    reader.hold(ranges, lambda spans: [content[start:end] for start, end in spans])
+    for start, end in ranges:
+        if 0 <= start < end <= len(content):
+            first = data.draw(st.integers(start, end - 1))
+            reader.seek(first)
+            assert reader.read(end - first) == content[first:end]
+    assert not fetched
+    reader.seek(0)
+    assert reader.read() == content

@@ -1,0 +1,334 @@
+"""Bring a table to a version of the lake that it follows.
+
+Each refresh is one transaction: a process that is killed before it leaves the table at its version, and after it the table has the
+rows of the lake's version, each once. What a killed refresh wrote is unreferenced and deleted by ``gc``. In the history a
+refresh is up to three versions: ``delete``, ``overlay`` and ``append``, each of what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from transforms.errors import DataError, InputError
+from warehouse.changes.outcome import AffectedFragment, Recompute, find_recomputes
+from warehouse.changes.overlay import stored_digests
+from warehouse.errors import SchemaDrift
+from warehouse.lakes.commit import Refresh, commit_refresh
+from warehouse.lakes.comparison import Comparison, compare
+from warehouse.lakes.edits import Editor, Edits
+from warehouse.lakes.old_rows import fragments_of_files
+from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter
+from warehouse.lakes.placement import Placement, placement_of
+from warehouse.lakes.snapshot import LakeSnapshot, live_rows
+from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
+from warehouse.tables.followed import FollowedLake, followed_lake
+from warehouse.tables.fragment_sizes import fragment_sizes
+from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table, with_absent
+from warehouse.tables.parquet import check_drift, invalid_text_rule
+from warehouse.tables.partitions import partition_range
+from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
+from warehouse.tables.register import check_table_name
+from warehouse.tables.table import ColumnSchema, Table
+from warehouse.tables.value_checks import ValueChecks
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class LakeOptions:
+    """How a lake's rows become a table's. Empty values are the defaults, or those of the table's first refresh.
+
+    Attributes:
+        time_column: the column of event times; by default the only timestamp.
+        time_unit: the unit of a time column of integers: s, ms, us or ns.
+        partition_by: ``hour`` or ``day``, the default.
+        keys: the columns that identify a row through changes; by default those that the lake declares.
+        invalid_text: ``refuse`` text that is not UTF-8, or ``replace`` invalid bytes by U+FFFD.
+    """
+
+    time_column: str = ""
+    time_unit: str = ""
+    partition_by: str = ""
+    keys: tuple[str, ...] = ()
+    invalid_text: str = "refuse"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """The result of a refresh.
+
+    Attributes:
+        table: the table, at its new version.
+        lake: the lake, at the version whose rows the table has now.
+        before: the version of the lake before; empty for a new table.
+        changed: whether the table has a new version.
+        partitions: the partitions that changed.
+        appended_rows: events that are new.
+        deleted_rows: events that were deleted.
+        updated_rows: events with new values.
+        updated_columns: the columns with new values.
+        moved_rows: events that the lake keeps in other files, with the same values.
+        rows: the live events of the whole table.
+        bytes: the compressed bytes of its files.
+        recompute: what models must compute again.
+        unreadable: columns that no model reads, of a new table.
+        unfit: columns with values that their declared type cannot hold, one text each.
+        replaced: columns in which invalid text was replaced, one text each.
+        notes: remarks for the user.
+    """
+
+    table: Table
+    lake: FollowedLake
+    before: str
+    changed: bool
+    partitions: tuple[str, ...]
+    appended_rows: int
+    deleted_rows: int
+    updated_rows: int
+    updated_columns: tuple[str, ...]
+    moved_rows: int
+    rows: int
+    bytes: int
+    recompute: tuple[Recompute, ...]
+    unreadable: tuple[UnreadableColumn, ...] = ()
+    unfit: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The table in the catalog before a refresh."""
+
+    table: Table | None
+    lake: FollowedLake | None
+    files: Mapping[str, KnownFile]
+    parts: Mapping[int, KnownPart]
+    current: tuple[PlacedFragment, ...]
+    stored_digests: Mapping[str, Mapping[str, str]]
+
+
+def refresh_lake(
+    warehouse: Warehouse,
+    name: str,
+    location: str,
+    snapshot: LakeSnapshot,
+    options: LakeOptions = LakeOptions(),
+    *,
+    progress: LakeProgress | None = None,
+) -> Refreshed:
+    """Create table ``name`` with the rows of a version of a lake, or bring it there.
+
+    Raises :class:`InputError` for a table of another lake or of files, and for other options than before;
+    :class:`~warehouse.errors.SchemaDrift` for other columns, :class:`DataError` for rows without a time, and
+    :class:`~warehouse.errors.CatalogBusy` if another process changed the table meanwhile. Nothing is changed then.
+    """
+    check_table_name(warehouse, name)
+    known = _load(warehouse, name)
+    _check_lake(name, known, location, snapshot)
+    lake, placement = _followed(name, known, location, snapshot, options)
+    if known.lake is not None and known.lake == lake:
+        return _result(warehouse, known, Refresh.nothing(known.table, lake), ())
+    if known.table is not None:
+        _check_columns(known.table, snapshot, location)
+    replaced: list[str] = []
+    checks = ValueChecks(None, False, {})
+    writer = PartWriter(warehouse, name, placement, invalid_text_rule(options.invalid_text, replaced), checks.check)
+    editor: Editor | None = None
+    try:
+        if known.table is None or known.lake is None:
+            refresh = _first(warehouse, name, snapshot, lake, placement, writer, progress)
+        else:
+            editor = Editor(warehouse, known.table, snapshot, placement, lake.keys, writer, known.stored_digests)
+            refresh = _next(warehouse, known.table, known, snapshot, lake, editor, writer)
+        recompute = _recomputes(warehouse, known, refresh)
+    except BaseException:
+        writer.discard()
+        if editor is not None:
+            editor.writer.discard()
+        raise
+    version = commit_refresh(warehouse, refresh, known.lake)
+    done = replace(refresh, table=replace(refresh.table, version=version))
+    found = _result(warehouse, known, done, recompute)
+    return replace(found, unfit=tuple(checks.unfit), replaced=tuple(replaced))
+
+
+def _load(warehouse: Warehouse, name: str) -> _Known:
+    with warehouse.catalog.read() as connection:
+        current = current_fragments(connection, name)
+        return _Known(find_table(connection, name), followed_lake(connection, name), known_files(connection, name),
+                      known_parts(connection, name), current, stored_digests(connection, name, current))  # fmt: skip
+
+
+def _check_lake(name: str, known: _Known, location: str, snapshot: LakeSnapshot) -> None:
+    if known.table is not None and known.lake is None:
+        raise InputError("a table of files must not become one of a lake", where=f"table {name}", value=location,
+                         allowed=known.table.root, next_step="use another table name")  # fmt: skip
+    if known.lake is None:
+        return
+    if known.lake.location != location:
+        raise InputError("the lake must be the one of the registered table", where=f"table {name}", value=location,
+                         allowed=known.lake.location, next_step="use another table name")  # fmt: skip
+    if known.lake.lake_id != snapshot.lake_id:
+        raise DataError("the lake's table must be the one that was registered: another one was created in its place",
+                        where=location, value=snapshot.lake_id, allowed=known.lake.lake_id,
+                        next_step=f"use another table name, or drop this one: headrace table drop {name}")  # fmt: skip
+
+
+def _followed(
+    name: str, known: _Known, location: str, snapshot: LakeSnapshot, options: LakeOptions
+) -> tuple[FollowedLake, Placement]:
+    """The lake at the snapshot's version, and the placement of its rows; options must not change, but for keys."""
+    lake, table = known.lake, known.table
+    before = {} if lake is None or table is None else {
+        "--time-column": (table.time_column or "", options.time_column),
+        "--time-unit": (lake.time_unit, options.time_unit),
+        "--partition-by": (lake.partition_by, options.partition_by),
+    }  # fmt: skip
+    for option, (stored, given) in before.items():
+        if given and given != stored:
+            raise InputError("an option of a lake must stay as it was when the table was added", where=f"table {name}, {option}",
+                             value=given, allowed=stored, next_step="leave it out, or use another table name")  # fmt: skip
+    if lake is not None and table is not None:
+        placement = placement_of(snapshot.schema, table.time_column or "", lake.time_unit, lake.partition_by, location)
+    else:
+        placement = placement_of(
+            snapshot.schema, options.time_column, options.time_unit, options.partition_by or "day", location
+        )
+    keys = options.keys or (lake.keys if lake is not None else ()) or snapshot.keys
+    for key in keys:
+        Table(name, "", tuple(_columns(snapshot)), None, 0).column(key)
+    return FollowedLake(location, snapshot.format, snapshot.lake_id, snapshot.version, placement.partition_by,
+                        placement.time_unit, tuple(keys)), placement  # fmt: skip
+
+
+def _columns(snapshot: LakeSnapshot) -> list[ColumnSchema]:
+    return [ColumnSchema(field.name, str(field.type)) for field in snapshot.schema]
+
+
+def _check_columns(table: Table, snapshot: LakeSnapshot, location: str) -> None:
+    try:
+        check_drift(table.file_columns, _columns(snapshot), location, table.name)
+    except SchemaDrift as error:
+        raise SchemaDrift("the columns of a lake must stay those of its table", where=error.where, value=error.value,
+                          allowed=error.allowed, next_step="add the lake under another table name") from error  # fmt: skip
+
+
+def _first(
+    warehouse: Warehouse,
+    name: str,
+    snapshot: LakeSnapshot,
+    lake: FollowedLake,
+    placement: Placement,
+    writer: PartWriter,
+    progress: LakeProgress | None,
+) -> Refresh:
+    for number, file in enumerate(snapshot.files):
+        if progress:
+            progress(number, len(snapshot.files), file.path)
+        for live in live_rows(snapshot, file):
+            writer.add(live)
+    parts = writer.finish()
+    if progress and snapshot.files:
+        progress(len(snapshot.files), len(snapshot.files), snapshot.files[-1].path)
+    if not parts:
+        raise DataError("a lake's table must have rows to be added", where=lake.location, value=f"version {lake.version}: 0 rows",
+                        next_step="add it when rows have been written")  # fmt: skip
+    table = Table(
+        name, f"{warehouse.storage.root}/{writer.folder}", tuple(_columns(snapshot)), placement.time_column, 0
+    )
+    files = _known_files(snapshot, [file.path for file in snapshot.files])
+    return Refresh(table, lake, parts, operation=snapshot.operation, files=files, is_new=True)
+
+
+def _next(
+    warehouse: Warehouse,
+    table: Table,
+    known: _Known,
+    snapshot: LakeSnapshot,
+    lake: FollowedLake,
+    editor: Editor,
+    writer: PartWriter,
+) -> Refresh:
+    fragments = fragments_of_files(known.current)
+    found = compare(warehouse.storage, snapshot, known.files, known.parts, fragments)
+    edits = editor.apply(found)
+    moved = {part: edited.origins() for part, edited in found.origins.items()}
+    parts = writer.finish()
+    new = [source.file.path for source in found.sources] + [file.path for file in found.changed]
+    files = _known_files(snapshot, new)
+    held: dict[str, set[int]] = {path: set() for path in files}
+    for path, one in known.files.items():
+        if path in held:
+            held[path].update(part for part in one.parts if part not in moved)
+    for part, origins in moved.items():
+        for path in origins.sources & held.keys():
+            held[path].add(part)
+    files = {path: replace(one, parts=tuple(sorted(held[path]))) for path, one in files.items()}
+    return Refresh(
+        table, lake, parts, operation=snapshot.operation, files=files, gone=found.gone, moved=moved, edits=edits,
+        current=known.current, notes=_notes(found, edits, parts, lake),
+    )  # fmt: skip
+
+
+def _known_files(snapshot: LakeSnapshot, paths: Sequence[str]) -> dict[str, KnownFile]:
+    """The files at ``paths``, of which no part has rows yet."""
+    wanted = set(paths)
+    return {file.path: KnownFile(file.state, ()) for file in snapshot.files if file.path in wanted}
+
+
+def _notes(found: Comparison, edits: Edits, parts: Sequence[NewPart], lake: FollowedLake) -> tuple[str, ...]:
+    deleted = sum(_newly_deleted(edits))
+    if lake.keys or not deleted or not parts or not found.gone:
+        return ()
+    return (
+        "rows of rewritten files that had no equal row were deleted, and new ones appended; with --key COLUMN, rows with "
+        "equal keys keep their place and their memos of unchanged columns",
+    )
+
+
+def _newly_deleted(edits: Edits) -> list[int]:
+    return [one.fragment.deleted_rows - one.placed.fragment.deleted_rows for one in edits.deletions]
+
+
+def _recomputes(warehouse: Warehouse, known: _Known, refresh: Refresh) -> tuple[Recompute, ...]:
+    if known.table is None:
+        return ()
+    added = known.table.added_columns
+    affected = [
+        AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in refresh.overlays
+    ]
+    for part in refresh.parts:
+        start, end = partition_range(part.file.partition)
+        affected += [
+            AffectedFragment(
+                None, PlacedFragment(0, part.file.partition, 0, start, end, 0, with_absent(fragment, added))
+            )
+            for fragment in part.file.fragments
+        ]
+    with warehouse.catalog.read() as connection:
+        return find_recomputes(connection, warehouse.config, known.table.name, affected, warehouse.clock())
+
+
+def _result(warehouse: Warehouse, known: _Known, done: Refresh, recompute: tuple[Recompute, ...]) -> Refreshed:
+    with warehouse.catalog.read() as connection:
+        current = current_fragments(connection, done.table.name)
+        small = fragment_sizes(connection, done.table.name).warning(done.table.name)
+    before = 0 if known.table is None else known.table.version
+    return Refreshed(
+        table=done.table,
+        lake=done.lake,
+        before="" if known.lake is None else known.lake.version,
+        changed=done.table.version != before,
+        partitions=done.partitions,
+        appended_rows=sum(part.rows for part in done.parts),
+        deleted_rows=sum(_newly_deleted(done.edits)),
+        updated_rows=done.edits.updated_rows,
+        updated_columns=done.edits.columns,
+        moved_rows=done.edits.moved_rows,
+        rows=sum(placed.fragment.live_rows for placed in current),
+        bytes=sum(placed.fragment.size_bytes for placed in current),
+        recompute=recompute,
+        unreadable=unreadable_columns(done.table.file_columns) if known.table is None else (),
+        notes=(*done.notes, *([small] if small and done.parts else [])),
+    )
