@@ -12,6 +12,7 @@ from headrace.cli.compact_table import compact_table_command
 from headrace.cli.drop_table import drop
 from headrace.cli.imported_log import ParquetOptions, log_of
 from headrace.cli.infer import infer
+from headrace.cli.lakes import LakeCommand, add_lake
 from headrace.cli.options.beam import Runner, split_beam_options
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.text_files import keep_schema
@@ -43,10 +44,13 @@ def add(
     folder: Annotated[
         str,
         typer.Argument(
-            help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are."
+            help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files, which stay where "
+            "they are; or of a Delta or Iceberg table, or iceberg://CATALOG/NAMESPACE.TABLE, whose rows are copied."
         ),
     ],
-    time_column: Annotated[str, typer.Option(help="The column of the event time.")] = "",
+    time_column: Annotated[
+        str, typer.Option(help="The column of the event time. Default for a lake: its only timestamp column.")
+    ] = "",
     move: Annotated[
         bool, typer.Option("--move", help="Set this folder as the new place of the table's files.")
     ] = False,
@@ -55,13 +59,49 @@ def add(
         str,
         typer.Option(help="A time outside its partition: keep the row with a warning, or refuse the file."),
     ] = "keep",
+    time_unit: Annotated[
+        str, typer.Option(help="Lakes: the unit of an integer time column since 1970: s, ms, us or ns.")
+    ] = "",
+    partition_by: Annotated[str, typer.Option(help="Lakes: partitions by hour or day. Default: day.")] = "",
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            help="Lakes: a column that identifies a row when the lake rewrites files; may be repeated. Default: what the "
+            "lake declares.",
+        ),
+    ] = None,
+    lake_version: Annotated[
+        str,
+        typer.Option(
+            help="Lakes: this version of a Delta table, or snapshot of an Iceberg table. Default: the newest."
+        ),
+    ] = "",
+    follow: Annotated[bool, typer.Option("--follow", help="Lakes: go on and bring each new version.")] = False,
+    every: Annotated[str, typer.Option(help="Lakes: with --follow, the wait between looks at the log.")] = "60s",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Register a folder of hive-partitioned Parquet. Run it again to register added files."""
+    """Register a folder of hive-partitioned Parquet, or a Delta or Iceberg table. Run it again to bring what is new."""
+    from warehouse.lakes.open_lake import is_lake
     from warehouse.tables.manifests import find_table
 
+    lake = LakeCommand(
+        time_column, time_unit, partition_by, tuple(key or ()), lake_version, follow, every, invalid_text
+    )
     with open_warehouse(home, creates=True) as warehouse:
+        place = _resolved(warehouse, folder)
+        if is_lake(warehouse.storage, place):
+            if move or outside_times != "keep":
+                option = "--move" if move else "--outside-times"
+                raise InputError("this option must be of a folder of partitions: a lake's rows are copied by their time", where=option,
+                                 value=folder, next_step="leave it out")  # fmt: skip
+            add_lake(warehouse, name, place.rstrip("/"), lake, as_json=as_json)
+            return
+        if lake.given:
+            raise InputError("this option must be of a lake, with its log", where=lake.given, value=folder,
+                             allowed="a folder with _delta_log or metadata/*.metadata.json, or iceberg://CATALOG/NAMESPACE.TABLE",
+                             next_step="check the path, or leave the option out")  # fmt: skip
         with warehouse.catalog.read() as connection:
             known = find_table(connection, name)
         if known is not None and not move:
@@ -206,6 +246,7 @@ def _imported_screen(config: ImportConfig, imported: ImportReport, registered: R
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if the imported columns do not fit the known table."""
+    from warehouse.tables.followed import refuse_followed
     from warehouse.tables.manifests import find_table
     from warehouse.tables.parquet import check_drift
     from warehouse.tables.register import check_table_name
@@ -213,6 +254,7 @@ def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: 
 
     check_table_name(warehouse, name)
     with warehouse.catalog.read() as connection:
+        refuse_followed(connection, name, "an import")
         table = find_table(connection, name)
     if table is None:
         return
@@ -268,11 +310,13 @@ def show(
 ) -> None:
     """Show a table's columns and partitions."""
     from headrace.screens.tables import PartitionRow, TableScreen
+    from warehouse.tables.followed import followed_lake
     from warehouse.tables.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         table = get_table(connection, name)
         manifests = table_manifests(connection, name)
+        lake = followed_lake(connection, name)
     screen = TableScreen(
         name=table.name,
         version=table.version,
@@ -291,6 +335,7 @@ def show(
             )
             for part in manifests
         ),
+        lake="" if lake is None else f"{lake.location}, version {lake.version}",
     )
     emit(screen, as_json=as_json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, time_text
 
 if TYPE_CHECKING:
-    from warehouse.changes.outcome import Change
+    from warehouse.changes.outcome import Change, Recompute
     from warehouse.tables.history import TableVersion
 
 
@@ -22,6 +23,18 @@ _DONE = {
     "fix": ("fixed", "would fix"),
     "delete": ("deleted", "would delete"),
 }
+
+
+def recompute_table(recompute: Sequence[Recompute], *, dry_run: bool) -> tuple[RenderableType, ...]:
+    """What must be computed: the sums, and a table of components."""
+    rows, memos = sum(one.rows for one in recompute), sum(one.memos for one in recompute)
+    head = f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
+    table = grid(
+        ("input*", "reads*", "models*", "memos>", "rows>"),
+        ((", ".join(one.inputs) or f"part of inputs: {one.expression}", ", ".join(one.columns), ", ".join(one.models),
+          count_text(one.memos), count_text(one.rows)) for one in recompute),
+    )  # fmt: skip
+    return head + ("nothing was changed" if dry_run else "next: headrace work"), "", table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +60,7 @@ class ChangeScreen:
         lines += change.notes
         if not change.recompute:
             return "\n".join([*lines, "nothing must be computed"] if change.changed else lines)
-        rows = sum(one.rows for one in change.recompute)
-        memos = sum(one.memos for one in change.recompute)
-        lines.append(f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
-                     + ("nothing was changed" if change.dry_run else "next: headrace work"))  # fmt: skip
-        table = grid(
-            ("input*", "reads*", "models*", "memos>", "rows>"),
-            ((", ".join(one.inputs) or f"part of inputs: {one.expression}", ", ".join(one.columns), ", ".join(one.models),
-              count_text(one.memos), count_text(one.rows)) for one in change.recompute),
-        )  # fmt: skip
-        return Group("\n".join(lines), "", table)
+        return Group("\n".join(lines), *recompute_table(change.recompute, dry_run=change.dry_run))
 
     def _head(self) -> str:
         change = self.change

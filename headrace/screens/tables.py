@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -24,6 +24,16 @@ _TYPE_WIDTH = 60
 def short_type(arrow_type: str) -> str:
     """A type, cut to fit into a line."""
     return arrow_type if len(arrow_type) <= _TYPE_WIDTH else f"{arrow_type[: _TYPE_WIDTH - 1]}…"
+
+
+def unreadable_lines(table: str, columns: Sequence[UnreadableColumn]) -> list[str]:
+    """A line for each of the first columns that no model reads."""
+    lines = [
+        f"no model can read {column.name}, {short_type(column.arrow_type)}: {column.why}. Store {column.cast}"
+        for column in columns[:_PLACES_SHOWN]
+    ]
+    more = len(columns) - _PLACES_SHOWN
+    return lines + ([f"… and {more} more columns: headrace table show {table}"] if more > 0 else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +71,7 @@ class RegisteredScreen:
             )
         if len(self.replaced) > _PLACES_SHOWN:
             text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
-        for column in self.unreadable[:_PLACES_SHOWN]:
-            text += (
-                f"\nno model can read {column.name}, {short_type(column.arrow_type)}: {column.why}. Store {column.cast}"
-            )
-        if len(self.unreadable) > _PLACES_SHOWN:
-            text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
+        text += "".join(f"\n{line}" for line in unreadable_lines(self.table, self.unreadable))
         if self.outside:
             text += f"\nevents with a time outside their partition: {self.outside}"
         for place in self.unfit:
@@ -141,12 +146,13 @@ class TableScreen:
     time_column: str | None
     columns: tuple[ColumnRow, ...]
     partitions: tuple[PartitionRow, ...]
+    lake: str = ""
 
     def render(self) -> RenderableType:
         """Facts, columns, partitions."""
         head = facts(
             (("table", self.name), ("version", str(self.version)), ("folder", self.root),
-             ("time column", self.time_column or "-"))
+             ("time column", self.time_column or "-"), *([("follows", self.lake)] if self.lake else []))
         )  # fmt: skip
         columns = grid(
             ("column", "type*"),

@@ -21,12 +21,28 @@ from tests.conftest import ROOT
 
 PRODUCT = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 CHECKED = (*PRODUCT, "examples", "benchmarks", "tests", "docs")
-_PRODUCT_EXTRAS = ("azure", "beam", "dataflow", "frames", "gcs", "metrics", "plan", "postgres", "s3", "tft", "train")
+_PRODUCT_EXTRAS = (
+    "azure",
+    "beam",
+    "dataflow",
+    "delta",
+    "frames",
+    "gcs",
+    "iceberg",
+    "metrics",
+    "plan",
+    "postgres",
+    "s3",
+    "tft",
+    "train",
+)
 #: The extras whose packages a module and all modules below it may import, beside the core.
 EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "transforms.functions.library_state": ("frames",),
     "transforms.twins": ("train", "tft"),
     "warehouse.storage": ("azure", "gcs", "s3"),
+    "warehouse.lakes.delta": ("delta",),
+    "warehouse.lakes.iceberg": ("iceberg",),
     "pipelines": ("beam",),
     "pipelines.analysis": ("tft",),
     "pipelines.runners.dataflow": ("dataflow",),

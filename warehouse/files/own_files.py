@@ -11,15 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from warehouse.storage.layout import ANALYSIS, ARTIFACTS, JOBS, MEMOS, OVERLAYS, SUFFIX
+from warehouse.storage.layout import ANALYSIS, ARTIFACTS, JOBS, LAKES, MEMOS, OVERLAYS, SUFFIX
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile, is_inside
 
 OwnKind = Literal[
-    "memos", "job results", "artifacts", "overlays", "analysis files", "contributions", "unfinished writes"
+    "memos",
+    "job results",
+    "artifacts",
+    "overlays",
+    "lake files",
+    "analysis files",
+    "contributions",
+    "unfinished writes",
 ]
 
-_FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS)
+_FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS, LAKES)
 #: A random id (of a lease or a job), and a digest.
 _ID, _DIGEST = "[0-9a-f]{32}", "[0-9a-f]{64}"
 #: The name of a memo file: fragment, lease or compaction, memos. Older releases left out the lease.
@@ -29,6 +36,7 @@ _ACCUMULATED = r"(?:beam-temp-[^/]+/.+|(?:\d+|METADATA)-\d{5}-of-\d{5}(?:\.gz)?|
 _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("memos", re.compile(rf"{MEMOS}/(?:[^/]+/)+{_MEMO}")),
     ("overlays", re.compile(rf"{OVERLAYS}/(?:[^/]+/)+[0-9a-f]{{16}}-{_ID}\.{SUFFIX}")),
+    ("lake files", re.compile(rf"{LAKES}/[^/]+/(?:origins/|data/(?:[^/]+/)+){_ID}\.parquet")),
     ("artifacts", re.compile(rf"{ARTIFACTS}/{_DIGEST}\.arrow")),
     ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.json")),
     ("analysis files", re.compile(rf"{ANALYSIS}/jobs/{_ID}/(?:done/{_DIGEST}\.json|{_DIGEST}/{_ACCUMULATED})")),

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DataError, HeadraceError, InputError
-from warehouse.lakes.row_codes import row_codes
+from warehouse.lakes.row_codes import Ints, row_codes
 from warehouse.lakes.snapshot import LakeFile, Mask
 from warehouse.storage.object_clients import missing_extra
 from warehouse.storage.storage import Storage
@@ -96,11 +96,12 @@ class IcebergSnapshot:
             mask |= self._equal(file, ids, files)
         return mask
 
-    def _positions(self, delete_file: Any, path: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _positions(self, delete_file: Any, path: str) -> Ints:
         """The positions in a data file that a file of position deletes, or a deletion vector, names."""
         if delete_file.file_path not in self._position_deletes:
             self._position_deletes[delete_file.file_path] = _read_positions(self._table.io, delete_file)
-        return self._position_deletes[delete_file.file_path].get(path, np.zeros(0, np.int64))
+        found: Ints = self._position_deletes[delete_file.file_path].get(path, np.zeros(0, np.int64))
+        return found
 
     def _equal(self, file: LakeFile, ids: Sequence[int], delete_files: Sequence[Any]) -> Mask:
         """The rows of a data file whose values of some columns are those of a row of a delete file."""
@@ -225,7 +226,7 @@ def _applies(table: Any, delete_file: Any, data_file: Any) -> bool:
     return bool(delete_file.spec_id == data_file.spec_id and delete_file.partition == data_file.partition)
 
 
-def _read_positions(io: Any, delete_file: Any) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+def _read_positions(io: Any, delete_file: Any) -> dict[str, Ints]:
     """The deleted positions in each data file that a delete file names."""
     from pyiceberg.manifest import FileFormat
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file

@@ -23,7 +23,7 @@ from warehouse.storage.layout import ANALYSIS, MEMOS
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile
 
-CollectedKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
+CollectedKind = Literal["job results", "artifacts", "overlays", "lake files", "analysis files", "unfinished writes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,19 @@ def _referenced_contributions(_connection: Connection, storage: Storage, paths: 
     return named.intersection(paths)
 
 
+def _referenced_lake_files(connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
+    """The rows and origins of tables that follow a lake."""
+    found: set[str] = set()
+    of, parts = schema.files.c, schema.lake_parts.c
+    for folder in {"/".join(path.split("/")[:2]) for path in paths}:
+        table = folder.partition("/")[2]
+        found.update(connection.execute(select(parts.origins).where(parts.table_name == table)).scalars())
+        # By their names in the home: a home that was moved has other absolute paths, and its files are still needed.
+        stored = connection.execute(select(of.path).where(of.table_name == table)).scalars()
+        found.update(f"{folder}/{path.rpartition(f'/{folder}/')[2]}" for path in stored)
+    return found.intersection(paths)
+
+
 def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[ListedFile]:
     """Unfinished writes, without those of memos, which are collected by their leases."""
     files = home.own["unfinished writes"]
@@ -138,6 +151,7 @@ COLLECTED_FILES: tuple[CollectedFiles, ...] = (
     CollectedFiles("job results", _old("job results"), _referenced_results),
     CollectedFiles("artifacts", _old("artifacts"), _referenced_artifacts),
     CollectedFiles("overlays", _old("overlays"), _referenced_overlays),
+    CollectedFiles("lake files", _old("lake files"), _referenced_lake_files),
     CollectedFiles("analysis files", _old_analysis_files, _referenced_contributions),
     CollectedFiles("unfinished writes", _old_unfinished, _nothing),
 )

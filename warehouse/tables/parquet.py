@@ -368,7 +368,7 @@ def _read_ahead(source: Any, metadata: Any, groups: Sequence[int], columns: Sequ
 
 
 def _first_byte(chunk: Any) -> int:
-    at = chunk.data_page_offset
+    at: int = chunk.data_page_offset
     return min(at, chunk.dictionary_page_offset) if chunk.dictionary_page_offset else at
 
 
