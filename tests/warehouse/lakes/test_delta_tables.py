@@ -438,7 +438,7 @@ def test_any_operations_leave_the_lakes_rows_and_the_places_of_kept_ones(
 
 def gone(steps: list[tuple[str, int]]) -> set[int]:
     """Ids that may have been deleted and merged again, which are new events then."""
-    return {one for one in range(5)} if any(what == "delete" for what, _ in steps) else set()
+    return set(range(5)) if any(what == "delete" for what, _ in steps) else set()
 
 
 def test_times_before_1970(tmp_path: Path) -> None:
