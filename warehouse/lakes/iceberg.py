@@ -174,7 +174,7 @@ def _from_folder(storage: Storage, root: str) -> Any:
     here = root.rstrip("/").replace("://anonymous@", "://")
     table = StaticTable.from_metadata(f"{here}/metadata/{name}", properties)
 
-    class MovedFiles(PyArrowFileIO):
+    class MovedFiles(PyArrowFileIO):  # type: ignore[misc]
         """Files by their paths where the table was written, found where it is now."""
 
         def new_input(self, location: str) -> Any:

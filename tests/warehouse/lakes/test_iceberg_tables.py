@@ -138,9 +138,9 @@ def test_a_table_of_a_catalog_and_its_identifier_fields(
     )
     table.append(rows.cast(wanted))
     # pyiceberg reads its file and the environment once, when it is imported.
-    configured = {"catalog": {"mine": {"type": "sql", "uri": f"sqlite:///{tmp_path}/ice berg/catalog.db"}}}
+    configured = {"catalog": {"c": {"type": "sql", "uri": f"sqlite:///{tmp_path}/ice berg/catalog.db"}}}
     monkeypatch.setattr(pyiceberg.catalog._ENV_CONFIG, "config", configured)
-    follower = Follower.open(tmp_path / "home", "iceberg://mine/ns.keyed")
+    follower = Follower.open(tmp_path / "home", "iceberg://c/ns.keyed")
     assert follower.refresh().lake.keys == ("id",)
     table.overwrite(
         events([1, 2, 70], label=3.0).select(["id", "time", "label"]).cast(wanted), overwrite_filter="id in (1, 2, 3)"
@@ -148,9 +148,9 @@ def test_a_table_of_a_catalog_and_its_identifier_fields(
     found = follower.refresh()
     assert (found.updated_rows, found.appended_rows, found.deleted_rows) == (2, 1, 1)
     with pytest.raises(InputError, match="namespace"):
-        Follower(follower.warehouse, "iceberg://mine").refresh()
+        Follower(follower.warehouse, "iceberg://c").refresh()
     with pytest.raises(DataError, match="must be readable"):
-        Follower(follower.warehouse, "iceberg://mine/ns.other").refresh()
+        Follower(follower.warehouse, "iceberg://c/ns.other").refresh()
 
 
 def test_a_table_that_was_copied_to_another_folder(tmp_path: Path, root: Path) -> None:
