@@ -108,12 +108,13 @@ def register_table(
     time partition, :class:`InputError` for the folder of a lake, and :class:`~warehouse.errors.CatalogBusy` if another process registered the table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
+    with warehouse.catalog.read() as connection:
+        refuse_followed(connection, name, "a registration of files")
     refuse_lakes(warehouse.storage, [root])
     refuse_half_imports(warehouse.storage, root)
     found = scan_partitions(warehouse.storage, root)
     refuse_half_imports(warehouse.storage, root)
     with warehouse.catalog.read() as connection:
-        refuse_followed(connection, name, "a registration of files")
         known = _load_known(connection, name)
     if known.table is not None and time_column is None:
         time_column = known.table.time_column

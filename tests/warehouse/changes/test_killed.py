@@ -32,10 +32,8 @@ def killing(module, name, *, after):
 
 if point == "between bytes and transaction":
     killing(publish, "begin_version", after=False)
-    killing(append, "begin_version", after=False)
 elif point == "in the transaction":
     killing(publish, "write_manifests", after=True)
-    killing(append, "write_manifests", after=True)
 else:
     killing(storage.Storage, "write_atomic", after=True)
 with Warehouse.open(WarehouseConfig(home, fragment_rows=4, read_threads=1)) as warehouse:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -353,37 +352,58 @@ def test_gc_keeps_what_is_needed_and_deletes_what_a_killed_refresh_left(
 
 
 _REFRESH = """
-import sys
-from tests.warehouse.lakes.scenes import Follower
+import os, signal, sys
 from pathlib import Path
-follower = Follower.open(Path(sys.argv[1]), sys.argv[2])
-print("ready", flush=True)
-for _ in range(3):
-    follower.refresh(keys=("id",))
-print("done", flush=True)
+from tests.warehouse.lakes.scenes import Follower
+from warehouse.changes import publish
+from warehouse.lakes import commit
+from warehouse.storage.storage import Storage
+home, lake, point, number = sys.argv[1:]
+owner = {"write_atomic": Storage, "begin_version": publish, "write_manifests": publish}.get(point, commit)
+original, left = getattr(owner, point), int(number)
+
+def killing(*args, **options):
+    global left
+    found, left = original(*args, **options), left - 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+setattr(owner, point, killing)
+Follower.open(Path(home), lake).refresh(keys=("id",))
 """
+#: Files of origins, of overlays and of rows; the versions delete, overlay and append; the lake's state; nothing is left to write.
+_POINTS = (
+    ("write_atomic", 1),
+    ("write_atomic", 4),
+    ("begin_version", 2),
+    ("write_manifests", 3),
+    ("write_parts", 1),
+    ("write_files", 1),
+)
 
 
-def test_a_refresh_that_is_killed_is_repeated_exactly_once(follower: Follower, lake: str, tmp_path: Path) -> None:
+def test_a_refresh_that_is_killed_changes_nothing_and_is_repeated_once(
+    follower: Follower, lake: str, tmp_path: Path
+) -> None:
     follower.refresh(keys=("id",))
-    for turn, delay_secs in enumerate((0.02, 0.1, 0.2)):
-        write_deltalake(lake, events(range(100 + 10 * turn, 106 + 10 * turn)), mode="append")
-        DeltaTable(lake).update(predicate=f"id % 7 = {turn}", updates={"label": f"{turn}.25"})
-        DeltaTable(lake).delete(f"id = {turn}")
-        command = [sys.executable, "-c", _REFRESH, str(tmp_path / "home"), lake]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(delay_secs)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        before = len(kinds(follower))
-        follower.refresh()
-        assert same_rows(follower.rows(), delta_rows(lake))
-        assert not follower.refresh().changed
-        assert len(kinds(follower)) - before in (0, 1, 2, 3)
-    assert len({row["id"] for row in follower.rows("id")}) == len(follower.rows("id"))
+    before = follower.placed_rows()
+    write_deltalake(lake, events(range(100, 106)), mode="append")
+    DeltaTable(lake).update(predicate="id % 7 = 1", updates={"label": "4.25"})
+    DeltaTable(lake).delete("id = 3")
+    for point, number in _POINTS:
+        command = [sys.executable, "-c", _REFRESH, str(tmp_path / "home"), lake, point, str(number)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == -signal.SIGKILL, (point, found.stderr)
+        assert (kinds(follower), follower.placed_rows()) == (["register"], before), point
+    done = follower.refresh()
+    assert (done.appended_rows, done.updated_rows, done.deleted_rows) == (6, 6, 1)
+    assert same_rows(follower.rows(), delta_rows(lake))
+    assert not follower.refresh().changed
+    assert kinds(follower) == ["register", "delete", "overlay", "append"]
+    collect_garbage(follower.warehouse, dry_run=False, leftover_secs=-10)
+    assert same_rows(follower.rows(), delta_rows(lake))
+    assert not verify_warehouse(follower.warehouse).findings
 
 
 _STEP = st.one_of(
