@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
+from warehouse.lakes.placement import PartitionBy
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.tables.versions import TableChangeKind
 
@@ -34,6 +35,8 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
     (schema.merged_fragments, {"fragment": 1, "merged": 1, "position": 0, "first_row": 0}),
     (schema.changes, {"id": 1, "table_name": "t", "table_version": 1, "kind": "register", "columns": [], "rows": 0,
                       "fragments": 0, "source": "", "why": "", "created_at": 0.0}),
+    (schema.lakes, {"table_name": "t", "location": "l", "format": "delta", "lake_id": "i", "version": "0", "partition_by": "day",
+                    "time_unit": "", "keys": []}),
     (schema.clients, {"name": "c", "served": 0, "leased_tasks": 0}),
     (schema.components, {"fingerprint": _A, "shape": _A, "expression": "e", "document": {}, "created_at": 0.0}),
     *((schema.models, {"id": version, "name": "m", "version": version, "client": "c", "priority": -1, "label": "l",
@@ -77,6 +80,8 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_merged_fragments_not_negative", schema.merged_fragments, {}, {"position": -1}),
     ("ck_merged_fragments_not_negative", schema.merged_fragments, {}, {"first_row": -1}),
     ("ck_changes_kind", schema.changes, {}, {"kind": "moved"}),
+    ("ck_lakes_format", schema.lakes, {}, {"format": "hudi"}),
+    ("ck_lakes_partition_by", schema.lakes, {}, {"partition_by": "week"}),
     ("ck_policy_accounts_hedged", schema.policy_accounts, {}, {"hedged_all_secs": 0.0}),
     ("ck_changes_not_negative", schema.changes, {}, {"rows": -1}),
     ("ck_changes_not_negative", schema.changes, {}, {"fragments": -1}),
@@ -177,6 +182,7 @@ def test_the_values_are_those_of_the_code() -> None:
         "ck_tasks_state": [state for state in TaskState if state is not TaskState.DONE],
         "ck_memos_state": [state for state in MemoState if state is not MemoState.RUNNING],
         "ck_changes_kind": list(get_args(TableChangeKind)),
+        "ck_lakes_partition_by": list(get_args(PartitionBy)),
     }
     for table in schema.metadata.tables.values():
         for one in table.constraints:

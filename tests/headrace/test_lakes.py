@@ -153,6 +153,7 @@ def test_options_of_the_other_kind_are_refused(lake: str, tmp_path: Path, capsys
     call(capsys, "table", "add", "log", lake)
     assert "follows a lake" in call(capsys, "table", "import", "log", str(tmp_path / "plain" / "*/*.parquet"), status=2)
     assert "must be the one" in call(capsys, "table", "add", "log", tmp_path / "plain", status=2)
+    call(capsys, "table", "add", "plain", tmp_path / "plain")
     assert "a table of files must not become" in call(capsys, "table", "add", "plain", lake, status=2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.cli.main import run
+from pipelines.isolation.processes import child_processes
 from tests.support.s3_server import S3Server
 from warehouse import Storage
 
@@ -23,7 +25,7 @@ model.input("overlap", (hr.text("query").unigrams() & hr.text("ad_title").unigra
 
 
 @pytest.fixture
-def bucket(s3_server: S3Server, small_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(s3_server: S3Server, small_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket with a log in it; server and credentials are named by the environment only."""
     bucket = s3_server.bucket()
     storage = Storage(str(tmp_path))
@@ -31,7 +33,9 @@ def bucket(s3_server: S3Server, small_log: Path, tmp_path: Path, monkeypatch: py
         storage.write_atomic(f"s3://{bucket}/log/{path.relative_to(small_log)}", path.read_bytes())
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    return bucket
+    child_processes().close()  # children that another test has started have its environment
+    yield bucket
+    child_processes().close()
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> Any:
