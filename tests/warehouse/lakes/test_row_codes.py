@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from warehouse.lakes.pairing import pair_equal, pair_rows
 from warehouse.lakes.row_codes import row_codes, value_codes
 
@@ -66,7 +67,7 @@ def _key(value: Any) -> str:
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=scaled(200))
 @given(arrays())
 def test_equal_codes_are_equal_values(made: tuple[pa.Array, list[Any]]) -> None:
     array, listed = made
@@ -76,7 +77,6 @@ def test_equal_codes_are_equal_values(made: tuple[pa.Array, list[Any]]) -> None:
             assert (codes[one] == codes[other]) == (_key(first) == _key(second)), (first, second)
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(0, 10))
 def test_rows_are_equal_by_all_columns(data: st.DataObject, rows: int) -> None:
     columns = [data.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)) for _ in range(3)]
@@ -90,7 +90,6 @@ def test_rows_are_equal_by_all_columns(data: st.DataObject, rows: int) -> None:
 _CODES = st.lists(st.integers(0, 4), max_size=30).map(lambda codes: np.array(codes, np.int64))
 
 
-@settings(deadline=None)
 @given(_CODES, _CODES)
 def test_as_many_rows_as_can_be_are_paired_each_once(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> None:
     first, second = pair_equal(old, new)
@@ -108,7 +107,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table([pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)], names=["id", "time", "label", "text"])  # fmt: skip
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=scaled(200))
 @given(st.lists(_ROW, max_size=12), st.lists(_ROW, max_size=12), st.booleans())
 def test_pairs_keep_partition_and_key_and_every_row_is_accounted_for(
     old: list[tuple[Any, ...]], new: list[tuple[Any, ...]], has_keys: bool
