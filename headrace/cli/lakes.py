@@ -13,10 +13,14 @@ from headrace.terminal.output import emit, emit_line, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.stopping import ended_by_signals
 from transforms.errors import Busy, InputError, StorageError
+from warehouse.errors import MissingFile
 
 if TYPE_CHECKING:
     from headrace.screens.lakes import LakeScreen
     from warehouse.warehouse import Warehouse
+
+#: The wait between looks of ``--follow``.
+EVERY = "60s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class LakeCommand:
         keys: the columns that identify a row.
         version: the version of the lake; empty for the newest.
         follow: go on with each new version.
-        every: the wait between looks, such as ``60s``.
+        every: the wait between looks; empty for :data:`EVERY`.
         invalid_text: the rule for text that is not UTF-8.
     """
 
@@ -40,7 +44,7 @@ class LakeCommand:
     keys: tuple[str, ...] = ()
     version: str = ""
     follow: bool = False
-    every: str = "60s"
+    every: str = ""
     invalid_text: str = "refuse"
 
     @property
@@ -52,16 +56,22 @@ class LakeCommand:
             "--key": self.keys,
             "--lake-version": self.version,
             "--follow": self.follow,
+            "--every": self.every,
         }
         return next((option for option, value in options.items() if value), "")
 
 
 def add_lake(warehouse: Warehouse, name: str, location: str, command: LakeCommand, *, as_json: bool) -> None:
     """Add the table, or bring it to the lake's version, and print what changed; with ``follow`` again and again."""
-    every_secs = span_of("--every", command.every)
+    every_secs = span_of("--every", command.every or EVERY)
     if command.follow and command.version:
         raise InputError("--follow must go without --lake-version: it brings the newest version", where="--lake-version",
                          value=command.version, next_step="leave one of them out")  # fmt: skip
+    if command.every and not command.follow:
+        raise InputError("--every must go with --follow: it is the wait between looks", where="--every", value=command.every,
+                         next_step="add --follow, or leave it out")  # fmt: skip
+    if every_secs <= 0:
+        raise InputError("the wait between looks must be longer than 0", where="--every", value=command.every)
     if not command.follow:
         emit(refresh(warehouse, name, location, command), as_json=as_json)
         return
@@ -91,8 +101,8 @@ def refresh(warehouse: Warehouse, name: str, location: str, command: LakeCommand
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """What may pass is reported and tried again at the next look."""
+    """What may pass is reported and tried again at the next look, also a file that the lake deleted meanwhile."""
     try:
         yield
-    except (StorageError, Busy) as error:
+    except (StorageError, Busy, MissingFile) as error:
         say(f"tried again later: {error}")

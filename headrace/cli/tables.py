@@ -78,7 +78,9 @@ def add(
         ),
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Lakes: go on and bring each new version.")] = False,
-    every: Annotated[str, typer.Option(help="Lakes: with --follow, the wait between looks at the log.")] = "60s",
+    every: Annotated[
+        str, typer.Option(help="Lakes: with --follow, the wait between looks at the log. Default: 60s.")
+    ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from headrace.cli.main import run
 from tests.support.blob_server import serving
+from tests.warehouse.lakes.iceberg_deletes import catalog
+from tests.warehouse.lakes.scenes import events
 from transforms.errors import StorageError
 from warehouse import Storage
 from warehouse.storage import objects
@@ -44,4 +50,29 @@ def test_a_log_in_azure(
         with pytest.raises(StorageError, match="credentials") as caught:
             Storage(str(tmp_path)).list("az://logs")
         assert "AZURE_STORAGE_ACCOUNT_KEY" in caught.value.next_step
+    objects._shared.cache_clear()
+
+
+def test_lakes_in_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = events(range(24))
+    write_deltalake(str(tmp_path / "delta"), rows, partition_by=["country"])
+    table = catalog(tmp_path).create_table("ns.log", schema=rows.schema)
+    table.append(rows)
+    folders = {"delta": tmp_path / "delta", "iceberg": Path(table.location().removeprefix("file://"))}
+    blobs = {
+        f"{name}/{path.relative_to(folder)}": path.read_bytes()
+        for name, folder in folders.items() for path in folder.rglob("*") if path.is_file()
+    }  # fmt: skip
+    with serving(blobs) as environment:
+        home = ["--home", str(tmp_path / "home"), "--json"]
+        # In a process of its own: deltalake holds the lock of the interpreter, and so the server here, while it waits.
+        command = [sys.executable, "-m", "headrace", "table", "add", "delta", "az://logs/delta", *home]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout)["rows"] == 24
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        objects._shared.cache_clear()
+        assert run(["table", "add", "iceberg", "az://logs/iceberg", *home]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 24
     objects._shared.cache_clear()

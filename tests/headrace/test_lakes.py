@@ -19,6 +19,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from headrace.cli.main import run
 from tests.support.s3_server import S3Server
+from tests.warehouse.lakes import scenes as lakes
+from tests.warehouse.lakes.iceberg_deletes import catalog
+from warehouse import Storage
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MODEL = """
@@ -124,7 +127,7 @@ def test_a_lakes_files_are_never_read_as_plain_files(
     (iceberg / "data" / "date=2026-03-01").mkdir(parents=True)
     pq.write_table(events(range(3)), iceberg / "data" / "date=2026-03-01" / "x.parquet")
     assert "an Iceberg table must be read by its log" in call(capsys, "table", "add", "x", iceberg / "data", status=2)
-    assert "must be readable by its metadata" in call(capsys, "table", "add", "x", iceberg, status=3)
+    assert "must be readable by its log" in call(capsys, "table", "add", "x", iceberg, status=3)
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     monkeypatch.setitem(sys.modules, "pyiceberg.table", None)
     said = call(capsys, "table", "add", "x", iceberg, status=6)
@@ -142,6 +145,7 @@ def test_options_of_the_other_kind_are_refused(lake: str, tmp_path: Path, capsys
     for option in (
         ("--key", "id"),
         ("--follow",),
+        ("--every", "5s"),
         ("--lake-version", "1"),
         ("--partition-by", "hour"),
         ("--time-unit", "s"),
@@ -150,6 +154,8 @@ def test_options_of_the_other_kind_are_refused(lake: str, tmp_path: Path, capsys
     for option in (("--move",), ("--outside-times", "refuse")):
         assert option[0] in call(capsys, "table", "add", "x", lake, *option, status=2)
     assert "--follow" in call(capsys, "table", "add", "x", lake, "--follow", "--lake-version", "0", status=2)
+    assert "--follow" in call(capsys, "table", "add", "x", lake, "--every", "5s", status=2)
+    assert "longer than 0" in call(capsys, "table", "add", "x", lake, "--follow", "--every", "0s", status=2)
     call(capsys, "table", "add", "log", lake)
     assert "follows a lake" in call(capsys, "table", "import", "log", str(tmp_path / "plain" / "*/*.parquet"), status=2)
     assert "must be the one" in call(capsys, "table", "add", "log", tmp_path / "plain", status=2)
@@ -187,3 +193,9 @@ def test_a_lake_in_s3(
     DeltaTable(lake, storage_options=options).delete("id = 3")
     assert call(capsys, "table", "add", "log", lake)["deleted_rows"] == 1
     assert "must be read by its log" in call(capsys, "table", "append", "log", lake, status=2)
+    table = catalog(tmp_path).create_table("ns.log", schema=lakes.events(range(8)).schema)
+    table.append(lakes.events(range(8)))
+    folder, storage = Path(table.location().removeprefix("file://")), Storage(str(tmp_path))
+    for path in folder.rglob("*.*"):
+        storage.write_atomic(f"{lake} iceberg/{path.relative_to(folder)}", path.read_bytes())
+    assert call(capsys, "table", "add", "other", f"{lake} iceberg")["rows"] == 8

@@ -43,6 +43,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "warehouse.storage": ("azure", "gcs", "s3"),
     "warehouse.lakes.delta": ("delta",),
     "warehouse.lakes.iceberg": ("iceberg",),
+    "warehouse.lakes.iceberg_files": ("iceberg",),
     "pipelines": ("beam",),
     "pipelines.analysis": ("tft",),
     "pipelines.runners.dataflow": ("dataflow",),

@@ -31,12 +31,17 @@ _FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS, LAKES)
 _ID, _DIGEST = "[0-9a-f]{32}", "[0-9a-f]{64}"
 #: The name of a memo file: fragment, lease or compaction, memos. Older releases left out the lease.
 _MEMO = rf"[0-9a-f]{{16}}-(?:(?:compaction)?{_ID}-[0-9a-f]{{16}}|{_ID})\.{SUFFIX}"
+#: The name of a file that ``headrace table append`` writes.
+_LATE = "late-[0-9a-f]{24}"
 #: Files that Beam and tf.Transform wrote for one partition, in releases that ran them.
 _ACCUMULATED = r"(?:beam-temp-[^/]+/.+|(?:\d+|METADATA)-\d{5}-of-\d{5}(?:\.gz)?|MANIFEST)"
 _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("memos", re.compile(rf"{MEMOS}/(?:[^/]+/)+{_MEMO}")),
     ("overlays", re.compile(rf"{OVERLAYS}/(?:[^/]+/)+[0-9a-f]{{16}}-{_ID}\.{SUFFIX}")),
-    ("lake files", re.compile(rf"{LAKES}/[^/]+/(?:origins/|data/(?:[^/]+/)+){_ID}\.parquet")),
+    (
+        "lake files",
+        re.compile(rf"{LAKES}/[^/]+/(?:origins/{_ID}-{_DIGEST}|data/(?:[^/]+/)+(?:{_ID}|{_LATE}))\.parquet"),
+    ),
     ("artifacts", re.compile(rf"{ARTIFACTS}/{_DIGEST}\.arrow")),
     ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.json")),
     ("analysis files", re.compile(rf"{ANALYSIS}/jobs/{_ID}/(?:done/{_DIGEST}\.json|{_DIGEST}/{_ACCUMULATED})")),

@@ -5,7 +5,6 @@ deltalake's own scan gives no positions of rows in their files, which deletion v
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from transforms.errors import DataError, HeadraceError, InputError, TypeMismatch
+from transforms.errors import DataError, InputError, TypeMismatch
+from warehouse.lakes.reader_errors import translated_lake_errors
 from warehouse.lakes.snapshot import LakeFile, Mask
 from warehouse.storage.object_clients import missing_extra
+from warehouse.storage.object_locations import without_credentials
 from warehouse.storage.storage import Storage
-from warehouse.tables.parquet import opened
+from warehouse.tables.parquet import opened_source, read_ahead
 
 #: Features of a table that reading it must know, and that this reader knows.
 READER_FEATURES = frozenset(
@@ -63,12 +64,14 @@ class DeltaSnapshot:
         """All rows of a file, a row group at a time."""
         names = list(columns) if columns is not None else self.schema.names
         values = self._values[file.path]
-        with opened(self._storage, self._absolute(file.path)) as source:
-            stored = set(source.schema_arrow.names)
+        # Spark writes times as INT96, also those of the year 9999, which nanoseconds do not hold.
+        with opened_source(self._storage, self._absolute(file.path), int96_unit="us") as (source, parquet):
+            stored = set(parquet.schema_arrow.names)
             physical = {name: self._physical(name) for name in names if name not in values}
             read = [name for name in physical.values() if name in stored]
-            for group in range(source.num_row_groups):
-                table = source.read_row_group(group, columns=read)
+            for group in range(parquet.num_row_groups):
+                read_ahead(source, parquet.metadata, [group], read)
+                table = parquet.read_row_group(group, columns=read)
                 arrays = [
                     self._column(name, values, table, physical.get(name, ""), f"{self._root}/{file.path}")
                     for name in names
@@ -95,7 +98,7 @@ class DeltaSnapshot:
         if field is not None:
             column = _logical(column, field["type"])
         try:
-            # Spark writes times with nanoseconds that it does not have.
+            # Other writers' times have nanoseconds, which a Delta table does not.
             return column.cast(kind, safe=not pat.is_timestamp(kind))
         except pa.ArrowException as error:
             raise TypeMismatch("a column of a data file must have the type of the table", where=f"{where}, column {name}",
@@ -110,7 +113,7 @@ class DeltaSnapshot:
 
     def _named(self, path: str) -> str | None:
         """The spelling of a file in the deletion vectors."""
-        absolute = self._absolute(path)
+        absolute = without_credentials(self._absolute(path))
         found = (name for name in (absolute, f"file://{absolute}") if name in self._deleted)
         return next(found, None)
 
@@ -118,8 +121,8 @@ class DeltaSnapshot:
 def open_delta(storage: Storage, root: str, log: str, version: str) -> DeltaSnapshot:
     """A version of the Delta table in a folder, the newest one by default.
 
-    Raises :class:`~transforms.errors.StorageError` without deltalake, :class:`InputError` for a version that is no number, and
-    :class:`DataError` for a table that cannot be read.
+    Raises :class:`~transforms.errors.StorageError` without deltalake and for a store that fails, :class:`InputError` for a version
+    that is no number, and :class:`DataError` for a table that cannot be read.
     """
     try:
         from deltalake import DeltaTable
@@ -127,31 +130,15 @@ def open_delta(storage: Storage, root: str, log: str, version: str) -> DeltaSnap
         raise missing_extra("deltalake", "delta", log) from error
     if version and not (version.isascii() and version.isdigit()):
         raise InputError("a version of a Delta table must be a number", where="--lake-version", value=version)
-    with _translated(root):
-        options = {f"aws_{key}": value for key, value in storage.client_settings(root).items()}
-        if options.get("aws_endpoint", "").startswith("http://"):
-            options["aws_allow_http"] = "true"
-        table = DeltaTable(root.replace("://anonymous@", "://"), version=int(version) if version else None,
-                           storage_options=options or None)  # fmt: skip
+    with translated_lake_errors("a Delta", root, (OSError,)):
+        table = DeltaTable(without_credentials(root), version=int(version) if version else None,
+                           storage_options=storage.delta_options(root) or None)  # fmt: skip
         features = set(table.protocol().reader_features or ())
         if unknown := features - READER_FEATURES:
             raise DataError("a Delta table must need only features that this reader knows", where=log,
                             value=", ".join(sorted(unknown)), allowed=", ".join(sorted(READER_FEATURES)),
                             next_step="write a copy without them")  # fmt: skip
         return DeltaSnapshot(storage, root, table)
-
-
-@contextlib.contextmanager
-def _translated(root: str) -> Iterator[None]:
-    """Any other error of deltalake, whose classes have no common root beside Exception."""
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except Exception as error:
-        said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise DataError("a Delta table must be readable by its log", where=root, value=said,
-                        next_step="check the location, its credentials and --lake-version") from error  # fmt: skip
 
 
 def _operation(table: Any) -> str:

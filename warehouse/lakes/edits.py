@@ -104,10 +104,10 @@ class Editor:
                      self._moved_rows)  # fmt: skip
 
     def _pair(self, found: Comparison) -> None:
-        groups = self._groups(found)
+        groups, partitions = self._groups(found)
         for group in groups:
             old = old_rows([one for one in found.lost if group is None or self._number(one) in group])
-            new = self._new_rows(found, group)
+            new = self._new_rows(found, group, partitions)
             placed = np.array([self._placement.number_of(one.partition) for one in old.fragments], np.int64)
             before = old.values(self._warehouse.storage, self._snapshot.schema)
             pairing = pair_rows(before, new.values, (placed[old.fragment], new.partition), keys=self._keys,
@@ -118,25 +118,31 @@ class Editor:
             self._append(new, pairing.appended)
         paired = [group for group in groups if group is not None]
         if paired:
-            self._append_elsewhere(found, np.concatenate(paired))
+            self._append_elsewhere(found, np.concatenate(paired), partitions)
 
     def _number(self, one: PartRows) -> int:
         return self._placement.number_of(one.partition)
 
-    def _groups(self, found: Comparison) -> list[Ints | None]:
-        """The partitions with lost rows that are paired together, by number; None for all rows at once."""
+    def _groups(self, found: Comparison) -> tuple[list[Ints | None], Sequence[Ints]]:
+        """The partitions with lost rows that are paired together, by number, and the partitions of each source.
+
+        One group, None, for all rows at once.
+        """
         counts = [one.file.rows for one in found.sources]
         if None not in counts and sum(one or 0 for one in counts) + found.lost_rows <= ROWS_AT_ONCE:
-            return [None]
+            return [None], []
         rows = Counter({self._number(one): 0 for one in found.lost})
         for one in found.lost:
             rows[self._number(one)] += len(one.rows)
+        partitions = []
         for source in found.sources:
+            counted = Counter[int]()
             for live in source.rows(self._snapshot, [self._placement.time_column]):
                 numbers, times = np.unique(self._numbers(live), return_counts=True)
-                for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
-                    if number in rows:
-                        rows[number] += count
+                counted.update(dict(zip(numbers.tolist(), times.tolist(), strict=True)))
+            partitions.append(np.array(sorted(counted), np.int64))
+            for number in rows.keys() & counted.keys():
+                rows[number] += counted[number]
         groups: list[list[int]] = []
         held = ROWS_AT_ONCE
         for number in sorted(rows):
@@ -145,16 +151,19 @@ class Editor:
                 held = 0
             groups[-1].append(number)
             held += rows[number]
-        return [np.array(group, np.int64) for group in groups]
+        return [np.array(group, np.int64) for group in groups], partitions
 
     def _numbers(self, live: LakeRows) -> Ints:
         """The partition of each row."""
         return self._placement.numbers(live.rows.column(self._placement.time_column), live.path)
 
-    def _new_rows(self, found: Comparison, group: Ints | None) -> NewRows:
+    def _new_rows(self, found: Comparison, group: Ints | None, partitions: Sequence[Ints]) -> NewRows:
+        """The new rows of a group; only the sources that have some are read."""
         values, nothing = [self._snapshot.schema.empty_table()], np.zeros(0, np.int64)
         file, position, partition = [nothing], [nothing], [nothing]
         for number, source in enumerate(found.sources):
+            if group is not None and not np.isin(partitions[number], group).any():
+                continue
             for live in source.rows(self._snapshot):
                 numbers = self._numbers(live)
                 if group is not None:
@@ -167,9 +176,11 @@ class Editor:
         files = tuple(source.file.path for source in found.sources)
         return NewRows(pa.concat_tables(values), files, *(np.concatenate(one) for one in (file, position, partition)))
 
-    def _append_elsewhere(self, found: Comparison, paired: Ints) -> None:
+    def _append_elsewhere(self, found: Comparison, paired: Ints, partitions: Sequence[Ints]) -> None:
         """Take the new rows of partitions without lost rows."""
-        for source in found.sources:
+        for source, its in zip(found.sources, partitions, strict=True):
+            if np.isin(its, paired).all():
+                continue
             for live in source.rows(self._snapshot):
                 self._parts.add(_chosen(live, ~np.isin(self._numbers(live), paired)))
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sqlalchemy.exc import OperationalError
 
-from transforms.errors import DataError, HeadraceError, InputError
+from transforms.errors import DataError, InputError
+from warehouse.lakes.reader_errors import translated_lake_errors
 from warehouse.lakes.row_codes import Ints, row_codes
 from warehouse.lakes.snapshot import LakeFile, Mask
 from warehouse.storage.object_clients import missing_extra
@@ -20,11 +22,8 @@ from warehouse.storage.storage import Storage
 
 #: ``iceberg://CATALOG/NAMESPACE.TABLE``.
 SCHEME = "iceberg://"
-_METADATA = re.compile(r"v?(\d+)(?:-[0-9a-fA-F-]+)?\.metadata\.json")
+_METADATA = re.compile(r"v?(\d+)(?:-[0-9a-fA-F-]+)?(?:\.gz)?\.metadata\.json")
 _HINT = "version-hint.text"
-#: The settings of S3 by the names that pyiceberg has for them.
-_S3_PROPERTIES = {"endpoint": "s3.endpoint", "access_key_id": "s3.access-key-id", "secret_access_key": "s3.secret-access-key",
-                  "session_token": "s3.session-token", "region": "s3.region", "skip_signature": "s3.anonymous"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class IcebergSnapshot:
 
         names = list(columns) if columns is not None else self.schema.names
         schema = pa.schema([self.schema.field(name) for name in names])
-        with translated(self._where):
+        with _translated(self._where):
             scan = ArrowScan(self._table.metadata, self._table.io, self._projection.select(*names), AlwaysTrue())
             for batch in scan.to_record_batches([FileScanTask(self._data[file.path])]):
                 yield pa.Table.from_batches([batch]).select(names).cast(schema)
@@ -86,7 +85,7 @@ class IcebergSnapshot:
         if not deletes.state:
             return None
         mask = np.zeros(int(self._data[file.path].record_count), np.bool_)
-        with translated(self._where):
+        with _translated(self._where):
             for one in deletes.by_position:
                 mask[self._positions(one, file.path)] = True
         by_columns: dict[tuple[int, ...], list[Any]] = {}
@@ -110,7 +109,7 @@ class IcebergSnapshot:
             raise DataError("equality deletes must be by columns of the table", where=self._where, value=str(list(ids)),
                             next_step="compact the table: CALL system.rewrite_data_files with delete-file-threshold 1")  # fmt: skip
         schema = pa.schema([self.schema.field(str(name)) for name in names])
-        with translated(self._where):
+        with _translated(self._where):
             deleted = pa.concat_tables([_read_values(self._table.io, one, ids, schema) for one in delete_files])
         rows = pa.concat_tables([schema.empty_table(), *self.rows(file, schema.names)])
         both = pa.concat_tables([deleted, rows])
@@ -122,8 +121,8 @@ def open_iceberg(storage: Storage, location: str, log: str, version: str) -> Ice
     """A snapshot of an Iceberg table, the newest one by default.
 
     ``location``: ``iceberg://CATALOG/NAMESPACE.TABLE``, or a folder, in which the metadata file with the highest number is the
-    newest. Raises :class:`~transforms.errors.StorageError` without pyiceberg, :class:`InputError` for a snapshot that is no number,
-    and :class:`DataError` for a table that cannot be read.
+    newest. Raises :class:`~transforms.errors.StorageError` without pyiceberg and for a store or catalog that fails,
+    :class:`InputError` for a snapshot that is no number, and :class:`DataError` for a table that cannot be read.
     """
     try:
         import pyiceberg.table  # noqa: F401 - only to know whether it is installed
@@ -133,17 +132,31 @@ def open_iceberg(storage: Storage, location: str, log: str, version: str) -> Ice
         raise InputError(
             "a snapshot of an Iceberg table must be the number of its id", where="--lake-version", value=version
         )
-    with translated(location):
+    with _translated(location):
         table = _from_catalog(location) if location.startswith(SCHEME) else _from_folder(storage, location)
         return IcebergSnapshot(table, version, location)
 
 
 def newest_metadata(names: Sequence[str], hint: str) -> str | None:
-    """The newest of the names of metadata files: that of the hint, else the one with the highest number."""
+    """The newest of the names of metadata files: by the hint, else the one with the highest number.
+
+    The hint of a Hadoop table, a number, is written after the file that it names, so that newer ones may follow.
+    """
     found = {name: match for name in names if (match := _METADATA.fullmatch(name))}
-    hinted = [hint, f"v{hint}.metadata.json", f"{hint}.metadata.json"] if hint else []
-    known = next((name for name in hinted if name in found), None)
+    known = hint if hint in found else ""
+    number = int(hint) if hint.isascii() and hint.isdigit() else None
+    while number is not None:
+        spelled = (f"v{number}.metadata.json", f"v{number}.gz.metadata.json", f"{number}.metadata.json")
+        here = next((name for name in spelled if name in found), None)
+        known, number = here or known, number + 1 if here else None
     return known or max(found, key=lambda name: (int(found[name][1]), name), default=None)
+
+
+def _translated(where: str) -> AbstractContextManager[None]:
+    from pyiceberg.exceptions import ServerError, ServiceUnavailableError, TooManyRequestsError
+
+    passing = (OperationalError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+    return translated_lake_errors("an Iceberg", where, passing)
 
 
 def _from_catalog(location: str) -> Any:
@@ -157,10 +170,14 @@ def _from_catalog(location: str) -> Any:
 
 
 def _from_folder(storage: Storage, root: str) -> Any:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
 
-    folder = f"{root.rstrip('/')}/metadata"
+    from warehouse.lakes.iceberg_files import FolderFiles
+
+    here = root.rstrip("/")
+    folder = f"{here}/metadata"
     hint = (
         storage.read_bytes(f"{folder}/{_HINT}").decode("ascii", "replace").strip()
         if storage.exists(f"{folder}/{_HINT}")
@@ -169,22 +186,10 @@ def _from_folder(storage: Storage, root: str) -> Any:
     name = newest_metadata([file.path.rpartition("/")[2] for file in storage.list(folder)], hint)
     if name is None:
         raise DataError("an Iceberg table must have a metadata file", where=folder, allowed="N-UUID.metadata.json or vN.metadata.json")  # fmt: skip
-    settings = storage.client_settings(root)
-    properties = {known: str(settings[key]) for key, known in _S3_PROPERTIES.items() if key in settings}
-    here = root.rstrip("/").replace("://anonymous@", "://")
-    table = StaticTable.from_metadata(f"{here}/metadata/{name}", properties)
-
-    class MovedFiles(PyArrowFileIO):  # type: ignore[misc]
-        """Files by their paths where the table was written, found where it is now."""
-
-        def new_input(self, location: str) -> Any:
-            """The file, for reading."""
-            written = str(table.metadata.location).rstrip("/")
-            moved = location.startswith(f"{written}/") and written != here
-            return super().new_input(f"{here}{location.removeprefix(written)}" if moved else location)
-
-    table.io = MovedFiles({**properties, **table.metadata.properties, **properties})
-    return table
+    files, at = FolderFiles(storage, here), f"{folder}/{name}"
+    metadata = FromInputFile.table_metadata(files.new_input(at))
+    files.written = str(metadata.location).rstrip("/")
+    return StaticTable(("static-table", at), metadata, at, files, NoopCatalog("static-table"))
 
 
 def _plan(table: Any, snapshot: Any) -> tuple[dict[str, Any], dict[str, _Deletes]]:
@@ -278,16 +283,3 @@ def _usual(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
         return pa.list_(pa.field("element", _usual(kind.value_type)))
     return kind
-
-
-@contextlib.contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Any other error of pyiceberg, whose classes have no common root beside Exception."""
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except Exception as error:
-        said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise DataError("an Iceberg table must be readable by its metadata", where=where, value=said,
-                        next_step="check the location, its credentials and --lake-version") from error  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from warehouse.lakes.row_codes import Ints
 from warehouse.lakes.snapshot import LakeRows
 from warehouse.storage.layout import LAKES
 from warehouse.tables.parquet import OnInvalidText, OnRows, read_fragments
+from warehouse.tables.table import ColumnSchema
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072
@@ -46,6 +48,14 @@ class _Held:
     pieces: list[tuple[pa.Table, int, Ints]] = field(default_factory=list)
     rows: int = 0
     size_bytes: int = 0
+
+
+def stored_columns(schema: pa.Schema) -> tuple[ColumnSchema, ...]:
+    """The columns of a part with rows of this schema: Parquet has names of its own for the fields of maps and lists."""
+    output = io.BytesIO()
+    pq.write_table(schema.empty_table(), output)
+    stored = pq.read_schema(pa.BufferReader(output.getvalue()))
+    return tuple(ColumnSchema(field.name, str(field.type)) for field in stored)
 
 
 class PartWriter:

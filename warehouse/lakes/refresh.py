@@ -18,7 +18,7 @@ from warehouse.lakes.commit import Refresh, commit_refresh
 from warehouse.lakes.comparison import Comparison, compare
 from warehouse.lakes.edits import Editor, Edits
 from warehouse.lakes.old_rows import fragments_of_files
-from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter
+from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter, stored_columns
 from warehouse.lakes.placement import Placement, placement_of
 from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
@@ -29,7 +29,7 @@ from warehouse.tables.parquet import check_drift, invalid_text_rule
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
 from warehouse.tables.register import check_table_name
-from warehouse.tables.table import ColumnSchema, Table
+from warehouse.tables.table import Table
 from warehouse.tables.value_checks import ValueChecks
 from warehouse.warehouse import Warehouse
 
@@ -197,18 +197,14 @@ def _followed(
         )
     keys = options.keys or (lake.keys if lake is not None else ()) or snapshot.keys
     for key in keys:
-        Table(name, "", tuple(_columns(snapshot)), None, 0).column(key)
+        Table(name, "", stored_columns(snapshot.schema), None, 0).column(key)
     return FollowedLake(location, snapshot.format, snapshot.lake_id, snapshot.version, placement.partition_by,
                         placement.time_unit, tuple(keys)), placement  # fmt: skip
 
 
-def _columns(snapshot: LakeSnapshot) -> list[ColumnSchema]:
-    return [ColumnSchema(field.name, str(field.type)) for field in snapshot.schema]
-
-
 def _check_columns(table: Table, snapshot: LakeSnapshot, location: str) -> None:
     try:
-        check_drift(table.file_columns, _columns(snapshot), location, table.name)
+        check_drift(table.file_columns, stored_columns(snapshot.schema), location, table.name)
     except SchemaDrift as error:
         raise SchemaDrift("the columns of a lake must stay those of its table", where=error.where, value=error.value,
                           allowed=error.allowed, next_step="add the lake under another table name") from error  # fmt: skip
@@ -235,7 +231,7 @@ def _first(
         raise DataError("a lake's table must have rows to be added", where=lake.location, value=f"version {lake.version}: 0 rows",
                         next_step="add it when rows have been written")  # fmt: skip
     table = Table(
-        name, f"{warehouse.storage.root}/{writer.folder}", tuple(_columns(snapshot)), placement.time_column, 0
+        name, f"{warehouse.storage.root}/{writer.folder}", stored_columns(snapshot.schema), placement.time_column, 0
     )
     files = _known_files(snapshot, [file.path for file in snapshot.files])
     return Refresh(table, lake, parts, operation=snapshot.operation, files=files, is_new=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -41,11 +41,10 @@ def open_client(location: ObjectLocation, settings: S3Settings) -> Any:
     try:
         if location.provider == "s3":
             config: dict[str, Any] = {**s3_settings(location, settings), "checksum_algorithm": "sha256"}
-            client_options = {**limits, "allow_http": config.get("endpoint", "").startswith("http://")}
+            client_options = {**limits, "allow_http": _is_http(config)}
             return S3Store(location.container, config=config, client_options=client_options, retry_config=retry)
         account = {"account_name": location.account} if location.account else {}
-        is_http = os.environ.get("AZURE_STORAGE_ALLOW_HTTP", "") == "true"
-        client_options = {**limits, "allow_http": is_http}
+        client_options = {**limits, "allow_http": _allows_http_to_azure()}
         return AzureStore(location.container, config=account, client_options=client_options, retry_config=retry)
     except BaseError as error:
         login = _LOGIN_S3 if location.provider == "s3" else _LOGIN_AZURE
@@ -75,6 +74,24 @@ def s3_settings(location: ObjectLocation, settings: S3Settings) -> dict[str, str
     if not has_region and "endpoint" not in found:
         found |= _region_of(location.container)
     return found
+
+
+def delta_options(location: ObjectLocation, settings: S3Settings) -> dict[str, str]:
+    """How deltalake reaches a bucket or container, beside what it reads from the environment itself."""
+    if location.provider == "azure":
+        return {"azure_allow_http": "true"} if _allows_http_to_azure() else {}
+    found = s3_settings(location, settings)
+    return {f"aws_{key}": value for key, value in found.items()} | (
+        {"aws_allow_http": "true"} if _is_http(found) else {}
+    )
+
+
+def _is_http(found: Mapping[str, str]) -> bool:
+    return found.get("endpoint", "").startswith("http://")
+
+
+def _allows_http_to_azure() -> bool:
+    return os.environ.get("AZURE_STORAGE_ALLOW_HTTP", "") == "true"
 
 
 def _region_of(bucket: str) -> dict[str, str]:

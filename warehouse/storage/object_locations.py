@@ -99,6 +99,11 @@ def is_s3(path: str) -> bool:
     return path.startswith(_S3_ALIASES)
 
 
+def without_credentials(path: str) -> str:
+    """A location without the word that asks for no credentials, which other clients do not know."""
+    return path.replace(f"://{_ANONYMOUS}", "://")
+
+
 def is_azure(path: str) -> bool:
     """Whether a path is a location in Azure Blob Storage."""
     return path.startswith(_AZURE)

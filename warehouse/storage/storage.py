@@ -164,13 +164,13 @@ class Storage:
         files, full, _ = self._resolve(path)
         return files.create(full, content if callable(content) else _writer_of(content))
 
-    def client_settings(self, path: str) -> dict[str, str]:
-        """How other clients of S3 reach a location, by the names of obstore's settings; empty for other locations."""
-        if not is_s3(path):
+    def delta_options(self, path: str) -> dict[str, str]:
+        """How deltalake reaches a location in S3 or Azure (``storage_options``); empty for other locations."""
+        if not (is_s3(path) or is_azure(path)):
             return {}
-        from warehouse.storage.object_clients import s3_settings
+        from warehouse.storage.object_clients import delta_options
 
-        return s3_settings(parse_object_location(path), self._s3_settings)
+        return delta_options(parse_object_location(path), self._s3_settings)
 
     def _resolve(self, path: str) -> tuple[Files, str, str]:
         """The files that serve a path, their spelling of it, and the prefix of that spelling in listed paths."""

@@ -246,7 +246,7 @@ def _read_stored(
     coded: Sequence[str],
     on_invalid_text: OnInvalidText = _replace_invalid_text,
 ) -> pa.Table:
-    with _opened_source(storage, fragment.path) as (source, file):
+    with opened_source(storage, fragment.path) as (source, file):
         names = file.schema_arrow.names
         check_columns(columns, names, fragment.path)
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
@@ -303,16 +303,19 @@ def _bare(spelled: str) -> str:
 @contextlib.contextmanager
 def opened(storage: Storage, path: str) -> Iterator[Any]:
     """The ``ParquetFile`` at a path. Raises :class:`CorruptFile` and the errors of the storage, also for what its reads raise."""
-    with _opened_source(storage, path) as (_, file):
+    with opened_source(storage, path) as (_, file):
         yield file
 
 
 @contextlib.contextmanager
-def _opened_source(storage: Storage, path: str) -> Iterator[tuple[Any, Any]]:
-    """(the source, the Parquet file over it)."""
+def opened_source(storage: Storage, path: str, int96_unit: str | None = None) -> Iterator[tuple[Any, Any]]:
+    """(the source, the Parquet file over it); raises as :func:`opened` does.
+
+    ``int96_unit``: the unit of times of the type INT96, in place of nanoseconds, which hold the years 1678 to 2262 only.
+    """
     with storage.open_input(path) as source:
         try:
-            yield source, pq.ParquetFile(source, pre_buffer=True)
+            yield source, pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit=int96_unit)
         except UnicodeDecodeError as error:
             raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
                               next_step="rename the column and write the file again") from error  # fmt: skip
@@ -338,7 +341,7 @@ def read_groups(
 
     ``threads`` lets Arrow decode several columns at a time. Raises what Arrow's reader raises.
     """
-    _read_ahead(source, file.metadata, groups, columns)
+    read_ahead(source, file.metadata, groups, columns)
     decoded: dict[str, pa.ChunkedArray] = {}
     if sound := _sound_columns(file.metadata, groups, [name for name in coded if name in columns]):
         from warehouse.tables.text_pages import read_text  # compiled code
@@ -356,7 +359,7 @@ def read_groups(
     return pa.table([decoded[name] for name in columns], names=list(columns))
 
 
-def _read_ahead(source: Any, metadata: Any, groups: Sequence[int], columns: Sequence[str]) -> None:
+def read_ahead(source: Any, metadata: Any, groups: Sequence[int], columns: Sequence[str]) -> None:
     """Request the bytes of all columns at the same time where each request is a round trip to an object store."""
     if not isinstance(source, ObjectFile) or not columns or not _asks_for_bytes(metadata, groups, columns):
         return

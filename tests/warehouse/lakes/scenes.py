@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,26 @@ COUNTRIES = ("D E", "F/R", None, "ü%")
 SCHEMA = pa.schema(
     {"id": pa.int64(), "time": pa.timestamp("us", "UTC"), "country": pa.string(), "label": pa.float64(),
      "tags": pa.list_(pa.field("element", pa.string()))}
+)  # fmt: skip
+
+_TIMES = [START + timedelta(hours=hour) for hour in range(6)]
+#: Six rows with the columns ``id`` and ``time``, and one of every other type that both formats have.
+ALL_TYPES = pa.table(
+    {
+        "id": pa.array(range(6), pa.int64()),
+        "time": pa.array(_TIMES, pa.timestamp("us", "UTC")),
+        "yes": [True, None] * 3,
+        "small": pa.array(range(6), pa.int32()),
+        "real": pa.array([1.5, None, float("nan"), -0.0, 0.0, 2.0], pa.float32()),
+        "money": pa.array([Decimal("1.25"), None] * 3, pa.decimal128(10, 2)),
+        "day": [one.date() for one in _TIMES],
+        "raw": [b"\x00\xff", None] * 3,
+        "pair": pa.array([{"a": "x", "in": {"k": one}} for one in range(6)],
+                         pa.struct([("a", pa.string()), ("in", pa.struct([("k", pa.int64())]))])),
+        "pairs": pa.array([[{"q": "a"}], None, [], [None], [{"q": None}], [{"q": "b"}]], pa.list_(pa.struct([("q", pa.string())]))),
+        "lists": pa.array([[[1]], None, [], [None], [[]], [[1, 2]]], pa.list_(pa.list_(pa.int64()))),
+        "map": pa.array([[("a", 1)], None, [], [("b", None)], [("c", 3), ("d", 4)], []], pa.map_(pa.string(), pa.int64())),
+    }
 )  # fmt: skip
 
 

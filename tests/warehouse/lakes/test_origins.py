@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from warehouse.errors import CorruptFile
@@ -21,7 +23,6 @@ def origins_of(rows: list[tuple[int, int]]) -> Origins:
     return Origins(("a", "b/ü", "c"), file, position)
 
 
-@settings(deadline=None)
 @given(_ROWS)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]) -> None:
     storage, known = Storage(str(tmp_path_factory.getbasetemp() / "origins")), origins_of(rows)
@@ -33,28 +34,27 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows:
     assert found.sources == known.sources
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.data())
-def test_damaged_bytes_are_an_error_or_the_same_origins(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_damaged_bytes_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     storage = Storage(str(tmp_path_factory.getbasetemp() / "damaged"))
-    known = origins_of([(0, 1), (-1, 0), (2, 7), (1, 3)])
-    path = write_origins(storage, "t", known)
-    content = bytearray(storage.read_bytes(path))
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = write_origins(storage, "t", origins_of([(0, 1), (-1, 0), (2, 7), (1, 3)]))
+    written = storage.read_bytes(path)
+    content = bytearray(written)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))]
-    storage.write_atomic(path, bytes(content))
-    try:
-        found = read_origins(storage, path, 4)
-    except CorruptFile as error:
-        assert "origins" in error.what  # noqa: PT017 - either is right
+    if content == written:
         return
-    assert len(found.file) == len(found.position) == 4
+    storage.write_atomic(path, bytes(content))
+    with pytest.raises(CorruptFile, match="origins"):
+        read_origins(storage, path, 4)
 
 
-@settings(deadline=None)
+def test_origins_of_another_part_are_an_error(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    with pytest.raises(CorruptFile, match="1 rows instead of 2"):
+        read_origins(storage, write_origins(storage, "t", origins_of([(0, 1)])), 2)
+
+
 @given(
     _ROWS,
     st.lists(
