@@ -278,8 +278,8 @@ def test_an_interrupted_command_leaves_quietly(tmp_path):
     headrace("init", home=tmp_path / "home").communicate()
     worker = headrace("work", home=tmp_path / "home")
     deadline = time.monotonic() + PATIENCE_SECS
-    while not (tmp_path / "home" / "catalog.db").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while "_sqlite3" not in Path(f"/proc/{worker.pid}/maps").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)  # until it opens the catalog
     time.sleep(1)
     error = _interrupted(worker)
     assert worker.returncode == 130, error
