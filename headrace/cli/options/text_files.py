@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -52,9 +53,13 @@ def sources_of(
     ``whole_rows``: the files hold whole rows of the table, not only some columns.
     """
     from pipelines.ingest.text_rows import read_text_rows, text_format
+    from pipelines.parsing.folder_columns import with_levels
     from warehouse.changes.values import GivenRows
+    from warehouse.tables.hive_levels import is_side_file, parse_levels
     from warehouse.tables.manifests import get_table
 
+    if whole_rows:  # a shell's pattern names side files of writers too
+        files = [file for file in files if not is_side_file(os.path.basename(file))] or files
     formats = {file: text_format(file) for file in files}
     texts = [file for file, found in formats.items() if found is not None]
     if not texts:
@@ -74,7 +79,8 @@ def sources_of(
             continue
         read_by = _schema_for(known, file, schema, datetime.now(UTC), whole_rows=whole_rows)
         found = read_text_rows([file], read_by, rejects=rejects, max_reject_share=max_reject_share)
-        sources.append(GivenRows(file, found.rows))
+        levels = parse_levels(os.path.dirname(file), file).columns if whole_rows else {}
+        sources.append(GivenRows(file, with_levels(found.rows, levels)))
         rejected, places = rejected + found.rejected, [*places, *found.rejects]
     where = f", with line and reason, in {places[0]}" + (" and others" if len(places) > 1 else "") if places else ""
     return sources, (f"rows rejected{where}: {rejected:,}",) if rejected else ()
