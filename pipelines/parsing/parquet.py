@@ -148,8 +148,8 @@ def parquet_log(
     has its own.
     """
     columns = {path: read_schema(_STORAGE, path) for path in paths}
-    schema = _merged_schema(columns, levels)
-    time_column = time_column or _only_time(schema, paths[0])
+    time_column = time_column or _only_time(columns)
+    schema = _merged_schema(_with_one_time_type(columns, time_column), levels)
     where = f"{paths[0]}, column {time_column}"
     if time_column not in schema.names:
         raise UnknownColumn("the time column must be one of the file's", where=paths[0], value=time_column,
@@ -181,11 +181,35 @@ def _merged_schema(columns: Mapping[str, tuple[ColumnSchema, ...]], levels: Mapp
     return pa.schema(fields)
 
 
-def _only_time(schema: pa.Schema, path: str) -> str:
-    found = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+def _with_one_time_type(
+    columns: Mapping[str, tuple[ColumnSchema, ...]], time_column: str
+) -> dict[str, tuple[ColumnSchema, ...]]:
+    """The columns of all files, by path; times of events in several types are in the one that an import writes.
+
+    An import reads times without a zone as UTC, so they do not differ in meaning from those with one, as other columns do.
+    """
+    kinds = {one.arrow_type for found in columns.values() for one in found if one.name == time_column}
+    if len(kinds) == 1:
+        return dict(columns)
+    return {
+        path: tuple(
+            replace(one, arrow_type=str(_TIME))
+            if one.name == time_column and one.arrow_type.startswith(("timestamp", "date"))
+            else one
+            for one in found
+        )
+        for path, found in columns.items()
+    }
+
+
+def _only_time(columns: Mapping[str, tuple[ColumnSchema, ...]]) -> str:
+    """The only column that holds timestamps in any file."""
+    every = [one for found in columns.values() for one in found]
+    names = dict.fromkeys(one.name for one in every)
+    found = [*dict.fromkeys(one.name for one in every if one.arrow_type.startswith("timestamp"))]
     if len(found) != 1:
-        raise InputError("an import must have one column of event times", where=path,
-                         value=f"columns of timestamps: {', '.join(found) or 'none'}", allowed=", ".join(schema.names)[:300],
+        raise InputError("an import must have one column of event times", where=next(iter(columns)),
+                         value=f"columns of timestamps: {', '.join(found) or 'none'}", allowed=", ".join(names)[:300],
                          next_step="name it with --time-column; files without times, in folders of days, are registered "
                          "in place: headrace table add NAME FOLDER")  # fmt: skip
     return found[0]
