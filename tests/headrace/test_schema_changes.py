@@ -62,6 +62,49 @@ def test_a_log_that_changes(cli, log, tmp_path):
     assert cli("verify", "--recompute", "10", "--json").json["findings"] == []
 
 
+def test_text_of_an_older_or_newer_schema(cli, tmp_path):
+    """Text is read by the table's columns that it has: others are null, and those that the table does not have are named."""
+    log = tmp_path / "log"
+    write(log, "dt=20260301/country=DE", day(1))
+    write(log, "dt=20260302/country=DE", day(2, k=pa.array([2**40] * ROWS), score=[1.5] * ROWS, tags=[[1]] * ROWS))
+    cli("table", "add", "log", log, "--time-column", "time")
+    made = MODEL.replace('"k", hr.int64("k").hash_buckets(100)', '"place", hr.text("country").lower()')
+    (tmp_path / "model.py").write_text(made)
+    cli("model", "submit", tmp_path / "model.py")
+    late = tmp_path / "late/country=AT/late.csv"
+    late.parent.mkdir(parents=True)
+    late.write_text("time,user,clicked,novel,k\n2026-03-01T05:00:00Z,csv,1,x,7\n")
+    done = cli("table", "append", "log", late).out
+    assert "appended 1 row in" in done
+    assert (
+        f"columns of {late} that are not read, since the table does not say how: novel; next: headrace table infer"
+        in done
+    )
+    lines = late.with_name("late.jsonl")
+    lines.write_text('{"time": "2026-03-02T05:00:00Z", "user": "json", "clicked": true, "tags": [2]}\n')
+    assert "not read" not in cli("table", "append", "log", lines).out
+    out = tmp_path / "read.parquet"
+    columns = ("k", "score", "tags", "country")
+    cli("model", "read", "m", "--output", out, *(word for name in columns for word in ("--column", name)))
+    read = pq.ParquetFile(out).read(columns=list(columns)).to_pylist()
+    assert {"k": 7, "score": None, "tags": None, "country": "AT"} in read
+    assert {"k": None, "score": None, "tags": [2], "country": "AT"} in read
+    assert "lacks a column that live models read: m" in cli(
+        "table", "append", "log", _copied(late, tmp_path / "plain.csv"), status=3
+    ).err  # fmt: skip
+    assert "the header must name every column" in cli(
+        "table", "append", "log", _copied(late, tmp_path / "timeless.csv", ("time", "at")), status=3
+    ).err  # fmt: skip
+
+
+def _copied(source, target, *renames):
+    text = source.read_text()
+    for before, after in renames:
+        text = text.replace(before, after)
+    target.write_text(text)
+    return target
+
+
 def test_files_that_do_not_fit(cli, log, tmp_path):
     cli("table", "add", "log", log, "--time-column", "time")
     (tmp_path / "model.py").write_text(MODEL)
