@@ -8,13 +8,11 @@ from alembic import op
 revision = "r0005"
 down_revision = "r0004"
 
-#: The schema of a table is that of its newest version; those of older versions are not known.
+#: The schema of a table is that of its newest change; those of older versions are not known.
 _NEWEST = """
     UPDATE changes SET "schema" = (SELECT columns FROM tables WHERE tables.name = changes.table_name)
-    WHERE EXISTS (
-        SELECT 1 FROM tables
-        WHERE tables.name = changes.table_name AND tables.version = changes.table_version AND tables.dropped_at IS NULL
-    )
+    WHERE table_version = (SELECT max(newest.table_version) FROM changes AS newest WHERE newest.table_name = changes.table_name)
+    AND EXISTS (SELECT 1 FROM tables WHERE tables.name = changes.table_name AND tables.dropped_at IS NULL)
 """
 
 
