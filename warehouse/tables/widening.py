@@ -141,12 +141,12 @@ def _nested(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         if not (pat.is_fixed_size_list(one) and pat.is_fixed_size_list(other)) or one.list_size != other.list_size:
             return None
         item = _widest(one.value_type, other.value_type)
-        return None if item is None else pa.list_(item, one.list_size)
+        return None if item is None else pa.list_(pa.field(one.value_field.name, item), one.list_size)
     if not all(pat.is_list(kind) or pat.is_large_list(kind) for kind in (one, other)):
         return None
     item = _widest(one.value_type, other.value_type)
     make = pa.large_list if pat.is_large_list(one) or pat.is_large_list(other) else pa.list_
-    return None if item is None else make(item)
+    return None if item is None else make(pa.field(one.value_field.name, item))
 
 
 def _object(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -71,6 +71,12 @@ def test_pairs_in_both_orders(pair: str) -> None:
             assert is_same_type(spelled, str(found)) or "struct" in pair or "objects" in pair
 
 
+def test_a_widened_list_is_spelled_as_before() -> None:
+    """Parquet calls the items of a list element, Arrow item."""
+    narrow, wide = (pa.list_(pa.field("element", kind)) for kind in (pa.int32(), pa.int64()))
+    assert widest_text(str(narrow), str(wide)) == widest_text(str(narrow), str(pa.list_(pa.int64()))) == str(wide)
+
+
 def _plain(kind: pa.DataType) -> Any:
     """A type without the order of the fields of objects."""
     kind = logical_type(kind)
