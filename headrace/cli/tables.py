@@ -219,6 +219,7 @@ def _imported_screen(
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if the imported columns do not fit the known table."""
+    from pipelines.parsing.parquet import ParquetLog
     from warehouse.tables.evolution.evolved import check_log_schema
     from warehouse.tables.manifests import find_table
     from warehouse.tables.register import check_table_name
@@ -231,7 +232,8 @@ def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: 
         return
     _check_root(warehouse, table, config.output)
     columns = [ColumnSchema(field.name, str(field.type)) for field in config.arrow_schema]
-    check_log_schema(warehouse.catalog, table, columns, where, config.time_column)
+    paths = config.schema.column_files if isinstance(config.schema, ParquetLog) else {}
+    check_log_schema(warehouse.catalog, table, columns, where, config.time_column, paths)
 
 
 def _local_output(output: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from warehouse.tables.evolution.schema import with_levels as columns_with_levels
 from warehouse.tables.overflow import check_overflow
 from warehouse.tables.parquet import invalid_text_rule, read_arrow_schema, read_schema, row_batches
 from warehouse.tables.stored_types import parse_stored_type
-from warehouse.tables.table import ColumnSchema
+from warehouse.tables.table import NULL, ColumnSchema
 from warehouse.tables.widening import may_overflow
 
 EpochUnit = Literal["s", "ms", "us", "ns"]
@@ -59,6 +59,7 @@ class ParquetLog:
         arrow_schema: the schema of the imported table: that of all files, with the time column as microseconds in UTC.
         unit: the unit of a time column of integers, else None.
         invalid_text: ``refuse`` a file whose text is not UTF-8, or ``replace`` invalid bytes by U+FFFD.
+        column_files: the first file with the type that a column has in the schema, by column.
     """
 
     arrow_schema: pa.Schema
@@ -66,6 +67,7 @@ class ParquetLog:
     partition_by: PartitionBy
     unit: EpochUnit | None
     invalid_text: str = "refuse"
+    column_files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def bounded(self, now: datetime) -> ParquetLog:
         """The same log with the range of plausible event times of an import at ``now``."""
@@ -111,9 +113,9 @@ class ParquetLog:
         check_overflow(
             rows, {name: self.arrow_schema.field(name).type for name in self._overflowing}, path, "this import"
         )
-        for field in self.arrow_schema:
-            if field.name not in rows.column_names:
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        for wanted in self.arrow_schema:
+            if wanted.name not in rows.column_names:
+                rows = rows.append_column(wanted, pa.nulls(rows.num_rows, wanted.type))
         return rows.select(self.arrow_schema.names).cast(self.arrow_schema)
 
     @property
@@ -149,7 +151,7 @@ def parquet_log(
     """
     columns = {path: read_schema(_STORAGE, path) for path in paths}
     time_column = time_column or _only_time(columns)
-    schema = _merged_schema(_with_one_time_type(columns, time_column), levels)
+    schema, column_files = _merged_schema(_with_one_time_type(columns, time_column), levels)
     where = f"{paths[0]}, column {time_column}"
     if time_column not in schema.names:
         raise UnknownColumn("the time column must be one of the file's", where=paths[0], value=time_column,
@@ -159,18 +161,24 @@ def parquet_log(
     refuse_missing_time("this import", time_column, files)
     _check_time_type(schema.field(time_column).type, unit, where)
     fields = [pa.field(field.name, _TIME if field.name == time_column else field.type) for field in schema]
-    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text)
+    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text,
+                     column_files)  # fmt: skip
     return log if partition_by else replace(log, partition_by=_partitioning(log, paths))
 
 
-def _merged_schema(columns: Mapping[str, tuple[ColumnSchema, ...]], levels: Mapping[str, Levels]) -> pa.Schema:
-    """The columns of all files, by path, in their widest types, and the levels of their folders."""
+def _merged_schema(
+    columns: Mapping[str, tuple[ColumnSchema, ...]], levels: Mapping[str, Levels]
+) -> tuple[pa.Schema, dict[str, str]]:
+    """The columns of all files, by path, in their widest types, and the levels of their folders; and the file of each."""
     merge = SchemaMerge((), DriftAdvice("this import", "NAME", "import", lambda column: ()))
     first: dict[str, str] = {}  # the first file with a column of a type
+    files: dict[str, str] = {}
     for path, found in columns.items():
         merge.add(columns_with_levels(found, (name for name, _ in levels.get(path, ()))), path)
         for column in found:
             first.setdefault(f"{column.name} {column.arrow_type}", path)
+            if column.arrow_type != NULL:
+                files.setdefault(column.name, path)
     fields = []
     for column in merge.columns:
         kind = parse_stored_type(column.arrow_type)
@@ -178,7 +186,7 @@ def _merged_schema(columns: Mapping[str, tuple[ColumnSchema, ...]], levels: Mapp
             path = first[f"{column.name} {column.arrow_type}"]
             kind = read_arrow_schema(_STORAGE, path).field(column.name).type
         fields.append(pa.field(column.name, kind))
-    return pa.schema(fields)
+    return pa.schema(fields), {**files, **merge.widened_by}
 
 
 def _with_one_time_type(

@@ -155,6 +155,25 @@ def test_an_import_that_changes(cli, tmp_path):
     assert cli("table", "show", "log", "--json").json["version"] == 3
 
 
+def test_an_import_of_parquet_that_does_not_fit_names_the_file(cli, tmp_path):
+    first = write(tmp_path, "in", day(1, k=pa.array(range(ROWS), pa.int32())), "1.parquet")
+    cli("table", "import", "log", first, "--time-column", "time")
+    write(tmp_path, "in", day(2), "2.parquet")
+    other = write(tmp_path, "in", day(3, k=["1"] * ROWS), "3.parquet")
+    error = cli("table", "import", "log", tmp_path / "in/2.parquet", other, "--time-column", "time", status=3).err
+    assert f"where:   {other}, column k" in error
+    assert "headrace table import log_2 FILES" in error
+    (tmp_path / "model.py").write_text(MODEL.replace('hr.int64("k").hash_buckets(100)', 'hr.float32("price").log1p()'))
+    price = write(tmp_path, "in", day(4, price=pa.array([0.5] * ROWS, pa.float32())), "4.parquet")
+    cli("table", "import", "log", price, "--time-column", "time")
+    cli("model", "submit", tmp_path / "model.py")
+    same = write(tmp_path, "in", day(5, price=pa.array([0.5] * ROWS, pa.float32())), "5.parquet")
+    wider = write(tmp_path, "in", day(6, price=[0.1] * ROWS), "6.parquet")
+    error = cli("table", "import", "log", same, wider, "--time-column", "time", status=3).err
+    assert "holds a column in a wider type than live model m declares" in error
+    assert f"where:   {wider}, column price" in error
+
+
 def test_levels_of_folders(cli, tmp_path):
     log = tmp_path / "log"
     for number in (1, 2):

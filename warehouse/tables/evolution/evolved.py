@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -17,7 +17,7 @@ from warehouse.tables.evolution.refusals import (
     refuse_wider,
     removed_column,
 )
-from warehouse.tables.evolution.schema import Command, DriftAdvice, SchemaChange, SchemaMerge, schema_changes
+from warehouse.tables.evolution.schema import NO_PATHS, Command, DriftAdvice, SchemaChange, SchemaMerge, schema_changes
 from warehouse.tables.table import ColumnSchema, Fragment, Table
 
 
@@ -78,11 +78,15 @@ def _lacking(columns: Iterable[ColumnSchema], files: Iterable[NewFile]) -> set[s
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The columns of a new file, with the levels of its folders."""
+    """The columns of a new file, with the levels of its folders.
+
+    ``paths``: of the merged columns of several files, the file that a column is from, where it is not ``path``.
+    """
 
     path: str
     partition: str
     columns: tuple[ColumnSchema, ...]
+    paths: Mapping[str, str] = field(default_factory=dict)
 
 
 def evolved_schema(
@@ -100,9 +104,9 @@ def evolved_schema(
     :meth:`EvolvedSchema.check` raises.
     """
     before = () if table is None else table.columns
-    merge = SchemaMerge(before, DriftAdvice.of_table(name, command, _models_of(catalog, name)))
+    merge = SchemaMerge(before, DriftAdvice.of_table(name, command, models_reading(catalog, name)))
     for file in files:
-        merge.add(file.columns, file.path)
+        merge.add(file.columns, file.path, file.paths)
     sets: dict[int, frozenset[str]] = {}  # by the identity of a schema, which many files share
     new = []
     for file in files:
@@ -117,13 +121,19 @@ def evolved_schema(
 
 
 def check_log_schema(
-    catalog: Catalog, table: Table, columns: Sequence[ColumnSchema], where: str, time_column: str | None
+    catalog: Catalog,
+    table: Table,
+    columns: Sequence[ColumnSchema],
+    where: str,
+    time_column: str | None,
+    paths: Mapping[str, str] = NO_PATHS,
 ) -> None:
     """Raise :class:`~warehouse.errors.SchemaDrift` unless an import with these columns can extend ``table``.
 
-    The partitions are not known yet, so all columns that live models read must be there. ``where``: the source of the columns.
+    The partitions are not known yet, so all columns that live models read must be there. ``where``: the source of the columns;
+    ``paths``: the file that a column is from, where it is known.
     """
-    evolved_schema(catalog, table, table.name, "import", [FileSchema(where, "", tuple(columns))], time_column)
+    evolved_schema(catalog, table, table.name, "import", [FileSchema(where, "", tuple(columns), paths)], time_column)
     here = {column.name for column in columns}
     lacking = {column.name for column in table.file_columns} - here
     readers = catalog.query(lambda connection: column_readers(connection, table.name, lacking))
@@ -132,8 +142,8 @@ def check_log_schema(
         raise removed_column(table.name, "import", column, models, where)
 
 
-def _models_of(catalog: Catalog, table: str) -> Callable[[str], Collection[str]]:
-    """The live models that read a column."""
+def models_reading(catalog: Catalog, table: str) -> Callable[[str], Collection[str]]:
+    """Names the live models over a table that read a column."""
 
     def models(column: str) -> set[str]:
         found: tuple[ColumnReader, ...] = catalog.query(lambda connection: column_readers(connection, table, [column]))

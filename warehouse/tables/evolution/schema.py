@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -110,6 +110,10 @@ def _is_int_as_float(wanted: str, found: str) -> bool:
     return kinds[0] is not None and kinds[1] is not None and pat.is_integer(kinds[0]) and pat.is_floating(kinds[1])
 
 
+#: Columns that are all from one file.
+NO_PATHS: Mapping[str, str] = {}
+
+
 class SchemaMerge:
     """The schema of a table, into which those of its files are merged one by one.
 
@@ -128,13 +132,17 @@ class SchemaMerge:
         """The columns: those that the table had, then new ones in order of arrival."""
         return tuple(self._columns.values())
 
-    def add(self, found: Sequence[ColumnSchema], path: str) -> None:
-        """Merge the columns of a file. Raises :class:`SchemaDrift` for a column that differs in meaning."""
+    def add(self, found: Sequence[ColumnSchema], path: str, paths: Mapping[str, str] = NO_PATHS) -> None:
+        """Merge the columns of a file, or of several, of which ``paths`` names the one that a column is from.
+
+        Raises :class:`SchemaDrift` for a column that differs in meaning.
+        """
         if found == self._last:
             return
         for column in found:
             known = self._columns.get(column.name)
-            self._columns[column.name] = self._merged(known, column, path) if known else column
+            from_file = paths.get(column.name, path)
+            self._columns[column.name] = self._merged(known, column, from_file) if known else column
         self._last = found
 
     def _merged(self, known: ColumnSchema, found: ColumnSchema, path: str) -> ColumnSchema:
