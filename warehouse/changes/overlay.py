@@ -17,10 +17,11 @@ from warehouse.changes.publish import OverlayWriter, Replacement, commit_replace
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.files.digests import column_digest
-from warehouse.tables.evolution.evolved import EvolvedSchema
+from warehouse.tables.evolution.evolved import EvolvedSchema, models_reading
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
 from warehouse.tables.evolution.known_values import known_digest
 from warehouse.tables.evolution.refusals import HeldColumns
+from warehouse.tables.evolution.schema import DriftAdvice
 from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, get_table
 from warehouse.tables.overflow import refuse_overflow
 from warehouse.tables.raw import read_raw
@@ -55,7 +56,8 @@ def overlay_columns(
         why: the reason for the table's history.
         dry_run: change nothing.
 
-    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`, :class:`UnknownColumn`,
+    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`,
+    :class:`~warehouse.errors.SchemaDrift` for values that differ in meaning from the column, :class:`UnknownColumn`,
     :class:`~warehouse.errors.UnknownTable`, and :class:`~warehouse.errors.CatalogBusy` if the table changed meanwhile. Nothing is
     changed then.
     """
@@ -101,13 +103,14 @@ def _overlay(
     if not current:
         raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
     source: ValueSource
+    advice = DriftAdvice.of_table(name, "overlay", models_reading(warehouse.catalog, name))
     if on:
-        source = KeyedValues.read(warehouse.storage, table, values, on, chosen)
+        source = KeyedValues.read(warehouse.storage, table, values, on, chosen, advice)
     elif isinstance(values, GivenRows):
         raise InputError("values of a text file must be joined by a key", where=values.name,
                          next_step="--on KEY")  # fmt: skip
     else:
-        source = AlignedValues.read(warehouse.storage, table, values, chosen, current)
+        source = AlignedValues.read(warehouse.storage, table, values, chosen, current, advice)
     if kind == "fix":
         for column in source.columns:
             table.column(column)

@@ -23,6 +23,7 @@ from warehouse.changes.values import (
     value_columns,
 )
 from warehouse.storage.storage import Storage
+from warehouse.tables.evolution.schema import DriftAdvice
 from warehouse.tables.hive_levels import is_side_file
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.parquet import read_whole, row_count
@@ -109,12 +110,18 @@ class KeyedValues:
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, source: Source, on: Sequence[str], chosen: Sequence[str]
+        cls,
+        storage: Storage,
+        table: Table,
+        source: Source,
+        on: Sequence[str],
+        chosen: Sequence[str],
+        advice: DriftAdvice,
     ) -> KeyedValues:
         """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
         values, path = read_values(storage, source), source_name(source)
         columns = value_columns(table, values.schema, on, chosen, path)
-        after = columns_with(table, columns, values, path)
+        after = columns_with(table, columns, values, path, advice)
         return cls(path, tuple(columns), after, values.select(columns), EventKeys(storage, table, values, on, path))
 
     @property
@@ -142,7 +149,13 @@ class AlignedValues:
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], current: Sequence[PlacedFragment]
+        cls,
+        storage: Storage,
+        table: Table,
+        folder: str,
+        chosen: Sequence[str],
+        current: Sequence[PlacedFragment],
+        advice: DriftAdvice,
     ) -> AlignedValues:
         """Check name, columns and rows of every file before any is used."""
         first_rows, counts = _layout(current)
@@ -161,7 +174,7 @@ class AlignedValues:
                                    value=", ".join(here), allowed=", ".join(columns))  # fmt: skip
             columns = here
             _check_new_types(added, table, columns, values, mirror)
-            after = columns_with(replace(table, columns=after), columns, values, mirror)
+            after = columns_with(replace(table, columns=after), columns, values, mirror, advice)
         return cls(folder, tuple(columns), after, storage, mirrors, first_rows)
 
     def values_for(self, placed: PlacedFragment) -> FragmentValues | None:

@@ -16,7 +16,7 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.files.digests import logical_type
 from warehouse.storage.storage import Storage
 from warehouse.tables.arrow_types import parse_arrow_type
-from warehouse.tables.evolution.schema import merged_column
+from warehouse.tables.evolution.schema import DriftAdvice, merged_column
 from warehouse.tables.hive_levels import is_side_file, parse_levels
 from warehouse.tables.parquet import OnInvalidText, check_columns, read_whole, refuse_invalid_text
 from warehouse.tables.scan import relative_path
@@ -216,21 +216,26 @@ def value_columns(table: Table, found: pa.Schema, keys: Sequence[str], chosen: S
     return columns
 
 
-def columns_with(table: Table, columns: Sequence[str], values: pa.Table, where: str) -> tuple[ColumnSchema, ...]:
+def columns_with(
+    table: Table, columns: Sequence[str], values: pa.Table, where: str, advice: DriftAdvice
+) -> tuple[ColumnSchema, ...]:
     """The table's columns once these columns of ``values`` are overlaid.
 
     A column that the table does not have is added with the type of its values. One whose values do not fit its type is widened
-    to hold both. Raises :class:`TypeMismatch` for a value that fits neither, and for a type that no model can read.
+    to hold both. Raises :class:`~warehouse.errors.SchemaDrift` for values that differ in meaning, :class:`TypeMismatch` for a
+    value that fits neither type, and for a type that no model can read.
     """
     after = {column.name: column for column in table.columns}
     for name in columns:
         column = values.column(name)
-        after[name] = _column_with(after.get(name), name, column, f"{where}, column {name}")
+        after[name] = _column_with(after.get(name), name, column, where, advice)
     return tuple(after.values())
 
 
-def _column_with(known: ColumnSchema | None, name: str, values: pa.ChunkedArray, where: str) -> ColumnSchema:
-    kind = plain_type(values.type)
+def _column_with(
+    known: ColumnSchema | None, name: str, values: pa.ChunkedArray, path: str, advice: DriftAdvice
+) -> ColumnSchema:
+    kind, where = plain_type(values.type), f"{path}, column {name}"
     if known is None:
         if pat.is_null(kind) or parse_arrow_type(str(kind)) != kind:
             raise TypeMismatch("the type of a new column must be one that a model can read", where=where,
@@ -240,6 +245,8 @@ def _column_with(known: ColumnSchema | None, name: str, values: pa.ChunkedArray,
         plain_column(values, table_type(known, kind), where)
     except TypeMismatch:
         wider = merged_column(known, ColumnSchema(name, str(kind), overlay_only=True))
+        if wider is None and not _same_kind(kind, table_type(known, kind)):
+            raise advice.conflict(known, str(kind), path) from None
         if wider is None or wider.arrow_type == known.arrow_type:
             raise
         plain_column(values, table_type(wider, kind), where)

@@ -71,6 +71,13 @@ def test_each_command_says_its_next_step(warehouse: Warehouse, root: Path, tmp_p
     assert appended.where == f"{path}, column k"
     assert appended.next_step == "cast the column to int32 in the file, then append it again"
     assert "live models read: m" in appended.what
+    keyed = refused(warehouse, lambda: overlay_columns(warehouse, "log", str(path), on=["user"], columns=["k"]))
+    mirror = write(tmp_path / "mirror", 1, pa.table({"k": ["1"] * 20}))
+    aligned = refused(warehouse, lambda: overlay_columns(warehouse, "log", str(tmp_path / "mirror")))
+    for overlaid, source in ((keyed, path), (aligned, mirror)):
+        assert (overlaid.where, overlaid.value, overlaid.allowed) == (f"{source}, column k", "string", "int32")
+        assert overlaid.next_step == "write the values as int32, or under another name"
+        assert overlaid.what.endswith("which live models read: m")
     columns = [ColumnSchema(field.name, str(field.type)) for field in day(1, k=["1"] * 20).schema]
     imported = refused(
         warehouse, lambda: check_log_schema(warehouse.catalog, the_table(warehouse), columns, "rows.json", "time")
