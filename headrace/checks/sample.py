@@ -32,7 +32,8 @@ def sample_rows(
     from warehouse.tables.raw import read_raw
 
     chosen = [fragments[at] for at in evenly(len(fragments), min(FRAGMENTS_MAX, max(rows, 1)))]
-    parts, left = [], rows
+    parts: list[pa.Table] = []
+    left = rows
     for number, placed in enumerate(chosen):
         fragment = placed.fragment
         table = read_raw(warehouse.storage, fragment, columns, verify=False)
@@ -41,5 +42,6 @@ def sample_rows(
         share = -(-left // (len(chosen) - number))
         part = table.take(np.array(evenly(table.num_rows, share), np.int64))
         left -= part.num_rows
-        parts.append(part)
+        # Files may hold text in other physical forms, such as with a dictionary.
+        parts.append(part.cast(parts[0].schema) if parts else part)
     return pa.concat_tables(parts).combine_chunks(), len({placed.partition for placed in chosen})

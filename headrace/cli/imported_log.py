@@ -13,6 +13,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from pipelines.log_schemas.schema import LogSchema
     from pipelines.parsing.parquet import ParquetLog
+    from pipelines.parsing.sources import FoundFile
 
 _MAGIC = b"PAR1"
 
@@ -40,15 +41,16 @@ class ParquetOptions:
 def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSchema | ParquetLog:
     """The log in ``files``. Raises :class:`InputError` for options of other files, and what reading a schema raises."""
     from pipelines.log_schemas.schema import LogSchema
-    from pipelines.parsing.sources import expand_files
+    from pipelines.parsing.sources import find_files
 
-    paths = expand_files(files)
+    found = find_files(files)
+    paths = [file.path for file in found]
     kinds = {_is_parquet(path): path for path in reversed(paths)}
     if len(kinds) > 1:
         raise InputError("files of one import must be all Parquet or all text", where=kinds[False],
                          value=f"text, next to {kinds[True]}", next_step="import them one after the other")  # fmt: skip
     if True in kinds:
-        return _parquet(paths, schema, options)
+        return _parquet(found, schema, options)
     if options.given:
         raise InputError("an option of Parquet files must go with Parquet files", where=options.given, value=paths[0],
                          next_step="set it in the schema file: docs/importing.md")  # fmt: skip
@@ -57,19 +59,21 @@ def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSch
     return LogSchema.from_file(schema)
 
 
-def _parquet(paths: Sequence[str], schema: str, options: ParquetOptions) -> ParquetLog:
+def _parquet(files: Sequence[FoundFile], schema: str, options: ParquetOptions) -> ParquetLog:
     from pipelines.log_schemas.schema import PartitionBy
     from pipelines.parsing.parquet import EpochUnit, parquet_log
 
     if schema:
-        raise InputError("a schema file must be that of text files", where="--schema", value=paths[0],
+        raise InputError("a schema file must be that of text files", where="--schema", value=files[0].path,
                          next_step="leave it out: Parquet files hold their types; --time-column names the time")  # fmt: skip
+    levels = {str(Path(file.path).absolute()): tuple(file.folders.columns.items()) for file in files}
     return parquet_log(
-        [str(Path(path).absolute()) for path in paths],
+        [*levels],
         options.time_column,
         unit=_choice("--time-unit", options.time_unit, EpochUnit),
         partition_by=_choice("--partition-by", options.partition_by, PartitionBy),
         invalid_text=options.invalid_text,
+        levels=levels,
     )
 
 

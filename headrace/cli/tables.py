@@ -44,8 +44,9 @@ def add(
     folder: Annotated[
         str,
         typer.Argument(
-            help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files, which stay where "
-            "they are; or of a Delta or Iceberg table, or iceberg://CATALOG/NAMESPACE.TABLE, whose rows are copied."
+            help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files, also ds=, dt= or "
+            "year=/month=/day=; other name=value folders are columns. The files stay where they are. Or the folder of a Delta or "
+            "Iceberg table, or iceberg://CATALOG/NAMESPACE.TABLE, whose rows are copied."
         ),
     ],
     time_column: Annotated[
@@ -148,6 +149,10 @@ def register(
         unfit=found.unfit,
         outside=found.outside,
         small_fragments=found.small_fragments,
+        schema_changes=found.schema_changes,
+        lacking=found.lacking,
+        levels=found.levels,
+        unread_levels=found.unread_levels,
     )
 
 
@@ -157,8 +162,8 @@ def import_(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="TSV, CSV or JSONL files, gzip by the suffix .gz; or Parquet files of any layout. After a --: options of "
-            "Beam, as Beam takes them."
+            help="TSV, CSV or JSONL files, gzip by the suffix .gz; or Parquet files of any layout; name=value folders are "
+            "columns. After a --: options of Beam, as Beam takes them."
         ),
     ],
     schema: Annotated[
@@ -192,11 +197,13 @@ def import_(
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to reject files with the reason."""
     from pipelines.ingest.job import ImportConfig
+    from pipelines.parsing.sources import find_files, level_names, time_level_names
     from pipelines.runners.runner import RunnerOptions
 
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs", creates=True))
+    found = find_files(files)
     config = ImportConfig(
         tuple(files),
         log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text)),
@@ -205,11 +212,12 @@ def import_(
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
         unique_by=tuple(column for column in unique_by.split(",") if column),
+        levels=level_names(found),
     )
     imported = _import_files(home, name, config, options, schema or files[0])
     with open_warehouse(home, creates=True) as warehouse:
         registered = register(warehouse, name, config.output, config.time_column, invalid_text)
-    emit(_imported_screen(config, imported, registered), as_json=as_json)
+    emit(_imported_screen(config, imported, registered, time_level_names(found)), as_json=as_json)
 
 
 def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
@@ -231,7 +239,9 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
     return imported
 
 
-def _imported_screen(config: ImportConfig, imported: ImportReport, registered: RegisteredScreen) -> ImportedScreen:
+def _imported_screen(
+    config: ImportConfig, imported: ImportReport, registered: RegisteredScreen, time_levels: tuple[str, ...]
+) -> ImportedScreen:
     from headrace.screens.tables import ImportedScreen
 
     return ImportedScreen(
@@ -243,14 +253,18 @@ def _imported_screen(config: ImportConfig, imported: ImportReport, registered: R
         rejects_folder=config.rejects,
         registered=registered,
         counts=imported.counts,
+        levels=config.levels,
+        time_levels=time_levels,
+        time_column=config.time_column,
     )
 
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if the imported columns do not fit the known table."""
+    from pipelines.parsing.parquet import ParquetLog
+    from warehouse.tables.evolution.evolved import check_log_schema
     from warehouse.tables.followed import refuse_followed
     from warehouse.tables.manifests import find_table
-    from warehouse.tables.parquet import check_drift
     from warehouse.tables.register import check_table_name
     from warehouse.tables.table import ColumnSchema
 
@@ -261,8 +275,9 @@ def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: 
     if table is None:
         return
     _check_root(warehouse, table, config.output)
-    columns = [ColumnSchema(field.name, str(field.type)) for field in config.schema.arrow_schema]
-    check_drift(table.file_columns, columns, where, name)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in config.arrow_schema]
+    paths = config.schema.column_files if isinstance(config.schema, ParquetLog) else {}
+    check_log_schema(warehouse.catalog, table, columns, where, config.time_column, paths)
 
 
 def _local_output(output: str) -> str:
@@ -308,23 +323,30 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Name of the table.")], home: Home = "", as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    table_version: Annotated[
+        int, typer.Option(help="Show this version of the table. Default: the newest.", show_default=False)
+    ] = 0,
+    home: Home = "",
+    as_json: AsJson = False,
 ) -> None:
     """Show a table's columns and partitions."""
     from headrace.screens.tables import PartitionRow, TableScreen
     from warehouse.tables.followed import followed_lake
+    from warehouse.tables.history import schema_at
     from warehouse.tables.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         table = get_table(connection, name)
-        manifests = table_manifests(connection, name)
+        columns = schema_at(connection, name, table_version) if table_version else table.columns
+        manifests = table_manifests(connection, name, at_version=table_version or None)
         lake = followed_lake(connection, name)
     screen = TableScreen(
         name=table.name,
-        version=table.version,
+        version=table_version or table.version,
         root=table.root,
         time_column=table.time_column,
-        columns=tuple(_column_row(column) for column in table.columns),
+        columns=tuple(_column_row(column) for column in columns),
         partitions=tuple(
             PartitionRow(
                 part.partition,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.tables import schema_lines
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, time_text
 
@@ -53,6 +54,7 @@ class ChangeScreen:
         lines = [self._head()]
         if change.added_columns:
             lines.append(f"new columns: {', '.join(change.added_columns)}")
+        lines += schema_lines(change.widened_columns)
         if change.unknown_keys:
             lines.append(
                 f"{many(change.unknown_keys, 'key')} of the file {'matches' if change.unknown_keys == 1 else 'match'} no event"
@@ -82,10 +84,25 @@ class HistoryScreen:
 
     def render(self) -> RenderableType:
         """A table of versions, oldest first."""
+        # The column appears with the first change of the schema.
+        changed = any(one.schema for one in self.versions)
         rows = (
-            (str(one.version), time_text(one.at), one.kind, ", ".join(one.columns) or "-", count_text(one.partitions),
+            (str(one.version), time_text(one.at), one.kind, ", ".join(one.columns) or "-",
+             *(("; ".join(change.text for change in one.schema) or "-",) if changed else ()), count_text(one.partitions),
              count_text(one.fragments), count_text(one.rows), one.source or "-", one.why or "-")
             for one in self.versions
         )  # fmt: skip
-        columns = ("version>", "when", "what", "columns", "partitions>", "fragments>", "rows>", "from*", "why*")
+        schema = ("schema*",) if changed else ()
+        columns = (
+            "version>",
+            "when",
+            "what",
+            "columns",
+            *schema,
+            "partitions>",
+            "fragments>",
+            "rows>",
+            "from*",
+            "why*",
+        )
         return grid(columns, rows, title=f"table {self.table}")

@@ -13,12 +13,14 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, time_text
 
 if TYPE_CHECKING:
+    from warehouse.tables.evolution.schema import SchemaChange
     from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4
 #: The most partitions in the text, the first half and the last; the JSON has all.
 _MOST_PARTITIONS = 24
 _TYPE_WIDTH = 60
+_MOST_CHANGES = 8
 
 
 def short_type(arrow_type: str) -> str:
@@ -34,6 +36,19 @@ def unreadable_lines(table: str, columns: Sequence[UnreadableColumn]) -> list[st
     ]
     more = len(columns) - _PLACES_SHOWN
     return lines + ([f"… and {more} more columns: headrace table show {table}"] if more > 0 else [])
+
+
+def schema_lines(changes: Sequence[SchemaChange]) -> list[str]:
+    """The changes of a schema as lines: new columns, then those of a wider type."""
+    new = [f"{one.column}, {short_type(one.after)}" for one in changes if not one.before]
+    wider = [f"{one.column} from {short_type(one.before)} to {short_type(one.after)}" for one in changes if one.before]
+    lines = [f"new columns, null in earlier files: {_some(new)}"] if new else []
+    return [*lines, f"columns of a wider type: {_some(wider)}"] if wider else lines
+
+
+def _some(texts: Sequence[str]) -> str:
+    left_out = len(texts) - _MOST_CHANGES
+    return "; ".join(texts[:_MOST_CHANGES]) + (f"; … and {left_out} more" if left_out > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,10 @@ class RegisteredScreen:
     unfit: tuple[str, ...] = ()
     outside: str = ""
     small_fragments: str = ""
+    schema_changes: tuple[SchemaChange, ...] = ()
+    lacking: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    unread_levels: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """The changes, then warnings."""
@@ -63,6 +82,13 @@ class RegisteredScreen:
         for what, keys in (("changed", self.changed), ("removed", self.removed)):
             if keys:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
+        text += "".join(f"\n{line}" for line in schema_lines(self.schema_changes))
+        if self.lacking:
+            text += f"\ncolumns that some of the new files do not have, null there: {_some(self.lacking)}"
+        if self.levels:
+            text += f"\ncolumns by the names of folders: {', '.join(self.levels)}"
+        for place in self.unread_levels:
+            text += f"\na level of folders that is not read: {place}"
         for lost in self.dropped:
             text += f"\nnot applied any more, because the file holds other events now: {lost}"
         for place in self.replaced[:_PLACES_SHOWN]:
@@ -188,6 +214,9 @@ class ImportedScreen:
     rejects_folder: str
     registered: RegisteredScreen
     counts: Mapping[str, int] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
+    time_levels: tuple[str, ...] = ()
+    time_column: str = ""
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
@@ -197,5 +226,9 @@ class ImportedScreen:
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:
             text += f"\nrejected, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
+        if self.levels:
+            text += f"\ncolumns by the names of folders: {', '.join(self.levels)}"
+        if self.time_levels:
+            text += f"\nlevels of folders that are no columns, since {self.time_column} holds the times: {', '.join(self.time_levels)}"
         text += "".join(f"\n{what}: {count_text(count)}" for what, count in self.counts.items())
         return Group(text, self.registered.render())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -30,11 +30,12 @@ from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outc
 from pipelines.outputs.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
 from pipelines.outputs.publication import ImportLedger, StagedFile, write_staged
 from pipelines.parsing.blocks import LONGEST_LINE_BYTES
+from pipelines.parsing.folder_columns import level_schema, unread_levels, with_levels
 from pipelines.parsing.log import parse_log
 from pipelines.parsing.parquet import ParquetLog
 from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
 from pipelines.parsing.row_order import check_file_times, first_rows_of
-from pipelines.parsing.sources import LogSource, expand_files, identify, new_sources
+from pipelines.parsing.sources import LogSource, find_files, identify, level_names, new_sources
 from pipelines.parsing.typed_rows import ParsedBlock
 from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import Document, error_document, error_from_document
@@ -64,6 +65,7 @@ class ImportConfig:
         max_reject_share: above this share of rejected rows nothing is published.
         longest_line_bytes: a longer line is one rejected row, of which only the start is kept.
         unique_by: of rows with equal values in these columns a partition keeps the first one in time order.
+        levels: the levels of the files' folders that are columns, as far as the schema does not have them.
     """
 
     files: tuple[str, ...]
@@ -73,9 +75,10 @@ class ImportConfig:
     max_reject_share: float = 0.05
     longest_line_bytes: int = LONGEST_LINE_BYTES
     unique_by: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_keys(self.unique_by, self.schema.arrow_schema)
+        check_keys(self.unique_by, self.arrow_schema)
         if not 0 <= self.max_reject_share <= 1:
             raise InputError("max_reject_share must be a share", value=self.max_reject_share, allowed="0 to 1",
                              next_step="give --max-reject-share such as 0.05")  # fmt: skip
@@ -90,6 +93,11 @@ class ImportConfig:
     def time_column(self) -> str:
         """The name of the event time's column."""
         return self.schema.time.column if self.schema.time else ""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the imported table."""
+        return level_schema(self.schema.arrow_schema, self.levels)
 
 
 def utc_now() -> datetime:
@@ -114,23 +122,24 @@ def import_logs(
     """
     runner = runner or RunnerOptions()
     require_runnable(runner, config.output)
-    paths = expand_files(config.files)
+    found = find_files(config.files)
+    config = replace(config, levels=tuple(dict.fromkeys((*config.levels, *level_names(found)))))
     ledger = ImportLedger(config.output)
     with ledger.locked():
         ledger.recover()
-        every = identify(paths)
+        every = identify(found)
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
         schema = config.schema.bounded(clock())
         check_file_times(schema, sources)
         first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
-        import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
+        import_id = digest([config.schema.digest(), [_identity_document(source) for source in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
             job = ImportJob(
                 schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes, first_rows,
-                config.unique_by,
+                config.unique_by, config.levels,
             )  # fmt: skip
             job.run(sources, reject_file_paths(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
@@ -138,6 +147,10 @@ def import_logs(
             if not (ledger.folder / f"{import_id}.pending.json").exists():
                 ledger.discard(import_id)
             raise
+
+
+def _identity_document(source: LogSource) -> list[object]:
+    return [source.name, source.sha256, *([[list(level) for level in source.levels]] if source.levels else [])]
 
 
 def _nothing_new(config: ImportConfig, skipped: int) -> ImportReport:
@@ -156,6 +169,7 @@ class ImportJob:
     longest_line_bytes: int = LONGEST_LINE_BYTES
     first_rows: tuple[int, ...] = ()
     unique_by: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
     def run(
         self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: OnProgress | None
@@ -185,14 +199,14 @@ class ImportJob:
     def parse_source(self, element: str) -> list[tuple[str, str]]:
         """Read one file; return (partition, place of its staged rows) for each partition with rows of the file."""
         entry = json.loads(element)
-        source, index = LogSource(**entry["source"]), int(entry["index"])
+        source, index = LogSource.from_document(entry["source"]), int(entry["index"])
         outcome: dict[str, object] = {"name": source.name}
         parts: list[tuple[str, str]] = []
         try:
             rows, side = 0, RejectFile(entry["side_file"], source.path)
             notes: Counter[str] = Counter()
             first_row = self.first_rows[index] if self.first_rows else 0
-            for run, table in enumerate(self._runs(source.path, side, notes, first_row)):
+            for run, table in enumerate(self._runs(source, side, notes, first_row)):
                 rows += table.num_rows
                 parts += self._stage_run(table, index, run)
             side.finish()
@@ -203,11 +217,11 @@ class ImportJob:
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
 
-    def _runs(self, path: str, side: RejectFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
+    def _runs(self, source: LogSource, side: RejectFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
         """A file's rows in pieces of bounded memory; rejects go to ``side``, counts of changed values to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0
-        for block in self._blocks(path, first_row):
+        for block in self._blocks(source, first_row):
             side.add(block.rejects)
             notes.update(block.notes)
             if block.table.num_rows:
@@ -219,15 +233,25 @@ class ImportJob:
         if tables:
             yield pa.concat_tables(tables)
 
-    def _blocks(self, path: str, first_row: int) -> Iterator[ParsedBlock]:
+    def _blocks(self, source: LogSource, first_row: int) -> Iterator[ParsedBlock]:
+        """The blocks of a file, with the columns of the table."""
+        stated: dict[str, str | None] = {**dict.fromkeys(self.levels), **dict(source.levels)}
         if isinstance(self.schema, ParquetLog):
-            return self.schema.blocks(path)
-        return parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes, first_row=first_row)
+            blocks = self.schema.blocks(source.path, source.levels)
+        else:
+            blocks = parse_log(
+                source.path, self.schema, longest_line_bytes=self.longest_line_bytes, first_row=first_row
+            )
+        for block in blocks:
+            notes = block.notes
+            if isinstance(self.schema, LogSchema):
+                notes = {**notes, **unread_levels(block.table, dict(source.levels))}
+            yield replace(block, table=with_levels(block.table, stated), notes=notes)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
         """Write one Arrow file with a batch per partition."""
         path = self.staging / f"run-{index:06d}-{run:04d}.arrow"
-        with pa.ipc.new_file(str(path), self.schema.arrow_schema) as writer:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
             for batch, (partition, rows) in enumerate(
                 split_by_partition(table, self.time_column, self.schema.partition_by)
             ):

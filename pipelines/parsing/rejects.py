@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -137,6 +138,8 @@ def reject_file_paths(sources: Sequence[LogSource], folder: Path) -> list[str]:
         path = folder / f"{source.name}.jsonl"
         if names[source.name] > 1 or _belongs_to_another(path, source):
             path = folder / f"{source.name}.{source.sha256[:8]}.jsonl"
+        if os.fspath(path) in paths:  # two files of equal bytes
+            path = folder / f"{source.name}.{hashlib.sha256(source.path.encode()).hexdigest()[:16]}.jsonl"
         paths.append(os.fspath(path))
     return paths
 

@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import ClauseElement, Connection, create_engine, inspect, text
+from sqlalchemy import ClauseElement, Connection, create_engine, inspect, select, text, update
 
 from tests.warehouse.scenes import start
 from warehouse.catalog import schema
@@ -21,6 +21,10 @@ from warehouse.catalog.migrate import FOLDER, current_revision
 from warehouse.catalog.migrations import HEAD
 from warehouse.catalog.urls import parse_url
 from warehouse.errors import CatalogVersionError
+from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.history import schema_at, table_history
+from warehouse.tables.table import ColumnSchema
+from warehouse.tables.versions import ChangeNote, record_change
 
 
 def _config() -> Config:
@@ -106,6 +110,49 @@ def test_migrated_is_fresh(empty_url: str, fresh: dict[str, Any], revision: str,
         assert current_revision(connection) == HEAD == REVISIONS[-1]
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
         assert structure(connection) == fresh
+
+
+def test_the_present_schema_of_a_table_is_recorded(empty_url: str, tmp_path: Any) -> None:
+    """The schemas of versions of earlier releases are not known, so a history begins with that of the newest change."""
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgrade(empty_url, "r0004")
+    columns = '[["k", "int32"], ["spam", "double", true]]'
+    with connected(empty_url) as connection:
+        for name, dropped in (("log", "NULL"), ("gone", "5.0")):
+            connection.execute(
+                text(
+                    "INSERT INTO tables (name, root, columns, version, registered_at, dropped_at)"
+                    f" VALUES ('{name}', '/log', :columns, 2, 1.0, {dropped})"
+                ),
+                {"columns": columns},
+            )
+            for version in (1, 2):
+                connection.execute(
+                    text(
+                        "INSERT INTO changes (table_name, table_version, kind, columns, rows, fragments, source, why, created_at)"
+                        f" VALUES ('{name}', {version}, 'register', '[]', 1, 1, '', '', 1.0)"
+                    )
+                )
+    catalog = Catalog.open(empty_url)
+    wider = (
+        ColumnSchema("k", "int64", stored_types=("int32", "int64")),
+        ColumnSchema("spam", "double", overlay_only=True),
+    )
+
+    def widen(connection: Connection) -> None:
+        connection.execute(update(schema.tables).where(schema.tables.c.name == "log").values(version=3))
+        record_change(connection, "log", 3, ChangeNote("append", (), 1, 1, "", "", wider), 2.0)
+
+    catalog.run(widen)
+    with catalog.read() as connection:
+        assert [one.schema for one in table_history(connection, "log")] == [
+            (), (), (SchemaChange("k", "int32", "int64"),),
+        ]  # fmt: skip
+        assert [one.arrow_type for one in schema_at(connection, "log", 1)] == ["int32", "double"]
+        assert schema_at(connection, "log", 3) == wider
+        recorded = select(schema.changes.c.table_name).where(schema.changes.c.schema.is_not(None))
+        assert connection.execute(recorded).scalars().all() == ["log", "log"]
+    catalog.close()
 
 
 @pytest.mark.parametrize("revision", ["0001", "0015", "r0001", "r0002"])

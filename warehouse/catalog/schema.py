@@ -69,7 +69,8 @@ tables = Table(
     Column("name", _NAME, primary_key=True),
     Column("root", Text, nullable=False),
     Column("time_column", Text),
-    Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
+    # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only; [.., .., .., [type, ...]] for several stored types
+    Column("columns", JSON, nullable=False),
     Column("version", Integer, nullable=False),
     Column("registered_at", Float, nullable=False),
     Column("dropped_at", Float),  # null for a live table; the row of a dropped one keeps its version
@@ -104,6 +105,8 @@ fragments = Table(
     Column("digests", JSON, nullable=False),
     Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
     Column("members", JSON(none_as_null=True)),  # of a merged fragment: the rows of its fragments, in order
+    Column("levels", JSON(none_as_null=True)),  # {column: its value in the file's folders}
+    Column("digest_types", JSON(none_as_null=True)),  # {column: the type it is digested in, if not the file's}
     Index("ix_fragments_table_name_path", "table_name", "path"),
     _not_negative("rows", "size_bytes"),
 )
@@ -165,6 +168,7 @@ changes = Table(
     Column("source", Text, nullable=False),
     Column("why", Text, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("schema", JSON(none_as_null=True)),  # the table's columns from this version on, if they changed
     UniqueConstraint("table_name", "table_version"),
     _one_of("kind", "register", "append", "overlay", "fix", "delete", "drop"),
     _not_negative("rows", "fragments"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,23 +14,38 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 from sqlalchemy import select
 
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
 from warehouse.changes.publish import NewFile, apply_new_files
 from warehouse.changes.unique import unseen_rows
-from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
+from warehouse.changes.values import (
+    GivenRows,
+    Source,
+    SourcePart,
+    joined_parts,
+    plain_column,
+    read_parts,
+    source_name,
+    table_type,
+)
 from warehouse.files.digests import table_digests
 from warehouse.storage.stored_file import ListedFile
+from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
+from warehouse.tables.evolution.fragment_schema import FragmentSchema
+from warehouse.tables.evolution.known_values import KnownValues
 from warehouse.tables.fragment_sizes import fragment_sizes
-from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
-from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
+from warehouse.tables.hive_levels import is_side_file, parse_levels, spell_like
+from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, get_table
+from warehouse.tables.overflow import check_overflow, overflowing_types, refuse_overflow
+from warehouse.tables.parquet import OnInvalidText, invalid_text_rule, read_fragments
 from warehouse.tables.partitions import partition_range, refuse_overlaps
 from warehouse.tables.raw import read_raw
-from warehouse.tables.scan import refuse_half_imports
-from warehouse.tables.table import ColumnSchema, Fragment, Table, fragment_identity
+from warehouse.tables.scan import refuse_half_imports, relative_path
+from warehouse.tables.table import ColumnSchema, Fragment, Table
 from warehouse.tables.versions import ChangeNote
+from warehouse.tables.widening import widest_text
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072
@@ -76,13 +92,17 @@ def append_rows(
         paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
     refuse_half_imports(warehouse.storage, known.root)
     replaced: list[str] = []
+    files = _without_side_files(files)
     names = ", ".join(map(source_name, files))
-    rows = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
-    split = dict(_split(known, rows, current, partition, create, names))
-    split, repeated = _without_known_keys(warehouse, known, split, current, unique_by)
+    parts = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
+    split = dict(_split(known, joined_parts(parts), current, partition, create, names))
+    evolved = _evolved(warehouse, known, parts, split, current, names)
+    split, repeated = _without_known_keys(warehouse, known, evolved, split, current, unique_by)
     if not split:
         return _nothing_new(known, dry_run, _repeated_note(repeated, unique_by))
-    late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
+    values = _known_values(warehouse, known, evolved, current)
+    folders = _PartitionFolders(known.root, current)
+    late = [_Late(folders.of(key), key, part, values, warehouse.config.read_threads) for key, part in split.items()]
     new = _missing_parts(late, current, paths)
     again = _row_count(late) - _row_count(new)
     if not new:
@@ -90,10 +110,10 @@ def append_rows(
                          next_step=f"headrace table history {table} shows when they were appended")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.dry_run_fragments() for one in new] if dry_run else [found for _, found in placed_files]
-    recompute = _recomputes(warehouse, known, new, fragments)
+    recompute = _recomputes(warehouse, known, new, fragments, evolved)
     version, small = known.version, ""
     if not dry_run:
-        version = _commit(warehouse, known, current, new, placed_files, names, why)
+        version = _commit(warehouse, known, current, new, placed_files, evolved, names, why)
         with warehouse.catalog.read() as connection:
             small = fragment_sizes(connection, table).warning(table)
     notes = (*_repeated_note(repeated, unique_by), *_notes(again, replaced), *([small] if small else []))
@@ -105,12 +125,15 @@ def append_rows(
         fragments=sum(map(len, fragments)),
         partitions=tuple(one.partition for one in new),
         recompute=recompute,
+        added_columns=tuple(one.column for one in evolved.changes if not one.before),
+        widened_columns=tuple(one for one in evolved.changes if one.before),
     )
 
 
 def _without_known_keys(
     warehouse: Warehouse,
     table: Table,
+    evolved: EvolvedSchema,
     split: dict[str, pa.Table],
     current: Sequence[PlacedFragment],
     unique_by: Sequence[str],
@@ -118,13 +141,14 @@ def _without_known_keys(
     """The rows of each partition whose key is new in it, and the number of rows that are left out."""
     if not unique_by:
         return split, 0
+    table, columns = replace(table, columns=evolved.columns), FragmentSchema(evolved.columns)
     types = {name: _key_type(table, name, next(iter(split.values()))) for name in unique_by}
     kept: dict[str, pa.Table] = {}
     for partition, rows in split.items():
         known = []
         for placed in current:
             if placed.partition == partition:
-                raw = read_raw(warehouse.storage, placed.fragment, list(types))
+                raw = read_raw(warehouse.storage, columns.of(placed.fragment), list(types))
                 known.append(_key_columns(raw, types, placed.fragment.path))
         unseen = unseen_rows(_key_columns(rows, types, partition), known)
         if unseen.any():
@@ -175,15 +199,20 @@ def _row_count(late: Sequence[_Late]) -> int:
 
 
 def _recomputes(
-    warehouse: Warehouse, table: Table, new: Sequence[_Late], fragments: Sequence[tuple[Fragment, ...]]
+    warehouse: Warehouse,
+    table: Table,
+    new: Sequence[_Late],
+    fragments: Sequence[tuple[Fragment, ...]],
+    evolved: EvolvedSchema,
 ) -> tuple[Recompute, ...]:
+    columns = FragmentSchema(evolved.columns)
     affected = [
-        AffectedFragment(None, _placed(one, with_absent(fragment, table.added_columns)))
+        AffectedFragment(None, _placed(one, columns.of(fragment)))
         for one, found in zip(new, fragments, strict=True)
         for fragment in found
     ]
     with warehouse.catalog.read() as connection:
-        return find_recomputes(connection, warehouse.config, table.name, affected, warehouse.clock())
+        return find_recomputes(connection, warehouse.config, table.name, affected, warehouse.clock(), evolved.columns)
 
 
 def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
@@ -194,15 +223,17 @@ def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
 class _Late:
     """The late rows of one partition, and their file, whose name depends on their content."""
 
-    def __init__(self, table: Table, partition: str, rows: pa.Table, threads: int) -> None:
-        self.partition, self.rows = partition, rows
-        self._digests = table_digests(rows, threads)
-        self.identity = fragment_identity(self._digests, rows.num_rows)
-        self.path = f"{table.root.rstrip('/')}/{partition}/late-{self.identity[:24]}.parquet"
+    def __init__(self, folder: str, partition: str, rows: pa.Table, known: KnownValues, threads: int) -> None:
+        self.partition, self.rows, self._known = partition, rows, known
+        self._stored = known.stored(rows, table_digests(rows, threads))
+        self.identity = self._stored.identity
+        self.path = f"{folder}/late-{self.identity[:24]}.parquet"
 
     def dry_run_fragments(self) -> tuple[Fragment, ...]:
         """The rows as one fragment of a file that is not written."""
-        return (Fragment(self.identity, self.path, (), self.rows.num_rows, 0, self._digests),)
+        stored = self._stored
+        return (Fragment(stored.identity, self.path, (), self.rows.num_rows, 0, stored.digests,
+                         digest_types=stored.digest_types),)  # fmt: skip
 
     def write(self, warehouse: Warehouse) -> tuple[ListedFile, tuple[Fragment, ...]]:
         """Write the file and read its fragments."""
@@ -214,7 +245,7 @@ class _Late:
         storage.write_atomic(self.path, write)
         listed = storage.list(self.path.rpartition("/")[0])
         stored = next(file for file in listed if file.path == self.path)
-        return stored, read_fragments(storage, self.path, config.fragment_rows, config.read_threads)
+        return stored, read_fragments(storage, self.path, config.fragment_rows, config.read_threads, known=self._known)
 
 
 def _placed(late: _Late, fragment: Fragment) -> PlacedFragment:
@@ -228,41 +259,111 @@ def _commit(
     current: Sequence[PlacedFragment],
     new: Sequence[_Late],
     placed_files: Sequence[tuple[ListedFile, tuple[Fragment, ...]]],
+    evolved: EvolvedSchema,
     source: str,
     why: str,
 ) -> int:
     note = ChangeNote("append", (), _row_count(new), sum(len(found) for _, found in placed_files), source, why)
     files = [NewFile(one.partition, *placed) for one, placed in zip(new, placed_files, strict=True)]
-    return warehouse.catalog.run(lambda connection: apply_new_files(connection, warehouse, table, current, files, note))
+    return warehouse.catalog.run(
+        lambda connection: apply_new_files(connection, warehouse, table, current, files, note, evolved)
+    )
 
 
-def _read(warehouse: Warehouse, table: Table, files: Sequence[Source], on_invalid_text: OnInvalidText) -> pa.Table:
-    """The rows of all files with the table's columns, in the table's order."""
-    names = [column.name for column in table.file_columns]
+def _without_side_files(files: Sequence[Source]) -> list[Source]:
+    """The files that hold rows. Raises :class:`InputError` if all are side files of writers, as a shell's pattern may name."""
+    kept = [file for file in files if not is_side_file(posixpath.basename(source_name(file).rstrip("/")))]
+    if not kept:
+        raise InputError("the files must have rows to append", where=", ".join(map(source_name, files)), value="side files of writers",
+                         allowed="names that begin with neither _ nor .", next_step="rename the files")  # fmt: skip
+    return kept
+
+
+def _read(
+    warehouse: Warehouse, table: Table, files: Sequence[Source], on_invalid_text: OnInvalidText
+) -> list[SourcePart]:
+    """The rows of all files. Raises :class:`~warehouse.errors.SchemaDrift` for a column that differs in meaning from the table's."""
     parts = []
     for file in files:
-        rows = read_values(warehouse.storage, file, on_invalid_text)
-        if isinstance(file, GivenRows):
-            rows = _as_stored(table, rows, file.name)
-        found = [ColumnSchema(field.name, str(field.type)) for field in rows.schema]
-        check_drift(table.file_columns, found, source_name(file), table.name)
-        parts.append(rows.select(names))
-    whole = pa.concat_tables([part.cast(parts[0].schema) for part in parts]).combine_chunks()
-    if not whole.num_rows:
+        for part in read_parts(warehouse.storage, file, on_invalid_text):
+            rows = _as_stored(table, part.rows, part.path) if isinstance(file, GivenRows) else part.rows
+            parts.append(SourcePart(part.path, rows))
+    found = [FileSchema(part.path, "", _schema_of(part.rows)) for part in parts]
+    evolved_schema(warehouse.catalog, table, table.name, "append", found, table.time_column)
+    if not sum(part.rows.num_rows for part in parts):
         raise InputError("the files must have rows to append", where=", ".join(map(source_name, files)), value="0 rows",
                          next_step="check the program that wrote the files")  # fmt: skip
-    return whole
+    return parts
+
+
+def _schema_of(rows: pa.Table) -> tuple[ColumnSchema, ...]:
+    return tuple(ColumnSchema(field.name, str(field.type)) for field in rows.schema)
+
+
+def _evolved(
+    warehouse: Warehouse,
+    table: Table,
+    parts: Sequence[SourcePart],
+    split: Mapping[str, pa.Table],
+    current: Sequence[PlacedFragment],
+    where: str,
+) -> EvolvedSchema:
+    """The table's columns with those of the rows of each partition."""
+    columns = [_schema_of(rows) for rows in split.values()]
+    found = [FileSchema(where, key, one) for key, one in zip(split, columns, strict=True)]
+    held = [(placed.partition, placed.fragment) for placed in current]
+    evolved = evolved_schema(warehouse.catalog, table, table.name, "append", found, table.time_column, held)
+    refuse_overflow(warehouse.storage, evolved, (placed.fragment for placed in current))
+    types = overflowing_types(evolved.columns)
+    for part in parts:
+        check_overflow(part.rows, types, part.path, f"table {table.name!r}")
+    return evolved
+
+
+def _known_values(
+    warehouse: Warehouse, table: Table, evolved: EvolvedSchema, current: Sequence[PlacedFragment]
+) -> KnownValues:
+    """The values of the table, by which rows are recognized that it has already, also in other types."""
+    fragments = [placed.fragment for placed in current]
+    with warehouse.catalog.read() as connection:
+        stored = file_digests(connection, table.name, fragments)
+    return KnownValues.of(evolved.columns, fragments, stored)
+
+
+class _PartitionFolders:
+    """The folders of a table's partitions, spelled as those of its files are: ``ds=2026-03-01``."""
+
+    def __init__(self, root: str, current: Sequence[PlacedFragment]) -> None:
+        self._root = root.rstrip("/")
+        parsed = (
+            parse_levels(posixpath.dirname(relative_path(placed.fragment.path, self._root))) for placed in current
+        )
+        self._known = {levels.key: levels for levels in parsed if levels.key}
+
+    def of(self, partition: str) -> str:
+        """The folder of new files of a partition."""
+        if partition in self._known:
+            return f"{self._root}/{self._known[partition].time_folder}"
+        example = next(iter(self._known.values()), None)
+        if example is None:
+            return f"{self._root}/{partition}"
+        return f"{self._root}/{spell_like(example.time, partition_range(partition)[0], hourly='/' in partition)}"
 
 
 def _as_stored(table: Table, rows: pa.Table, where: str) -> pa.Table:
-    """Rows of another format, cast to the types of the table's files."""
+    """Rows of another format, cast to the types of the table's files; a value that fits a wider type only keeps its own."""
     columns = {}
     for name in rows.column_names:
-        stored = next((one for one in table.file_columns if one.name == name), None)
+        stored = next((one for one in table.columns if one.name == name), None)
         column = rows.column(name)
         columns[name] = column
-        if stored is not None and str(column.type) != stored.arrow_type:
+        if stored is None or str(column.type) == stored.arrow_type:
+            continue
+        try:
             columns[name] = plain_column(column, table_type(stored, column.type), f"{where}, column {name}")
+        except TypeMismatch:
+            if widest_text(stored.arrow_type, str(column.type)) is None:
+                raise
     return pa.table(columns)
 
 
@@ -272,7 +373,7 @@ def _split(
     """The rows of each partition, in time order; the order within a partition is kept."""
     known = {placed.partition: (placed.start, placed.end) for placed in current}
     if partition:
-        start, end = _range_of(partition)
+        partition, (start, end) = _parse_partition(partition)
         if partition not in known:
             _check_new_partitions({partition: rows.num_rows}, known, create, where, "")
             refuse_overlaps({**known, partition: (start, end)}, table.root)
@@ -295,11 +396,13 @@ def _split(
         yield key, rows.take(pa.array(found))
 
 
-def _range_of(partition: str) -> tuple[datetime, datetime]:
+def _parse_partition(spelled: str) -> tuple[str, tuple[datetime, datetime]]:
+    """The key of a partition in any spelling of its folders, and its time range."""
     try:
-        return partition_range(partition)
+        key = parse_levels(spelled).key or spelled
+        return key, partition_range(key)
     except DataError as error:
-        raise InputError("--partition must be a time partition", value=partition, allowed=error.allowed) from None
+        raise InputError("--partition must be a time partition", value=spelled, allowed=error.allowed) from None
 
 
 def _hours(table: Table, rows: pa.Table, where: str) -> Ints:

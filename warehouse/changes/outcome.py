@@ -16,19 +16,17 @@ from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
+from warehouse.tables.evolution.fragment_schema import FragmentSchema
+from warehouse.tables.evolution.schema import SchemaChange
 from warehouse.tables.manifests import (
-    AddedColumns,
     PlacedFragment,
     current_units,
     fragments_by_row,
     get_table,
-    with_absent,
 )
 from warehouse.tables.merges import members_of_merged, merged_places
-from warehouse.tables.table import Fragment, merge_fragments
+from warehouse.tables.table import ColumnSchema, Fragment, merge_fragments
 from warehouse.tables.versions import TableChangeKind
-
-_NO_COLUMNS: AddedColumns = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class Change:
         partitions: the changed partitions.
         columns: the columns that the change affects.
         added_columns: the columns that are new in the table.
+        widened_columns: the columns that hold values of a wider type now.
         unknown_keys: the number of keys without an event.
         notes: remarks for the user.
         recompute: the components to compute again.
@@ -87,6 +86,7 @@ class Change:
     unknown_keys: int
     notes: tuple[str, ...]
     recompute: tuple[Recompute, ...]
+    widened_columns: tuple[SchemaChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +103,16 @@ def find_recomputes(
     table: str,
     affected: Sequence[AffectedFragment],
     now: float,
-    added: AddedColumns = _NO_COLUMNS,
+    columns: Sequence[ColumnSchema],
 ) -> tuple[Recompute, ...]:
     """The memos that live models over ``table`` will queue after a change, by component, most rows first.
 
     Each model is matched under its own admission policy; misses over unchanged columns are not counted.
-    ``added``: the columns that the change adds to the table.
+    ``columns``: those of the table after the change.
     """
     if not affected:
         return ()
-    affected = _as_units(connection, affected, added)
+    affected = _as_units(connection, affected, FragmentSchema(columns))
     changed = [_changed_columns(one) for one in affected]
     placed = tuple(one.after for one in affected)
     context = PlanContext(connection, config, get_table(connection, table), current_units(connection, table), now)
@@ -151,7 +151,7 @@ def find_recomputes(
 
 
 def _as_units(
-    connection: Connection, affected: Sequence[AffectedFragment], added: AddedColumns
+    connection: Connection, affected: Sequence[AffectedFragment], columns: FragmentSchema
 ) -> list[AffectedFragment]:
     """The changes with fragments that are parts of a merged one replaced by that one, once."""
     places = merged_places(connection, {one.after.row for one in affected if one.before is not None})
@@ -161,7 +161,7 @@ def _as_units(
     for number, rows in members_of_merged(connection, merged).items():
         members = merged[number].members
         changed = [
-            after[row].fragment if row in after else with_absent(member, added)
+            after[row].fragment if row in after else columns.of(member)
             for row, member in zip(rows, members, strict=True)
         ]
         first = next(after[row] for row in rows if row in after)

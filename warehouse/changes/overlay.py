@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
-from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks
 from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.files.digests import column_digest
+from warehouse.tables.evolution.evolved import EvolvedSchema, models_reading
+from warehouse.tables.evolution.fragment_schema import FragmentSchema
+from warehouse.tables.evolution.known_values import known_digest
+from warehouse.tables.evolution.refusals import HeldColumns
+from warehouse.tables.evolution.schema import DriftAdvice
 from warehouse.tables.followed import FollowedLake, followed_lake
-from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, get_table
+from warehouse.tables.overflow import refuse_overflow
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import ColumnSchema, Overlay, Table, absent_digest
 from warehouse.tables.versions import ChangeNote, TableChangeKind
@@ -53,7 +57,8 @@ def overlay_columns(
         why: the reason for the table's history.
         dry_run: change nothing.
 
-    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`, :class:`UnknownColumn`,
+    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`,
+    :class:`~warehouse.errors.SchemaDrift` for values that differ in meaning from the column, :class:`UnknownColumn`,
     :class:`~warehouse.errors.UnknownTable`, and :class:`~warehouse.errors.CatalogBusy` if the table changed meanwhile. Nothing is
     changed then.
     """
@@ -96,40 +101,39 @@ def _overlay(
         table = get_table(connection, name)
         current = current_fragments(connection, name, *between)
         lake = followed_lake(connection, name)
-        in_files = stored_digests(connection, name, current)
+        stored = file_digests(connection, name, (placed.fragment for placed in current))
     if not current:
         raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
     source: ValueSource
+    advice = DriftAdvice.of_table(name, "overlay", models_reading(warehouse.catalog, name))
     if on:
-        source = KeyedValues.read(warehouse.storage, table, values, on, chosen)
+        source = KeyedValues.read(warehouse.storage, table, values, on, chosen, advice)
     elif isinstance(values, GivenRows):
         raise InputError("values of a text file must be joined by a key", where=values.name,
                          next_step="--on KEY")  # fmt: skip
     else:
-        source = AlignedValues.read(warehouse.storage, table, values, chosen, current)
+        source = AlignedValues.read(warehouse.storage, table, values, chosen, current, advice)
     if kind == "fix":
         for column in source.columns:
             table.column(column)
     if lake is not None:
         _refuse_lake_columns(table, source, lake)
-    run = OverlayRun(warehouse, table, source, in_files, OverlayWriter(warehouse.storage, name), dry_run)
+    evolved = _evolved(warehouse, table, source)
+    run = OverlayRun(warehouse, table, source, stored, OverlayWriter(warehouse.storage, name), dry_run)
     try:
         replacements, rows = run.all(current)
         affected = [
             AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements
         ]
         with warehouse.catalog.read() as connection:
-            recompute = find_recomputes(
-                connection, warehouse.config, name, affected, warehouse.clock(),
-                {column.name: column.arrow_type for column in source.added},
-            )  # fmt: skip
+            recompute = find_recomputes(connection, warehouse.config, name, affected, warehouse.clock(), source.after)
     except BaseException:
         run.writer.discard()
         raise
     version = table.version
     if replacements and not dry_run:
         note = ChangeNote(kind, source.columns, rows, len(replacements), source_name(values), why)
-        version = commit_replacements(warehouse, table, current, replacements, note, source.added)
+        version = commit_replacements(warehouse, table, current, replacements, note, evolved)
     return Change(
         table=name,
         kind=kind,
@@ -140,7 +144,8 @@ def _overlay(
         fragments=len(replacements),
         partitions=tuple(dict.fromkeys(one.placed.partition for one in replacements)),
         columns=source.columns,
-        added_columns=tuple(column.name for column in source.added) if replacements else (),
+        added_columns=tuple(one.column for one in evolved.changes if not one.before) if replacements else (),
+        widened_columns=tuple(one for one in evolved.changes if one.before) if replacements else (),
         unknown_keys=source.unknown_keys,
         notes=_notes(table, source),
         recompute=recompute,
@@ -165,31 +170,29 @@ def _range_text(between: tuple[datetime | None, datetime | None]) -> str:
     return " to ".join("-" if at is None else at.isoformat() for at in between)
 
 
-def stored_digests(
-    connection: Connection, table: str, current: Sequence[PlacedFragment]
-) -> dict[str, Mapping[str, str]]:
-    """The digests of the columns in the files of fragments with overlays, by fragment_id."""
-    of = schema.fragments.c
-    wanted = sorted({placed.fragment.fragment_id for placed in current if placed.fragment.overlays})
-    found: dict[str, Mapping[str, str]] = {}
-    for chunk in chunks(wanted):
-        query = select(of.fragment_id, of.digests)
-        query = query.where(of.table_name == table, of.overlays.is_(None), of.fragment_id.in_(chunk))
-        found.update((row.fragment_id, row.digests) for row in connection.execute(query))
-    return found
+def _evolved(warehouse: Warehouse, table: Table, source: ValueSource) -> EvolvedSchema:
+    """The table's schema with the values of a change. Raises :class:`SchemaDrift` if a live model could not read it."""
+    types = {column.name: column.arrow_type for column in table.columns}
+    widened = {one.name: source.where for one in source.after if types.get(one.name, one.arrow_type) != one.arrow_type}
+    placed = warehouse.catalog.query(lambda connection: current_fragments(connection, table.name)) if widened else ()
+    held = HeldColumns([(one.partition, one.fragment) for one in placed])
+    evolved = EvolvedSchema(table.name, "overlay", table.columns, source.after, widened, (), held)
+    warehouse.catalog.query(evolved.check)
+    refuse_overflow(warehouse.storage, evolved, (one.fragment for one in placed))
+    return evolved
 
 
 @dataclass(frozen=True)
 class OverlayRun:
     """One overlay. Fragments are processed one at a time, so memory is that of a fragment's columns.
 
-    ``stored_digests``: what :func:`stored_digests` returns.
+    ``file_digests``: what :func:`~warehouse.tables.manifests.file_digests` returns.
     """
 
     warehouse: Warehouse
     table: Table
     source: ValueSource
-    stored_digests: Mapping[str, Mapping[str, str]]
+    file_digests: Mapping[str, Mapping[str, str]]  # of fragments with overlays, by fragment_id
     writer: OverlayWriter
     dry_run: bool
 
@@ -208,11 +211,12 @@ class OverlayRun:
 
     def _new_columns(self, placed: PlacedFragment, rows: pa.Array, values: pa.Table) -> dict[str, pa.Array]:
         """The new columns: ``values`` at ``rows``, and the previous value if a row is null."""
-        known = [name for name in self.source.columns if name not in {column.name for column in self.source.added}]
+        had = {column.name for column in self.table.columns}
+        known = [name for name in self.source.columns if name in had]
         before = read_raw(self.warehouse.storage, placed.fragment, known) if known and rows.null_count else None
         made = {}
         for name in self.source.columns:
-            wanted = table_type(self._schema(name), values.column(name).type)
+            wanted = table_type(self._schema[name], values.column(name).type)
             made[name] = plain_column(values.column(name), wanted, f"{self.source.where}, column {name}").take(rows)
             if before is not None and name in known:
                 old = plain_column(before.column(name), wanted, f"{placed.fragment.path}, column {name}")
@@ -220,21 +224,18 @@ class OverlayRun:
         return made
 
     def _replacement(self, placed: PlacedFragment, columns: Mapping[str, pa.Array]) -> Replacement | None:
-        fragment = placed.fragment
+        fragment = FragmentSchema(self.source.after).of(placed.fragment)
+        stored = self.file_digests.get(fragment.fragment_id, placed.fragment.digests)
         digests, overlays = dict(fragment.digests), {one.column: one for one in fragment.overlays}
-        for column in self.source.added:
-            digests[column.name] = absent_digest(column.arrow_type, fragment.rows)
-            overlays[column.name] = Overlay(column.name, "", digests[column.name], column.arrow_type)
-        checksums = {name: _checksum(self._schema(name), array) for name, array in columns.items()}
+        checksums = {name: self._checksum(name, array, digests[name], stored) for name, array in columns.items()}
         changed = [name for name in columns if checksums[name] != digests[name]]
         if not changed:
             return None
-        stored = self.stored_digests.get(fragment.fragment_id, fragment.digests)
         new: dict[str, pa.Array] = {}
         for name in changed:
-            digests[name], column = checksums[name], self._schema(name)
-            if _is_absent(column, columns[name]):
-                overlays[name] = Overlay(name, "", checksums[name], column.arrow_type)
+            digests[name], column = checksums[name], self._schema[name]
+            if _is_absent(name, columns[name], stored):
+                overlays[name] = Overlay(name, "", checksums[name], column.first_type)
             elif checksums[name] == stored.get(name):
                 overlays.pop(name, None)  # the file holds these values
             else:
@@ -245,18 +246,25 @@ class OverlayRun:
         ordered = tuple(overlays[name] for name in sorted(overlays))
         return Replacement(placed, replace(fragment, digests=digests, overlays=ordered), file)
 
-    def _schema(self, name: str) -> ColumnSchema:
-        found = next((column for column in self.source.added if column.name == name), None)
-        return found or self.table.column(name)
+    def _checksum(self, name: str, array: pa.Array, current: str, stored: Mapping[str, str]) -> str:
+        """The digest of new values; that of the current ones, or of the file's, if they are equal in another type."""
+        column = self._schema[name]
+        if _is_absent(name, array, stored):
+            return absent_digest(column.first_type, len(array))
+        known, own = {current, stored.get(name, "")}, column_digest(array)
+        if own in known:
+            return own
+        types = (*column.stored_types, column.arrow_type) if column.stored_types else ()
+        return known_digest(array, types, known) or own
+
+    @cached_property
+    def _schema(self) -> Mapping[str, ColumnSchema]:
+        return {column.name: column for column in self.source.after}
 
 
-def _is_absent(column: ColumnSchema, array: pa.Array) -> bool:
-    """Whether an overlay-only column has no values: all nulls are the same content, with one digest."""
-    return column.overlay_only and array.null_count == len(array)
-
-
-def _checksum(column: ColumnSchema, array: pa.Array) -> str:
-    return absent_digest(column.arrow_type, len(array)) if _is_absent(column, array) else column_digest(array)
+def _is_absent(name: str, array: pa.Array, stored: Mapping[str, str]) -> bool:
+    """Whether a column that the file has no values of has none at all: all nulls are the same content, with one digest."""
+    return name not in stored and array.null_count == len(array)
 
 
 def _choose(named: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:

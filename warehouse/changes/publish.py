@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlalchemy import Connection, insert, update
@@ -20,8 +20,9 @@ from warehouse.files.column_files import MemoFile
 from warehouse.storage.layout import OVERLAYS, SUFFIX
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile
+from warehouse.tables.evolution.evolved import EvolvedSchema
 from warehouse.tables.manifests import PlacedFragment, columns_document
-from warehouse.tables.table import ColumnSchema, Fragment, Table
+from warehouse.tables.table import Fragment, Table
 from warehouse.tables.versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
 
@@ -77,15 +78,16 @@ def commit_replacements(
     current: Sequence[PlacedFragment],
     replacements: Sequence[Replacement],
     note: ChangeNote,
-    added: Sequence[ColumnSchema] = (),
+    evolved: EvolvedSchema | None = None,
 ) -> int:
     """Write the version of ``table`` with ``replacements`` and return its number.
 
-    ``current``: all fragments of the affected partitions. Raises :class:`~warehouse.errors.CatalogBusy` if the table changed
-    meanwhile, and :class:`~warehouse.errors.MissingFile` if a file of the change was deleted.
+    ``current``: all fragments of the affected partitions. ``evolved``: the schema that the change makes. Raises
+    :class:`~warehouse.errors.CatalogBusy` if the table changed meanwhile, :class:`~warehouse.errors.MissingFile` if a file of the
+    change was deleted, and :class:`~warehouse.errors.SchemaDrift` if a live model could not read it.
     """
     return warehouse.catalog.run(
-        lambda connection: apply_replacements(connection, warehouse, table, current, replacements, note, added)
+        lambda connection: apply_replacements(connection, warehouse, table, current, replacements, note, evolved)
     )
 
 
@@ -96,12 +98,12 @@ def apply_replacements(
     current: Sequence[PlacedFragment],
     replacements: Sequence[Replacement],
     note: ChangeNote,
-    added: Sequence[ColumnSchema] = (),
+    evolved: EvolvedSchema | None = None,
 ) -> int:
     """:func:`commit_replacements` inside the caller's transaction."""
     written = [one.file.file.path for one in replacements if one.file is not None]
     require_files(warehouse.storage, written, table.name)
-    change = begin_version(connection, warehouse, table, note, added)
+    change = begin_version(connection, warehouse, table, note, evolved)
     fresh = [one for one in replacements if one.changes_content]
     rows = write_fragments(connection, table.name, ((one.placed.partition, one.fragment) for one in fresh))
     row_of = {one.placed.row: row for one, row in zip(fresh, rows, strict=True)}
@@ -132,10 +134,11 @@ def apply_new_files(
     current: Sequence[PlacedFragment],
     files: Sequence[NewFile],
     note: ChangeNote,
+    evolved: EvolvedSchema | None = None,
 ) -> int:
     """Write the version of ``table`` with further files inside the caller's transaction, and return its number."""
     require_files(warehouse.storage, [one.file.path for one in files], table.name)
-    begin_version(connection, warehouse, table, note)
+    begin_version(connection, warehouse, table, note, evolved)
     partitions: dict[str, list[Entry]] = {one.partition: [] for one in files}
     for placed in current:
         if placed.partition in partitions:
@@ -171,12 +174,24 @@ def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:
 
 
 def begin_version(
-    connection: Connection, warehouse: Warehouse, table: Table, note: ChangeNote, added: Sequence[ColumnSchema] = ()
+    connection: Connection,
+    warehouse: Warehouse,
+    table: Table,
+    note: ChangeNote,
+    evolved: EvolvedSchema | None = None,
 ) -> int:
-    """Set the table's next version in the caller's transaction and return the row of the change."""
+    """Set the table's next version in the caller's transaction and return the row of the change.
+
+    The live models are checked again with the schema that the change makes: one may have been submitted meanwhile.
+    """
     check_version(connection, table.name, table.version, warehouse.catalog.where)
     of = schema.tables
-    values = {"version": table.version + 1, "columns": columns_document((*table.columns, *added))}
+    values: dict[str, object] = {"version": table.version + 1}
+    if evolved is not None:
+        evolved.check(connection)
+    if evolved is not None and evolved.columns != table.columns:
+        values["columns"] = columns_document(evolved.columns)
+        note = replace(note, schema=evolved.columns)
     connection.execute(update(of).where(of.c.name == table.name).values(**values))
     return record_change(connection, table.name, table.version + 1, note, warehouse.clock())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,19 +14,24 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.changes.keys import KeyIndex
 from warehouse.changes.values import (
     Source,
-    new_columns,
+    columns_with,
     plain_column,
+    plain_type,
     read_values,
     source_name,
     table_type,
     value_columns,
 )
 from warehouse.storage.storage import Storage
+from warehouse.tables.evolution.schema import DriftAdvice
+from warehouse.tables.hive_levels import is_side_file
 from warehouse.tables.lake_folders import refuse_lakes
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.parquet import read_whole, row_count
 from warehouse.tables.raw import read_raw
+from warehouse.tables.scan import relative_path
 from warehouse.tables.table import ColumnSchema, Table
+from warehouse.tables.widening import widest_type
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,8 @@ class ValueSource(Protocol):
         ...
 
     @property
-    def added(self) -> tuple[ColumnSchema, ...]:
-        """The columns that the table does not have."""
+    def after(self) -> tuple[ColumnSchema, ...]:
+        """The table's columns after the change: new ones, and those whose values need a wider type."""
         ...
 
     @property
@@ -100,20 +105,25 @@ class KeyedValues:
 
     where: str
     columns: tuple[str, ...]
-    added: tuple[ColumnSchema, ...]
+    after: tuple[ColumnSchema, ...]
     values: pa.Table
     keys: EventKeys
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, source: Source, on: Sequence[str], chosen: Sequence[str]
+        cls,
+        storage: Storage,
+        table: Table,
+        source: Source,
+        on: Sequence[str],
+        chosen: Sequence[str],
+        advice: DriftAdvice,
     ) -> KeyedValues:
         """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
         values, path = read_values(storage, source), source_name(source)
         columns = value_columns(table, values.schema, on, chosen, path)
-        added = new_columns(table, columns, values.schema, path)
-        _check_types(table, columns, added, values, path)
-        return cls(path, tuple(columns), added, values.select(columns), EventKeys(storage, table, values, on, path))
+        after = columns_with(table, columns, values, path, advice)
+        return cls(path, tuple(columns), after, values.select(columns), EventKeys(storage, table, values, on, path))
 
     @property
     def unknown_keys(self) -> int:
@@ -132,7 +142,7 @@ class AlignedValues:
 
     where: str
     columns: tuple[str, ...]
-    added: tuple[ColumnSchema, ...]
+    after: tuple[ColumnSchema, ...]
     storage: Storage
     mirrors: Mapping[str, str]  # the table's file -> the file that mirrors it
     first_rows: Mapping[int, int]  # a fragment's row in the catalog -> its first row in its file
@@ -140,26 +150,33 @@ class AlignedValues:
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], current: Sequence[PlacedFragment]
+        cls,
+        storage: Storage,
+        table: Table,
+        folder: str,
+        chosen: Sequence[str],
+        current: Sequence[PlacedFragment],
+        advice: DriftAdvice,
     ) -> AlignedValues:
         """Check name, columns and rows of every file before any is used."""
         first_rows, counts = _layout(current)
         mirrors = _mirrors(storage, table, folder, counts)
         columns: list[str] = []
-        added: tuple[ColumnSchema, ...] = ()
+        added: dict[str, pa.DataType] = {}
+        after = table.columns
         for path, mirror in mirrors.items():
             if (found := row_count(storage, mirror)) != counts[path]:
                 raise DataError("a file must have the rows of the file that it mirrors", where=mirror, value=found,
                                 allowed=f"{counts[path]}, as {path}", next_step="or join by a key: --on KEY")  # fmt: skip
             values = read_whole(storage, mirror)
             here = value_columns(table, values.schema, (), chosen, mirror)
-            new = new_columns(table, here, values.schema, mirror)
-            if columns and (here, new) != (columns, added):
+            if columns and here != columns:
                 raise TypeMismatch("the files of a change must have equal columns", where=mirror,
                                    value=", ".join(here), allowed=", ".join(columns))  # fmt: skip
-            columns, added = here, new
-            _check_types(table, columns, added, values, mirror)
-        return cls(folder, tuple(columns), added, storage, mirrors, first_rows)
+            columns = here
+            _check_new_types(added, table, columns, values, mirror)
+            after = columns_with(replace(table, columns=after), columns, values, mirror, advice)
+        return cls(folder, tuple(columns), after, storage, mirrors, first_rows)
 
     def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
         """The rows at the fragment's position in its file."""
@@ -169,6 +186,21 @@ class AlignedValues:
         values = read_whole(self.storage, mirror).select(list(self.columns))
         part = values.slice(self.first_rows[placed.row], placed.fragment.rows)
         return FragmentValues(pa.array(np.arange(placed.fragment.rows)), part)
+
+
+def _check_new_types(
+    added: dict[str, pa.DataType], table: Table, columns: Sequence[str], values: pa.Table, where: str
+) -> None:
+    """Raise :class:`TypeMismatch` unless the types of new columns have a widest one; ``added`` are those so far."""
+    known = {column.name for column in table.columns}
+    for name in columns:
+        found = plain_type(values.column(name).type)
+        wide = None if name in known else widest_type(added.get(name, found), found)
+        if name not in known and wide is None:
+            raise TypeMismatch("the files of a change must have equal columns", where=f"{where}, column {name}",
+                               value=str(found), allowed=str(added[name]))  # fmt: skip
+        if wide is not None:
+            added[name] = wide
 
 
 def _layout(current: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
@@ -190,8 +222,8 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
     refuse_lakes(storage, [here])
     found = {}
     for file in storage.list(here):
-        relative = file.path.removeprefix(here).lstrip("/")
-        if not relative.endswith((".parquet", ".pq")) or relative.startswith((".", "_")):
+        relative = relative_path(file.path, here)
+        if not relative.endswith((".parquet", ".pq")) or is_side_file(relative):
             continue
         path = f"{root}/{relative}"
         if path not in counts:
@@ -203,14 +235,3 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
         raise DataError("the folder has no Parquet file", where=folder, allowed="<partition>/<name of the table's file>",
                         next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
     return found
-
-
-def _check_types(
-    table: Table, columns: Sequence[str], added: Sequence[ColumnSchema], values: pa.Table, where: str
-) -> None:
-    """Cast the columns, so that a value that does not fit raises before anything is written."""
-    new = {column.name for column in added}
-    for name in columns:
-        if name not in new:
-            column = values.column(name)
-            plain_column(column, table_type(table.column(name), column.type), f"{where}, column {name}")

@@ -68,7 +68,7 @@ class Editor:
         placement: the partition of a row.
         keys: the columns that identify a row.
         parts: takes the rows that are new in the table.
-        stored_digests: see :class:`warehouse.changes.overlay.OverlayRun`.
+        file_digests: see :class:`warehouse.changes.overlay.OverlayRun`.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Editor:
         placement: Placement,
         keys: Sequence[str],
         parts: PartWriter,
-        stored_digests: Mapping[str, Mapping[str, str]],
+        file_digests: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._warehouse, self._table, self._snapshot = warehouse, table, snapshot
         self._placement, self._keys, self._parts = placement, tuple(keys), parts
-        self._stored_digests = stored_digests
+        self._file_digests = file_digests
         self.writer = OverlayWriter(warehouse.storage, table.name)
         self._deletions: dict[int, Replacement] = {}
         self._overlays: list[Replacement] = []
@@ -208,13 +208,14 @@ class Editor:
         changed = [
             name for name in before.column_names if _differs(before.column(name), new.values.column(name), pairs)
         ]
-        values = PairedValues(self._table.root, tuple(changed), _rows_by_fragment(old, pairs), new.values)
-        run = OverlayRun(self._warehouse, self._table, values, self._stored_digests, self.writer, False)
+        rows = _rows_by_fragment(old, pairs)
+        values = PairedValues(self._table.root, tuple(changed), rows, new.values, self._table.columns)
+        run = OverlayRun(self._warehouse, self._table, values, self._file_digests, self.writer, False)
         touched = [old.fragments[index] for index in np.unique(old.fragment[pairs[0]])]
         current = [self._after_deletion(placed) for placed in touched]
-        made, rows = run.all(current)
+        made, updated_rows = run.all(current)
         self._overlays += made
-        self._updated_rows += rows
+        self._updated_rows += updated_rows
         self._columns |= dict.fromkeys(changed)
 
     def _after_deletion(self, placed: PlacedFragment) -> PlacedFragment:
@@ -236,13 +237,14 @@ class PairedValues:
         columns: the columns that changed.
         rows: by the catalog's row of a fragment, the row of ``values`` of each of its events; -1 for none.
         values: the rows of the lake.
+        after: the columns of the table.
     """
 
     where: str
     columns: tuple[str, ...]
     rows: Mapping[int, Ints]
     values: pa.Table
-    added: tuple[ColumnSchema, ...] = ()
+    after: tuple[ColumnSchema, ...]
     unknown_keys: int = 0
 
     def values_for(self, placed: PlacedFragment) -> FragmentValues | None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transforms.errors import DataError, InputError
+from warehouse.catalog.catalog import Catalog
 from warehouse.changes.outcome import AffectedFragment, Recompute, find_recomputes
-from warehouse.changes.overlay import stored_digests
 from warehouse.errors import SchemaDrift
 from warehouse.lakes.commit import Refresh, commit_refresh
 from warehouse.lakes.comparison import Comparison, compare
@@ -22,10 +22,12 @@ from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter, stored_colu
 from warehouse.lakes.placement import Placement, placement_of
 from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
+from warehouse.tables.evolution.evolved import FileSchema, evolved_schema
+from warehouse.tables.evolution.fragment_schema import FragmentSchema
 from warehouse.tables.followed import FollowedLake, followed_lake
 from warehouse.tables.fragment_sizes import fragment_sizes
-from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table, with_absent
-from warehouse.tables.parquet import check_drift, invalid_text_rule
+from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, find_table
+from warehouse.tables.parquet import invalid_text_rule
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
 from warehouse.tables.register import check_table_name
@@ -105,7 +107,7 @@ class _Known:
     files: Mapping[str, KnownFile]
     parts: Mapping[int, KnownPart]
     current: tuple[PlacedFragment, ...]
-    stored_digests: Mapping[str, Mapping[str, str]]
+    file_digests: Mapping[str, Mapping[str, str]]
 
 
 def refresh_lake(
@@ -130,16 +132,16 @@ def refresh_lake(
     if known.lake is not None and known.lake == lake:
         return _result(warehouse, known, Refresh.nothing(known.table, lake), ())
     if known.table is not None:
-        _check_columns(known.table, snapshot, location)
+        _check_columns(warehouse.catalog, known.table, snapshot, location)
     replaced: list[str] = []
-    checks = ValueChecks(None, False, {})
+    checks = ValueChecks(None, False, {}, {})
     writer = PartWriter(warehouse, name, placement, invalid_text_rule(options.invalid_text, replaced), checks.check)
     editor: Editor | None = None
     try:
         if known.table is None or known.lake is None:
             refresh = _first(warehouse, name, snapshot, lake, placement, writer, progress)
         else:
-            editor = Editor(warehouse, known.table, snapshot, placement, lake.keys, writer, known.stored_digests)
+            editor = Editor(warehouse, known.table, snapshot, placement, lake.keys, writer, known.file_digests)
             refresh = _next(warehouse, known.table, known, snapshot, lake, editor, writer)
         recompute = _recomputes(warehouse, known, refresh)
     except BaseException:
@@ -157,7 +159,7 @@ def _load(warehouse: Warehouse, name: str) -> _Known:
     with warehouse.catalog.read() as connection:
         current = current_fragments(connection, name)
         return _Known(find_table(connection, name), followed_lake(connection, name), known_files(connection, name),
-                      known_parts(connection, name), current, stored_digests(connection, name, current))  # fmt: skip
+                      known_parts(connection, name), current, file_digests(connection, name, (placed.fragment for placed in current)))  # fmt: skip
 
 
 def _check_lake(name: str, known: _Known, location: str, snapshot: LakeSnapshot) -> None:
@@ -202,12 +204,23 @@ def _followed(
                         placement.time_unit, tuple(keys)), placement  # fmt: skip
 
 
-def _check_columns(table: Table, snapshot: LakeSnapshot, location: str) -> None:
+def _check_columns(catalog: Catalog, table: Table, snapshot: LakeSnapshot, location: str) -> None:
+    columns = stored_columns(snapshot.schema)
     try:
-        check_drift(table.file_columns, stored_columns(snapshot.schema), location, table.name)
+        found = evolved_schema(
+            catalog, table, table.name, "add", [FileSchema(location, "", columns)], table.time_column
+        )
     except SchemaDrift as error:
-        raise SchemaDrift("the columns of a lake must stay those of its table", where=error.where, value=error.value,
-                          allowed=error.allowed, next_step="add the lake under another table name") from error  # fmt: skip
+        raise _drift(error.where, error.value, error.allowed) from error
+    for change in found.changes:
+        raise _drift(f"{location}, column {change.column}", change.after, change.before or "columns of the table")
+    for name in found.lacking:
+        raise _drift(f"{location}, column {name}", "absent", table.column(name).arrow_type)
+
+
+def _drift(where: str, value: object, allowed: str) -> SchemaDrift:
+    return SchemaDrift("the columns of a lake must stay those of its table", where=where, value=value, allowed=allowed,
+                       next_step="add the lake under another table name")  # fmt: skip
 
 
 def _first(
@@ -290,20 +303,19 @@ def _newly_deleted(edits: Edits) -> list[int]:
 def _recomputes(warehouse: Warehouse, known: _Known, refresh: Refresh) -> tuple[Recompute, ...]:
     if known.table is None:
         return ()
-    added = known.table.added_columns
+    columns = FragmentSchema(known.table.columns)
     affected = [
         AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in refresh.overlays
     ]
     for part in refresh.parts:
         start, end = partition_range(part.file.partition)
         affected += [
-            AffectedFragment(
-                None, PlacedFragment(0, part.file.partition, 0, start, end, 0, with_absent(fragment, added))
-            )
+            AffectedFragment(None, PlacedFragment(0, part.file.partition, 0, start, end, 0, columns.of(fragment)))
             for fragment in part.file.fragments
         ]
     with warehouse.catalog.read() as connection:
-        return find_recomputes(connection, warehouse.config, known.table.name, affected, warehouse.clock())
+        now = warehouse.clock()
+        return find_recomputes(connection, warehouse.config, known.table.name, affected, now, known.table.columns)
 
 
 def _result(warehouse: Warehouse, known: _Known, done: Refresh, recompute: tuple[Recompute, ...]) -> Refreshed:

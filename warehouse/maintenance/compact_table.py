@@ -41,12 +41,11 @@ from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.storage.layout import COMPACTION
 from warehouse.tables.manifests import (
     PlacedFragment,
-    added_columns,
     current_fragment_rows,
     current_units,
+    fragment_schema,
     fragments_by_row,
     get_table,
-    with_absent,
 )
 from warehouse.tables.merges import members_of_merged, write_merges
 from warehouse.tables.table import Fragment, MemoKeys, content_of, merge_fragments
@@ -262,7 +261,7 @@ def _load(connection: Connection, table: str, units: Sequence[PlacedFragment]) -
     merged = members_of_merged(connection, rows)
     members = tuple(member for row in rows for member in merged.get(row, (row,)))
     stored = fragments_by_row(connection, members)
-    whole = with_absent(merge_fragments([stored[row] for row in members]), added_columns(connection, table))
+    whole = fragment_schema(connection, table).of(merge_fragments([stored[row] for row in members]))
     live = _live_components(connection, table)
     columns = _components(connection, live, rows)
     keys: dict[str, list[str]] = {name: [] for name in columns}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
@@ -181,7 +181,7 @@ class Contents:
         self._connection = connection
 
     def fragments(self, content: str) -> Mapping[int, Fragment]:
-        """Fragments by row: those with this content, else all with overlays, which may have it for some columns."""
+        """Fragments by row: those with this content, else all with overlays, or without values of some column."""
         of = schema.fragments.c
         rows = self._connection.execute(select(of.id).where(of.fragment_id == content)).scalars().all()
         return fragments_by_row(self._connection, rows) if rows else self._overlaid
@@ -189,9 +189,14 @@ class Contents:
     @cached_property
     def _overlaid(self) -> Mapping[int, Fragment]:
         of = schema.fragments.c
-        extended = [table.name for table in all_tables(self._connection) if table.file_columns != table.columns]
-        query = select(of.id).where(or_(of.overlays.is_not(None), of.table_name.in_(extended)))
-        return fragments_by_row(self._connection, self._connection.execute(query).scalars().all())
+        columns = {table.name: len(table.columns) for table in all_tables(self._connection)}
+        query = select(of.id, of.table_name, of.digests, of.overlays)
+        rows = [
+            row.id
+            for row in self._connection.execute(query)
+            if row.overlays is not None or len(row.digests) < columns.get(row.table_name, 0)
+        ]
+        return fragments_by_row(self._connection, rows)
 
 
 def _is_of_any(memo: CatalogMemo, content: str, fragments: Collection[Fragment]) -> bool:

@@ -9,14 +9,11 @@ from transforms.columns.columns import is_castable
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, RawColumn, raw_columns
-from transforms.types import Dense, DType
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import StoredInput
 from warehouse.tables.arrow_types import parse_arrow_type
-from warehouse.tables.readable_types import declared_types, unreadable_column
+from warehouse.tables.readable_types import LABEL_TYPES, declared_types, unreadable_column
 from warehouse.tables.table import ColumnSchema, Table
-
-_LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
 
 
 def check_columns(model: Model, inputs: Sequence[StoredInput], graph: MergedGraph, table: Table) -> None:
@@ -47,7 +44,7 @@ def check_target(target: Target, table: Table, where: str) -> None:
         check_component(target.component, table, where)
         return
     label = parse_arrow_type(_column(table, target.label, where))
-    if label is None or not any(is_castable(label, kind) for kind in _LABEL_TYPES):
+    if label is None or not any(is_castable(label, kind) for kind in LABEL_TYPES):
         raise TypeMismatch("a label must be a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
                            next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 

@@ -19,7 +19,7 @@ from warehouse.memos.pending_aliases import contents_of_memo, known_contents, re
 from warehouse.memos.task_members import delete_done, move_memos, queue_again, split, tasks_of
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
-from warehouse.tables.manifests import added_columns, fragment_of, is_placed_unit, placed_units
+from warehouse.tables.manifests import fragment_of, fragment_schema, is_placed_unit, placed_units
 from warehouse.tables.table import content_of, memo_key
 from warehouse.warehouse import Warehouse
 
@@ -245,8 +245,8 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
         by_identity[row.fragment_id].append(row)
         by_place[row.table_name, row.partition].append(row)
     columns = _columns_read(connection, {memo.fingerprint for memo in wanted})
-    added = {table: added_columns(connection, table) for table in {row.table_name for row in found.values()}}
-    fragments_found = {number: fragment_of(row, added[row.table_name]) for number, row in found.items()}
+    schemas = {table: fragment_schema(connection, table) for table in {row.table_name for row in found.values()}}
+    fragments_found = {number: fragment_of(row, schemas[row.table_name]) for number, row in found.items()}
     copies: defaultdict[str, list[CurrentCopy]] = defaultdict(list)
     for memo in wanted:
         read = columns[memo.fingerprint]

@@ -33,7 +33,7 @@ from warehouse.scheduling.task_states import (
     lease_change,
     release_change,
 )
-from warehouse.tables.manifests import added_columns, current_fragment_rows, fragments_by_row, with_absent
+from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
@@ -193,10 +193,7 @@ def _take(
 
 def _fragments_of(connection: Connection, rows: Sequence[_LeasableMemo]) -> dict[int, Fragment]:
     """The fragments of memos, by row; each is read once."""
-    tables = {row.id: row.table_name for row in rows}
-    stored = fragments_by_row(connection, tables.keys())
-    added = {table: added_columns(connection, table) for table in set(tables.values())}
-    return {number: with_absent(stored[number], added[table]) for number, table in tables.items()}
+    return fragments_by_row(connection, {row.id for row in rows})
 
 
 def _leased(

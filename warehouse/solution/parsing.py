@@ -23,7 +23,7 @@ from warehouse.solution.parts import (
     SolutionInput,
     SolutionPartition,
 )
-from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, MOST_ROWS, fragment_fields
+from warehouse.tables.table import FRAGMENT_FIELDS, MOST_ROWS, OPTIONAL_FIELDS, fragment_fields
 
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
@@ -154,7 +154,7 @@ def _partition(part: Part, plans: Sequence[ReadPlan]) -> SolutionPartition:
 
 def _fragment(part: Part, plans: Sequence[ReadPlan], files: Sequence[int]) -> SolutionFragment:
     """A fragment; ``files``: the least number of files by plan."""
-    part.fields((*FRAGMENT_FIELDS, "plan", "files"), (*CHANGE_FIELDS, "window"))
+    part.fields((*FRAGMENT_FIELDS, "plan", "files"), (*OPTIONAL_FIELDS, "window"))
     plan = part.at("plan").integer(0, len(plans) - 1)
     refs = tuple(_file(item) for item in part.at("files").items(least=files[plan]))
     fields = fragment_fields(part)

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, select
 
+from transforms.errors import NotFound
 from warehouse.catalog import schema
-from warehouse.tables.manifests import get_table
+from warehouse.tables.evolution.schema import SchemaChange, schema_changes
+from warehouse.tables.manifests import get_table, parse_columns
+from warehouse.tables.table import ColumnSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class TableVersion:
         partitions: the number of partitions with a new manifest.
         source: the file or folder of the new data.
         why: the reason that was given.
+        schema: the columns that are new or hold values of a wider type since then.
     """
 
     version: int
@@ -36,6 +40,7 @@ class TableVersion:
     partitions: int
     source: str
     why: str
+    schema: tuple[SchemaChange, ...] = ()
 
 
 def table_history(connection: Connection, table: str) -> tuple[TableVersion, ...]:
@@ -50,6 +55,7 @@ def table_history(connection: Connection, table: str) -> tuple[TableVersion, ...
     )
     partitions = {row[0]: row[1] for row in counted}
     versions = []
+    before: tuple[ColumnSchema, ...] | None = None
     for version in range(1, newest + 1):
         row, count = known.get(version), partitions.get(version, 0)
         if row is None:
@@ -57,7 +63,28 @@ def table_history(connection: Connection, table: str) -> tuple[TableVersion, ...
             continue
         at = datetime.fromtimestamp(row.created_at, UTC)
         columns = tuple(row.columns)
+        after = before if row.schema is None else parse_columns(row.schema)
+        changed = schema_changes(before, after) if before is not None and after is not None else ()
+        before = None if row.kind == "drop" else after
         versions.append(
-            TableVersion(version, at, row.kind, columns, row.rows, row.fragments, count, row.source, row.why)
+            TableVersion(version, at, row.kind, columns, row.rows, row.fragments, count, row.source, row.why, changed)
         )
     return tuple(versions)
+
+
+def schema_at(connection: Connection, table: str, version: int) -> tuple[ColumnSchema, ...]:
+    """The columns of a table at a version. Raises :class:`~warehouse.errors.UnknownTable`, and :class:`NotFound` for the version.
+
+    For versions of releases that did not record them, those of the first version that did.
+    """
+    known = get_table(connection, table)
+    if not 1 <= version <= known.version:
+        raise NotFound(f"table {table!r} has no such version", value=version, allowed=f"1 to {known.version}",
+                       next_step=f"headrace table history {table} lists them")  # fmt: skip
+    of = schema.changes.c
+    query = select(of.table_version, of.schema).where(of.table_name == table, of.schema.is_not(None))
+    recorded = connection.execute(query.order_by(of.table_version)).all()
+    earlier = [row for row in recorded if row.table_version <= version]
+    if not recorded:
+        return known.columns
+    return parse_columns((earlier[-1] if earlier else recorded[0]).schema)

@@ -14,7 +14,8 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.errors import UnknownTable
-from warehouse.tables.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
+from warehouse.tables.evolution.fragment_schema import FragmentSchema
+from warehouse.tables.table import ColumnSchema, Fragment, Manifest, Overlay, Table
 
 #: The column of a deletion vector in its file.
 DELETED = "deleted"
@@ -65,23 +66,23 @@ def all_tables(connection: Connection) -> tuple[Table, ...]:
 
 
 def _table(row: Any) -> Table:
-    columns = tuple(ColumnSchema(*column) for column in row.columns)
-    return Table(row.name, row.root, columns, row.time_column, row.version)
+    return Table(row.name, row.root, parse_columns(row.columns), row.time_column, row.version)
 
 
 def columns_document(columns: Iterable[ColumnSchema]) -> list[list[object]]:
     """Columns as stored in a row of ``tables``."""
-    return [[one.name, one.arrow_type, *([True] if one.overlay_only else [])] for one in columns]
+    return [one.to_document() for one in columns]
 
 
-#: The type of every overlay-only column, by its name.
-AddedColumns = Mapping[str, str]
+def parse_columns(document: Iterable[Sequence[Any]]) -> tuple[ColumnSchema, ...]:
+    """The inverse of :func:`columns_document`."""
+    return tuple(map(ColumnSchema.from_document, document))
 
 
-def added_columns(connection: Connection, table: str) -> AddedColumns:
-    """The overlay-only columns of ``table``."""
+def fragment_schema(connection: Connection, table: str) -> FragmentSchema:
+    """How fragments of ``table`` are read now."""
     columns = connection.execute(select(schema.tables.c.columns).where(schema.tables.c.name == table)).scalar() or []
-    return {one.name: one.arrow_type for one in (ColumnSchema(*column) for column in columns) if one.overlay_only}
+    return FragmentSchema(parse_columns(columns))
 
 
 def current_fragments(
@@ -94,20 +95,21 @@ def current_fragments(
 ) -> tuple[PlacedFragment, ...]:
     """The fragments of every partition that starts in ``[start, end)``, in time order.
 
-    ``at_version``: time travel to that version of the table; columns that were added later are null.
+    ``at_version``: time travel to that version of the table; columns that were added later are null, and widened ones have
+    their wider type.
     """
     query = _versions(_placed_query(), table, start, end, at_version)
-    added = added_columns(connection, table)
-    return tuple(_placed(row, added) for row in connection.execute(query))
+    columns = fragment_schema(connection, table)
+    return tuple(_placed(row, columns) for row in connection.execute(query))
 
 
 def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, ...]:
     """The units of computation of a table: its merged fragments, without members, and its other fragments, in time order."""
     query = _placed_query(placed_units(), schema.merged_fragments.c.merged).where(is_placed_unit())
-    added = added_columns(connection, table)
+    columns = fragment_schema(connection, table)
     found = []
     for row in connection.execute(_versions(query, table, None, None, None)):
-        placed = _placed(row, added)
+        placed = _placed(row, columns)
         if row.merged is not None:  # deletions are its members'
             whole = replace(placed.fragment, deletions=None, deleted_rows=0)
             placed = replace(placed, fragment=whole, is_merged=True)
@@ -185,8 +187,8 @@ def earlier_fragments(connection: Connection, table: str, partitions: Iterable[s
         schema.manifests.c.current.is_(False),
         schema.manifests.c.partition.in_(sorted(partitions)),
     )
-    added = added_columns(connection, table)
-    return tuple(_placed(row, added) for row in connection.execute(query))
+    columns = fragment_schema(connection, table)
+    return tuple(_placed(row, columns) for row in connection.execute(query))
 
 
 def _placed_query(source: FromClause | None = None, *columns: ColumnElement[Any]) -> Any:
@@ -213,15 +215,15 @@ def _placed_query(source: FromClause | None = None, *columns: ColumnElement[Any]
     )
 
 
-def _placed(row: Any, added: AddedColumns) -> PlacedFragment:
+def _placed(row: Any, columns: FragmentSchema) -> PlacedFragment:
     start, end = (datetime.fromtimestamp(at, UTC) for at in (row.start_at, row.end_at))
     deletions = Overlay(DELETED, row.deletions, row.deletions_checksum) if row.deletions else None
-    fragment = replace(fragment_of(row, added), deletions=deletions, deleted_rows=row.deleted_rows or 0)
+    fragment = replace(fragment_of(row, columns), deletions=deletions, deleted_rows=row.deleted_rows or 0)
     return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment)
 
 
-def fragment_of(row: Any, added: AddedColumns, members: Sequence[Fragment] = ()) -> Fragment:
-    """The fragment in a row of ``fragments``; columns in ``added`` without values are null.
+def fragment_of(row: Any, columns: FragmentSchema, members: Sequence[Fragment] = ()) -> Fragment:
+    """The fragment in a row of ``fragments``, as ``columns`` read it.
 
     It has no deletions, since these belong to a manifest. ``members``: those of a merged fragment, if they will be read.
     """
@@ -230,23 +232,35 @@ def fragment_of(row: Any, added: AddedColumns, members: Sequence[Fragment] = ())
     )
     groups = tuple(row.row_groups)
     fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays,
-                        members=tuple(members))  # fmt: skip
-    return with_absent(fragment, added)
+                        members=tuple(members), levels=row.levels or {}, digest_types=row.digest_types or {})  # fmt: skip
+    return columns.of(fragment)
 
 
 def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int, Fragment]:
     """The fragments in these rows of the catalog, merged ones with their members, without deletions.
 
-    They have the tables' current overlay-only columns.
+    They are read by the tables' current schemas.
     """
     stored = _stored_fragments(connection, rows)
     parts = _stored_fragments(connection, {part for row in stored.values() for part in row.members or ()})
-    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored.values()}}
+    columns = {table: fragment_schema(connection, table) for table in {row.table_name for row in stored.values()}}
     return {
-        number: fragment_of(row, added[row.table_name],
-                            [fragment_of(parts[part], added[row.table_name]) for part in row.members or ()])
+        number: fragment_of(row, columns[row.table_name],
+                            [fragment_of(parts[part], columns[row.table_name]) for part in row.members or ()])
         for number, row in stored.items()
     }  # fmt: skip
+
+
+def file_digests(connection: Connection, table: str, fragments: Iterable[Fragment]) -> dict[str, Mapping[str, str]]:
+    """The digests of the columns in the files of those of ``fragments`` that have overlays, by ``fragment_id``."""
+    of = schema.fragments.c
+    wanted = sorted({fragment.fragment_id for fragment in fragments if fragment.overlays})
+    found: dict[str, Mapping[str, str]] = {}
+    for chunk in chunks(wanted):
+        query = select(of.fragment_id, of.digests)
+        query = query.where(of.table_name == table, of.overlays.is_(None), of.fragment_id.in_(chunk))
+        found.update((row.fragment_id, row.digests) for row in connection.execute(query))
+    return found
 
 
 def _stored_fragments(connection: Connection, rows: Collection[int]) -> dict[int, Any]:
@@ -283,24 +297,11 @@ def current_fragment_rows(connection: Connection, rows: Collection[int]) -> set[
     return found
 
 
-def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:
-    """``fragment`` with the columns in ``added`` that it has no values of, as nulls."""
-    absent = [
-        Overlay(column, "", absent_digest(arrow_type, fragment.rows), arrow_type)
-        for column, arrow_type in added.items() if column not in fragment.digests
-    ]  # fmt: skip
-    if not absent:
-        return fragment
-    digests = {**fragment.digests, **{one.column: one.checksum for one in absent}}
-    overlays = sorted((*fragment.overlays, *absent), key=lambda one: one.column)
-    return replace(fragment, digests=digests, overlays=tuple(overlays))
-
-
-def table_manifests(connection: Connection, table: str) -> tuple[Manifest, ...]:
-    """The current manifest of every partition, in time order. Raises :class:`UnknownTable`."""
+def table_manifests(connection: Connection, table: str, *, at_version: int | None = None) -> tuple[Manifest, ...]:
+    """The manifest of every partition, in time order, of the current or another version. Raises :class:`UnknownTable`."""
     get_table(connection, table)
     grouped: dict[str, list[PlacedFragment]] = {}
-    for placed in current_fragments(connection, table):
+    for placed in current_fragments(connection, table, at_version=at_version):
         grouped.setdefault(placed.partition, []).append(placed)
     return tuple(
         Manifest(table, partition, group[0].partition_version, group[0].start, group[0].end,

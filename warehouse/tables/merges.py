@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered, one_of
 from warehouse.catalog.fragment_rows import fragment_places
-from warehouse.tables.manifests import added_columns, fragment_of, fragments_by_row
+from warehouse.tables.manifests import fragment_of, fragment_schema, fragments_by_row
 from warehouse.tables.table import Fragment, merge_fragments
 
 
@@ -52,8 +52,8 @@ def merged_without_members(connection: Connection, merged: Collection[int]) -> d
         for chunk in chunks(sorted(merged))
         for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
     ]
-    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored}}
-    return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
+    columns = {table: fragment_schema(connection, table) for table in {row.table_name for row in stored}}
+    return {row.id: fragment_of(row, columns[row.table_name]) for row in stored}
 
 
 def members_of_merged(connection: Connection, merged: Iterable[int]) -> dict[int, tuple[int, ...]]:

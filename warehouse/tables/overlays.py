@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from warehouse.errors import MemoDamaged, OverlayDamaged
 from warehouse.files.arrow_file import read_arrow_columns
 from warehouse.storage.storage import Storage
-from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.stored_types import parse_stored_type
 from warehouse.tables.table import Fragment, Overlay
 
 
@@ -45,11 +45,8 @@ def read_deletions(storage: Storage, fragment: Fragment) -> pa.BooleanArray | No
 
 
 def _type_of(overlay: Overlay) -> pa.DataType:
-    found = parse_arrow_type(overlay.arrow_type)
-    if found is None:
-        raise OverlayDamaged("the type of an overlay-only column is unknown", where=overlay.column,
-                             value=overlay.arrow_type)  # fmt: skip
-    return found
+    """The type of a column without values; that of nulls for a type whose text does not state it, which no model reads."""
+    return parse_stored_type(overlay.arrow_type) or pa.null()
 
 
 def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> dict[str, pa.Array]:

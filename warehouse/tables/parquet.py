@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.errors import DataError, InputError, InvalidText, TypeMismatch, UnknownColumn, nearest
-from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
+from warehouse.errors import ChangedData, CorruptFile
 from warehouse.files.digests import logical_type, table_digests
 from warehouse.storage.errors import storage_error
 from warehouse.storage.object_reader import ObjectFile
 from warehouse.storage.storage import Storage
+from warehouse.tables.evolution.known_values import NOTHING_KNOWN, KnownValues
+from warehouse.tables.hive_levels import NO_LEVELS
 from warehouse.tables.overlays import read_overlays
-from warehouse.tables.table import ColumnSchema, Fragment, fragment_identity
+from warehouse.tables.table import ColumnSchema, Fragment
 
 #: Called with the first invalid text of a column. It raises, or returns to have invalid bytes replaced by U+FFFD.
 OnInvalidText = Callable[[InvalidText], None]
@@ -86,16 +89,21 @@ def read_fragments(
     threads: int = 0,
     on_invalid_text: OnInvalidText = refuse_invalid_text,
     on_rows: OnRows = ignore_rows,
+    *,
+    known: KnownValues = NOTHING_KNOWN,
+    levels: Mapping[str, str | None] = NO_LEVELS,
 ) -> tuple[Fragment, ...]:
-    """Read a file once and digest every column of every fragment; an empty file has no fragments.
+    """Read a file once and digest every column with values of every fragment; an empty file has no fragments.
 
-    Digests of replaced text are those of the text with U+FFFD, as :func:`read_columns` returns it. Raises :class:`CorruptFile` and
-    the errors of ``on_invalid_text`` and ``on_rows``.
+    Digests of replaced text are those of the text with U+FFFD, as :func:`read_columns` returns it. ``known``: the values of the
+    table. ``levels``: the values of columns that the file's folders state; a column of the file goes before. Raises
+    :class:`CorruptFile` and the errors of ``on_invalid_text`` and ``on_rows``.
     """
     fragments = []
     first_row = 0
     with opened(storage, path) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        names = set(file.schema_arrow.names)
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
             rows = sum(groups[index].num_rows for index in chosen)
             table = file.read_row_groups(list(chosen), use_threads=rows >= _WORTH_THREADS_ROWS)
@@ -104,11 +112,14 @@ def read_fragments(
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
             table = _validate_text(table, path, first_row, on_invalid_text)
             on_rows(path, first_row, table)
-            digests = table_digests(table, threads)
+            stated = {name: value for name, value in levels.items() if value is not None and name not in names}
+            for name, value in stated.items():
+                table = table.append_column(name, pa.repeat(value, table.num_rows))
+            stored = known.stored(table, table_digests(table, threads))
             first_row += table.num_rows
             size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
-            identity = fragment_identity(digests, table.num_rows)
-            fragments.append(Fragment(identity, path, chosen, table.num_rows, size_bytes, digests))
+            fragments.append(Fragment(stored.identity, path, chosen, table.num_rows, size_bytes, stored.digests,
+                                      levels=stated, digest_types=stored.digest_types))  # fmt: skip
     return tuple(fragments)
 
 
@@ -194,16 +205,20 @@ def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ..
 
 
 def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
-    """The current values of a fragment's columns: overlaid ones from their overlays, the others from the file.
+    """The current values of a fragment's columns: overlaid ones from their overlays, others from its folders or the file.
 
     Invalid text is replaced by U+FFFD; its digest shows whether it was registered so. Text columns in ``coded`` that the file
     stores as codes of a small dictionary are returned as Arrow dictionaries, which are cheaper to read and to compute with.
 
     Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and :class:`~warehouse.errors.OverlayDamaged`.
     """
-    if fragment.rows > _ROWS_UNCHECKED and any(one.is_absent and one.column in columns for one in fragment.overlays):
+    made = {*fragment.levels, *(one.column for one in fragment.overlays if one.is_absent)}
+    if fragment.rows > _ROWS_UNCHECKED and not made.isdisjoint(columns):
         _check_rows(storage, fragment)
     changed = read_overlays(storage, fragment, columns)
+    for name in columns:
+        if name in fragment.levels and name not in changed:
+            changed[name] = _level_column(fragment.levels[name], fragment.rows, is_coded=name in coded)
     stored = [column for column in columns if column not in changed]
     if not stored and columns:
         return pa.table([changed[column] for column in columns], names=list(columns))
@@ -217,7 +232,13 @@ def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], c
     return pa.table(arrays, names=list(columns))
 
 
-#: A longer column of nulls is created only after a check of the file's rows: a solution may state any number.
+def _level_column(value: str, rows: int, *, is_coded: bool) -> pa.Array:
+    if is_coded:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+    return pa.repeat(value, rows)
+
+
+#: A longer column that no file holds is created only after a check of the file's rows: a solution may state any number.
 _ROWS_UNCHECKED = 1 << 22
 
 
@@ -263,41 +284,6 @@ def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> N
         if column not in held:
             raise UnknownColumn("the file has no such column", where=where, value=column,
                                 allowed=nearest(column, found))  # fmt: skip
-
-
-def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema], path: str, table: str) -> None:
-    """Raise :class:`SchemaDrift`, with file, column and both types, unless both schemas have equal columns and types.
-
-    Order and physical variants (``string``, ``large_string``, a dictionary of strings) do not matter.
-    """
-    here = {column.name: column.arrow_type for column in found}
-    promised = {column.name: column.arrow_type for column in expected}
-    for name in sorted(promised.keys() | here.keys()):
-        if name not in here:
-            problem, value, allowed = "lacks a column", "absent", f"{name}: {promised[name]}"
-        elif name not in promised:
-            problem, value, allowed = "has a column the table does not have", here[name], ", ".join(promised)
-        elif not _is_same_type(promised[name], here[name]):
-            problem, value, allowed = "has a column of another type", here[name], promised[name]
-        else:
-            continue
-        raise SchemaDrift(f"a file of table {table!r} {problem}", where=f"{path}, column {name}", value=value,
-                          allowed=allowed, next_step="rewrite the file, or register it under another table")  # fmt: skip
-
-
-_SPELLINGS = ("large_", "_view")
-
-
-def _is_same_type(one: str, other: str) -> bool:
-    return _bare(one) == _bare(other)
-
-
-def _bare(spelled: str) -> str:
-    for prefix in _SPELLINGS:
-        spelled = spelled.replace(prefix, "")
-    if spelled.startswith("dictionary<values="):
-        spelled = spelled.removeprefix("dictionary<values=").split(", indices=")[0]
-    return spelled.replace(" not null", "").replace("<element:", "<item:")
 
 
 @contextlib.contextmanager

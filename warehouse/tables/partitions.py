@@ -11,7 +11,7 @@ from transforms.errors import DataError
 
 _DAY = re.compile(r"date=(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _HOUR = re.compile(r"hour=(\d{1,2})", re.ASCII)
-_ALLOWED = "date=YYYY-MM-DD or date=YYYY-MM-DD/hour=HH"
+_ALLOWED = "date=YYYY-MM-DD or date=YYYY-MM-DD/hour=HH; also ds= or dt=, YYYYMMDD, or year=/month=/day="
 
 
 def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
@@ -20,22 +20,17 @@ def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
     day = _DAY.fullmatch(parts[0])
     hour = _HOUR.fullmatch(parts[1]) if len(parts) == 2 else None
     if day is None or len(parts) > 2 or (len(parts) == 2 and hour is None):
-        raise _not_a_partition(key, where)
+        raise not_a_partition(key, where)
     try:
         year, month, date = (int(part) for part in day.groups())
         start = datetime(year, month, date, int(hour.group(1)) if hour else 0, tzinfo=UTC)
         return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
     except ValueError as error:
-        raise _not_a_partition(key, where) from error
+        raise not_a_partition(key, where) from error
     except OverflowError as error:
         raise DataError("a partition must end before the year 10000", where=where, value=key,
                         allowed="date=0001-01-01 to date=9999-12-30",
                         next_step="remove the folder: such a date often means that the time is unknown") from error  # fmt: skip
-
-
-def is_partition_folder(name: str) -> bool:
-    """Whether a folder's name is a level of a partition key."""
-    return bool(_DAY.fullmatch(name) or _HOUR.fullmatch(name))
 
 
 def refuse_overlaps(ranges: Mapping[str, tuple[datetime, datetime]], root: str) -> None:
@@ -48,6 +43,9 @@ def refuse_overlaps(ranges: Mapping[str, tuple[datetime, datetime]], root: str) 
                             next_step="move the files of one into the other")  # fmt: skip
 
 
-def _not_a_partition(key: str, where: str) -> DataError:
+def not_a_partition(key: str, where: str) -> DataError:
+    """The error of a file whose folders state no day or hour."""
     return DataError("the folder of a file must be a time partition", where=where, value=key, allowed=_ALLOWED,
-                     next_step="lay the files out as <root>/date=2026-01-01/hour=03/part.parquet")  # fmt: skip
+                     next_step="import the files, by the times of their events: "
+                     "headrace table import NAME FOLDER --time-column COLUMN; or lay them out as "
+                     "<root>/date=2026-01-01/hour=03/part.parquet")  # fmt: skip

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from warehouse.errors import ChangedData
-from warehouse.files.digests import column_digest
+from warehouse.files.digests import column_digest, logical_type
 from warehouse.storage.storage import Storage
 from warehouse.tables.parquet import check_text, read_columns
+from warehouse.tables.stored_types import parse_stored_type
 from warehouse.tables.table import Fragment
+from warehouse.tables.widening import cast_exactly
 
 
 def read_raw(
     storage: Storage, fragment: Fragment, columns: Sequence[str], verify: bool = True, *, coded: Sequence[str] = ()
 ) -> pa.Table:
     """Raw columns of a fragment with overlays applied, for all events, including deleted ones.
+
+    A column that files of the table hold in several types has the widest one.
 
     With ``verify`` their digests are compared with the manifest's; overlays are always verified. Text in ``coded`` may be
     returned as a dictionary, from which a plan computes the same result faster. Raises :class:`ChangedData` for a file that was
@@ -35,10 +39,37 @@ def read_raw(
         for name in columns:
             if name in overlaid:
                 continue
-            found = column_digest(table.column(name))
+            found = _digest(table.column(name), fragment.digest_types.get(name))
             if found != fragment.digests.get(name):
-                check_text(storage, fragment, name)
+                if name not in fragment.levels:
+                    check_text(storage, fragment, name)
                 raise _changed(fragment, f"column {name}", found, fragment.digests.get(name))
+    return _widened(table, fragment) if fragment.types or fragment.digest_types else table
+
+
+def _digest(column: pa.ChunkedArray, digest_type: str | None) -> str:
+    """The digest of a column in its own type or, of equal values, in another; a text that is none if they are not equal."""
+    kind = None if digest_type is None else parse_stored_type(digest_type)
+    if kind is not None:
+        narrow = cast_exactly(column, kind)
+        return f"values that are not all of type {kind}" if narrow is None else column_digest(narrow)
+    return column_digest(column)
+
+
+def _widened(table: pa.Table, fragment: Fragment) -> pa.Table:
+    """The columns in the types of the table. Raises :class:`ChangedData` for a value that has no place there."""
+    for at, name in enumerate(table.column_names):
+        spelled = fragment.types.get(name) or fragment.digest_types.get(
+            name
+        )  # an untyped column has the table's type there
+        wanted = None if spelled is None else parse_stored_type(spelled)
+        stored = table.column(at)
+        if wanted is None or logical_type(stored.type) == logical_type(wanted):
+            continue
+        try:
+            table = table.set_column(at, name, stored.cast(wanted))
+        except pa.ArrowException as error:
+            raise _changed(fragment, f"column {name}", str(error).splitlines()[0][:200], spelled) from error
     return table
 
 

@@ -19,6 +19,8 @@ _DECLARED: tuple[ColumnType, ...] = (
                                                            DType.STRING, DType.TIMESTAMP)),
     *(Weighted(dtype) for dtype in (DType.INT64, DType.STRING)),
 )  # fmt: skip
+#: The types that a raw column may be read as where it is a label.
+LABEL_TYPES: tuple[ColumnType, ...] = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
 _FIELD = re.compile(r"(\w+): ")
 _PYARROW = "; in pyarrow: "
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from sqlalchemy import Connection, delete, insert, select, update
 
 from transforms.errors import DataError, TypeMismatch
@@ -17,13 +18,17 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
+from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
+from warehouse.tables.evolution.known_values import KnownValues
+from warehouse.tables.evolution.schema import SchemaChange, with_levels
 from warehouse.tables.followed import refuse_followed
 from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.lake_folders import refuse_lakes
-from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
-from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
+from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, file_digests, find_table
+from warehouse.tables.overflow import check_overflow, overflowing_types, refuse_overflow
+from warehouse.tables.parquet import OnInvalidText, OnRows, invalid_text_rule, read_fragments, read_schema
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
-from warehouse.tables.scan import refuse_half_imports, scan_partitions
+from warehouse.tables.scan import ScannedFolder, refuse_half_imports, scan_partitions
 from warehouse.tables.table import ColumnSchema, Fragment, Table
 from warehouse.tables.value_checks import ValueChecks, times_rule
 from warehouse.tables.versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
@@ -52,6 +57,10 @@ class Registration:
             them fails.
         outside: the number of events of new files with a time outside their partition, and the first of them.
         small_fragments: a warning with the sizes of the table's fragments and the next step; empty if they are large enough.
+        schema_changes: columns that are new, or hold values of a wider type now.
+        lacking: columns that some new file does not have, which are null there.
+        levels: the levels of folders that are columns.
+        unread_levels: levels whose files have a column of that name with other values, one text each; the files' are read.
     """
 
     table: Table
@@ -67,6 +76,10 @@ class Registration:
     unfit: tuple[str, ...] = ()
     outside: str = ""
     small_fragments: str = ""
+    schema_changes: tuple[SchemaChange, ...] = ()
+    lacking: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    unread_levels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,16 @@ class _Known:
     table: Table | None
     files: Mapping[str, tuple[str, int, int]]  # path -> partition, size, mtime
     fragments: Mapping[str, tuple[PlacedFragment, ...]]  # by path
+    file_digests: Mapping[str, Mapping[str, str]]  # of fragments with overlays, by fragment_id
+
+    @property
+    def placed(self) -> list[tuple[str, Fragment]]:
+        """Its fragments, each with its partition."""
+        return [(one.partition, one.fragment) for placed in self.fragments.values() for one in placed]
+
+    def values(self, columns: Sequence[ColumnSchema]) -> KnownValues:
+        """Its values, in a table with these columns."""
+        return KnownValues.of(columns, (fragment for _, fragment in self.placed), self.file_digests)
 
 
 def register_table(
@@ -90,8 +113,9 @@ def register_table(
 ) -> Registration:
     """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or update it.
 
-    A file with known path, size and modification time is not read again. Names that start with ``.`` or ``_`` are ignored. A
-    table keeps the columns of its first registration. Columns that no model can read are registered and reported.
+    A file with known path, size and modification time is not read again. Names that start with ``.`` or ``_`` are ignored. Other
+    levels of folders (``country=DE``) are columns of text. New files may have other columns, and wider or narrower types, than
+    those before (:mod:`warehouse.tables.evolution`). Columns that no model can read are registered and reported.
 
     Args:
         warehouse: the warehouse.
@@ -112,30 +136,47 @@ def register_table(
         refuse_followed(connection, name, "a registration of files")
     refuse_lakes(warehouse.storage, [root])
     refuse_half_imports(warehouse.storage, root)
-    found = scan_partitions(warehouse.storage, root)
+    scanned = scan_partitions(warehouse.storage, root)
     refuse_half_imports(warehouse.storage, root)
+    found = scanned.partitions
     with warehouse.catalog.read() as connection:
         known = _load_known(connection, name)
     if known.table is not None and time_column is None:
         time_column = known.table.time_column
-    fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
-    columns = _checked_columns(warehouse, name, known, fresh, time_column)
+    fresh = [file for files in found.values() for file in files if not _is_known(file, root, known, scanned)]
+    evolved = _evolved(warehouse, name, known, scanned, fresh, time_column)
     replaced: list[str] = []
     checks = ValueChecks(
-        time_column, times_rule(outside_times), {file.path: key for key, files in found.items() for file in files}
+        time_column,
+        times_rule(outside_times),
+        {file.path: key for key, files in found.items() for file in files},
+        {file.path: scanned.levels[file.path].columns for file in fresh},
     )
-    read = _read_all(warehouse, fresh, progress, invalid_text_rule(invalid_text, replaced), checks.check)
+    kept = {file.path for files in found.values() for file in files} - {file.path for file in fresh}
+    refuse_overflow(warehouse.storage, evolved, (fragment for _, fragment in known.placed if fragment.path in kept))
+    overflowing = overflowing_types(evolved.columns)
+
+    def on_rows(path: str, first_row: int, rows: pa.Table) -> None:
+        check_overflow(rows, overflowing, path, f"table {name!r}")
+        checks.check(path, first_row, rows)
+
+    read = _FileReader(warehouse, progress, invalid_text_rule(invalid_text, replaced), on_rows,
+                       known.values(evolved.columns), scanned).read(fresh)  # fmt: skip
 
     def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
-        change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
+        evolved.check(connection)
+        change = _Change(connection, warehouse.clock(), name, root, evolved, time_column, known, found, read)
         return replace(
             change.apply(),
             replaced=tuple(replaced),
-            unreadable=unreadable_columns(columns),
+            unreadable=unreadable_columns(evolved.columns),
             unfit=tuple(checks.unfit),
             outside=checks.outside,
             small_fragments=fragment_sizes(connection, name).warning(name),
+            lacking=evolved.lacking,
+            levels=tuple(level for level in scanned.column_names if level not in checks.unread_levels),
+            unread_levels=tuple(checks.unread_levels.values()),
         )
 
     return warehouse.catalog.run(write)
@@ -165,58 +206,76 @@ def _load_known(connection: Connection, name: str) -> _Known:
     fragments: dict[str, tuple[PlacedFragment, ...]] = {}
     for placed in current_fragments(connection, name):
         fragments[placed.fragment.path] = (*fragments.get(placed.fragment.path, ()), placed)
-    return _Known(find_table(connection, name), known_files, fragments)
+    listed = [one.fragment for placed in fragments.values() for one in placed]
+    return _Known(find_table(connection, name), known_files, fragments, file_digests(connection, name, listed))
 
 
-def _is_known(file: ListedFile, known: _Known) -> bool:
+def _is_known(file: ListedFile, root: str, known: _Known, scanned: ScannedFolder) -> bool:
+    """Whether a file was read before, with the levels that its folders state below ``root``."""
     before = known.files.get(file.path)
-    return before is not None and before[1:] == (file.size_bytes, file.mtime_ns)
+    if before is None or before[1:] != (file.size_bytes, file.mtime_ns):
+        return False
+    if known.table is not None and known.table.root == root:
+        return True
+    stated = {name: value for name, value in scanned.levels[file.path].columns.items() if value is not None}
+    return all(dict(one.fragment.levels) == stated for one in known.fragments.get(file.path, ()))
 
 
-def _checked_columns(
+def _evolved(
     warehouse: Warehouse,
     name: str,
     known: _Known,
+    scanned: ScannedFolder,
     fresh: Iterable[ListedFile],
     time_column: str | None,
-) -> tuple[ColumnSchema, ...]:
-    """The table's columns: those of its first registration, or of the first file; no file may differ."""
-    columns = known.table.file_columns if known.table is not None else None
+) -> EvolvedSchema:
+    """The table's columns with those of the fresh files, by their footers and folders."""
+    partitions = {file.path: key for key, files in scanned.partitions.items() for file in files}
+    files: list[FileSchema] = []
     for file in fresh:
-        here = read_schema(warehouse.storage, file.path)
-        columns = columns or here
-        check_drift(columns, here, file.path, name)
-    if not columns:
+        columns = with_levels(read_schema(warehouse.storage, file.path), scanned.levels[file.path].columns)
+        if files and files[-1].columns == columns:
+            columns = files[-1].columns  # one tuple for files of one schema, which is quick to compare
+        files.append(FileSchema(file.path, partitions[file.path], columns))
+    found = evolved_schema(warehouse.catalog, known.table, name, "add", files, time_column, known.placed)
+    if not found.columns:
         raise DataError("the files of a table must have a column", where=name)
     if time_column is not None:
-        stored = Table(name, "", columns, None, 0).column(time_column)
+        stored = Table(name, "", found.columns, None, 0).column(time_column)
         if not stored.arrow_type.startswith(("timestamp", "int", "date")):
             raise TypeMismatch("the time column must be of a time type", where=f"table {name!r}, column {time_column}",
                                value=stored.arrow_type, allowed="a timestamp, a date or an integer")  # fmt: skip
-    return known.table.columns if known.table is not None else columns
+    return found
 
 
-def _read_all(
-    warehouse: Warehouse,
-    fresh: list[ListedFile],
-    progress: Progress | None,
-    on_invalid_text: OnInvalidText,
-    on_rows: OnRows,
-) -> dict[str, tuple[Fragment, ...]]:
-    total_bytes = sum(file.size_bytes for file in fresh)
-    done_bytes = 0
-    read = {}
-    config = warehouse.config
-    for file in fresh:
-        if progress:
-            progress(done_bytes, total_bytes, file.path)
-        read[file.path] = read_fragments(
-            warehouse.storage, file.path, config.fragment_rows, config.read_threads, on_invalid_text, on_rows
-        )
-        done_bytes += file.size_bytes
-    if progress and fresh:
-        progress(done_bytes, total_bytes, fresh[-1].path)
-    return read
+@dataclass(frozen=True)
+class _FileReader:
+    """Reads new files of a table, one after another."""
+
+    warehouse: Warehouse
+    progress: Progress | None
+    on_invalid_text: OnInvalidText
+    on_rows: OnRows
+    known: KnownValues
+    scanned: ScannedFolder
+
+    def read(self, fresh: Sequence[ListedFile]) -> dict[str, tuple[Fragment, ...]]:
+        """The fragments of each file, by its path."""
+        total_bytes = sum(file.size_bytes for file in fresh)
+        done_bytes = 0
+        read = {}
+        config = self.warehouse.config
+        for file in fresh:
+            if self.progress:
+                self.progress(done_bytes, total_bytes, file.path)
+            read[file.path] = read_fragments(
+                self.warehouse.storage, file.path, config.fragment_rows, config.read_threads, self.on_invalid_text, self.on_rows,
+                known=self.known, levels=self.scanned.levels[file.path].columns,
+            )  # fmt: skip
+            done_bytes += file.size_bytes
+        if self.progress and fresh:
+            self.progress(done_bytes, total_bytes, fresh[-1].path)
+        return read
 
 
 @dataclass(frozen=True)
@@ -227,7 +286,7 @@ class _Change:
     now: float
     name: str
     root: str
-    columns: tuple[ColumnSchema, ...]
+    evolved: EvolvedSchema
     time_column: str | None
     known: _Known
     found: Mapping[str, tuple[ListedFile, ...]]
@@ -245,6 +304,7 @@ class _Change:
         table = self._write_table(differs)
         carried = carry_over(
             [placed for kept in self.known.fragments.values() for placed in kept if self._is_lost(placed)],
+            self.known.file_digests,
             self._fresh(),
         )
         entries = self._write_fragments(carried.fragments)
@@ -255,14 +315,16 @@ class _Change:
         if differs:
             new = [fragment for fragments in self.read.values() for fragment in fragments]
             rows = sum(fragment.rows for fragment in new)
-            note = ChangeNote("register", (), rows, len(new), self.root, "")
+            schema = self.evolved.columns if self.evolved.columns != self.evolved.before else None
+            note = ChangeNote("register", (), rows, len(new), self.root, "", schema)
             record_change(self.connection, self.name, table.version, note, self.now)
         current = [
             fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
         ]
         rows, size_bytes = sum(one.rows for one in current), sum(one.size_bytes for one in current)
         unchanged = len(self.found) - len(added) - len(changed)
-        return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped)
+        return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped,
+                            schema_changes=self.evolved.changes)  # fmt: skip
 
     def _fresh(self) -> dict[str, tuple[str, tuple[Fragment, ...]]]:
         """The partition and the fragments of every file that was read now, by path."""
@@ -286,7 +348,7 @@ class _Change:
         of = schema.tables
         # The row of a dropped table remains, so its versions continue.
         before = self.connection.execute(select(of.c.version).where(of.c.name == self.name)).scalar()
-        table = Table(self.name, self.root, self.columns, self.time_column, (before or 0) + differs)
+        table = Table(self.name, self.root, self.evolved.columns, self.time_column, (before or 0) + differs)
         values = {
             "root": table.root,
             "time_column": table.time_column,

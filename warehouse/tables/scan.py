@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import posixpath
+from collections import defaultdict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 
 from transforms.errors import Busy
 from warehouse.errors import EmptyPartition
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile
-from warehouse.tables.partitions import is_partition_folder, partition_range, refuse_overlaps
+from warehouse.tables.hive_levels import FolderLevels, is_side_file, is_side_folder, parse_levels
+from warehouse.tables.partitions import not_a_partition, partition_range, refuse_overlaps
 
 
 def refuse_half_imports(storage: Storage, root: str) -> None:
@@ -21,38 +25,79 @@ def refuse_half_imports(storage: Storage, root: str) -> None:
                    next_step="wait for it; if it was killed, run the same import again, which completes it")  # fmt: skip
 
 
-def scan_partitions(storage: Storage, root: str) -> dict[str, tuple[ListedFile, ...]]:
-    """The Parquet files under ``root`` by partition key, both sorted.
+@dataclass(frozen=True)
+class ScannedFolder:
+    """The Parquet files of a table's folder.
 
-    Raises :class:`EmptyPartition` for a partition folder without Parquet files and when there is no partition at all.
+    Attributes:
+        partitions: the files of each partition, by its key; both sorted.
+        levels: the levels of each file's folders, by its path.
     """
-    partitions: dict[str, list[ListedFile]] = {}
-    for folder in storage.folders(root):
-        key = _relative(folder, root)
-        if not _hidden(key) and is_partition_folder(posixpath.basename(key)):
-            partitions[key] = []
+
+    partitions: Mapping[str, tuple[ListedFile, ...]]
+    levels: Mapping[str, FolderLevels]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The levels that are columns."""
+        return tuple(dict.fromkeys(name for found in self.levels.values() for name in found.columns))
+
+
+def scan_partitions(storage: Storage, root: str) -> ScannedFolder:
+    """The Parquet files under ``root``, without side files of writers.
+
+    Raises :class:`EmptyPartition` for a partition folder without Parquet files and when there is no partition at all, and
+    :class:`DataError` for a file that is not in a time partition.
+    """
+    partitions: defaultdict[str, list[ListedFile]] = defaultdict(list)
+    levels: dict[str, FolderLevels] = {}
+    by_folder: dict[str, FolderLevels] = {}
     for file in storage.list(root):
-        key = _relative(file.path, root)
-        if not _hidden(key) and key.endswith((".parquet", ".pq")):
-            partitions.setdefault(posixpath.dirname(key), []).append(file)
-    for key in [key for key, files in partitions.items() if not files]:
-        # A day with hours holds folders, not files.
-        if any(other.startswith(f"{key}/") for other in partitions):
-            del partitions[key]
-        else:
-            raise EmptyPartition("a partition must have a Parquet file", where=f"{root}/{key}", value=key,
-                                 allowed="at least one *.parquet file in every partition folder",
-                                 next_step="write its files, or remove the folder")  # fmt: skip
+        relative = relative_path(file.path, root)
+        if is_side_file(relative) or not relative.endswith((".parquet", ".pq")):
+            continue
+        folder = posixpath.dirname(relative)
+        found = by_folder.get(folder)
+        if found is None:
+            found = by_folder[folder] = _levels_of(folder, file.path)
+        partitions[found.key].append(file)
+        levels[file.path] = found
+    _refuse_empty(storage, root, partitions.keys(), by_folder.keys())
     if not partitions:
         raise EmptyPartition("the folder has no partitions", where=root, allowed="<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet",
                              next_step="check the path, or import the logs first")  # fmt: skip
     refuse_overlaps({key: partition_range(key, files[0].path) for key, files in partitions.items()}, root)
-    return {key: tuple(partitions[key]) for key in sorted(partitions)}
+    return ScannedFolder({key: tuple(partitions[key]) for key in sorted(partitions)}, levels)
 
 
-def _relative(path: str, root: str) -> str:
+def _levels_of(folder: str, path: str) -> FolderLevels:
+    """The levels of a folder that states a time, and has no other folders."""
+    found = parse_levels(folder, path)
+    if not found.key or any("=" not in part for part in folder.split("/")):
+        raise not_a_partition(folder, path)
+    return found
+
+
+def _refuse_empty(storage: Storage, root: str, partitions: Set[str], folders: Set[str]) -> None:
+    """Raise :class:`EmptyPartition` for a folder of a partition without files; ``folders`` are those that hold files."""
+    parts = [folder.split("/") for folder in folders]
+    holding = {"/".join(one[:depth]) for one in parts for depth in range(1, len(one) + 1)}
+    below = (relative_path(listed, root) for listed in storage.folders(root))
+    empty = [key for key in below if key not in holding and _states_other_time(key, partitions)]
+    for key in empty:
+        if not any(other.startswith(f"{key}/") for other in empty):  # a day of empty hours: name the hour
+            raise EmptyPartition("a partition must have a Parquet file", where=f"{root}/{key}", value=key,
+                                 allowed="at least one *.parquet file in every partition folder",
+                                 next_step="write its files, or remove the folder")  # fmt: skip
+
+
+def _states_other_time(folder: str, partitions: Set[str]) -> bool:
+    if is_side_folder(folder) or any("=" not in part for part in folder.split("/")):
+        return False
+    key = parse_levels(folder).key
+    return bool(key) and key not in partitions
+
+
+def relative_path(path: str, root: str) -> str:
+    """The path of a listed file below its root."""
     return path.removeprefix(root.rstrip("/")).lstrip("/")
-
-
-def _hidden(key: str) -> bool:
-    return any(part.startswith((".", "_")) for part in key.split("/"))

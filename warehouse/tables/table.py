@@ -19,17 +19,43 @@ from transforms.documents import Part, document_part
 from transforms.errors import UnknownColumn, nearest
 from transforms.graphs.encoding import digest, encode, encode_list
 
+#: The type of a column that has no values yet.
+NULL = "null"
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """A column: its name and the text form of its Arrow type (``list<element: string>``).
+    """A column of a table.
 
-    ``overlay_only``: no file holds it; its values are in overlays.
+    Attributes:
+        name: its name.
+        arrow_type: the text form of the Arrow type that its values are read as (``list<element: string>``).
+        overlay_only: no file holds it; its values are in overlays.
+        stored_types: the types that files hold it in, in order of arrival, if they are several; ``arrow_type`` holds the
+            values of all of them.
     """
 
     name: str
     arrow_type: str
     overlay_only: bool = False
+    stored_types: tuple[str, ...] = ()
+
+    @property
+    def first_type(self) -> str:
+        """The type that the column began with, which stays in the digest of a fragment without values of it."""
+        return next((one for one in self.stored_types if one != NULL), self.arrow_type)
+
+    def to_document(self) -> list[object]:
+        """The column as a JSON list, without trailing defaults."""
+        if self.stored_types:
+            return [self.name, self.arrow_type, self.overlay_only, list(self.stored_types)]
+        return [self.name, self.arrow_type, *([True] if self.overlay_only else [])]
+
+    @classmethod
+    def from_document(cls, document: Sequence[Any]) -> ColumnSchema:
+        """The inverse of :meth:`to_document`."""
+        overlay_only = len(document) > 2 and document[2]
+        return cls(document[0], document[1], overlay_only, tuple(document[3]) if len(document) > 3 else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +77,6 @@ class Table:
                             allowed=nearest(name, [column.name for column in self.columns]))  # fmt: skip
 
     @property
-    def added_columns(self) -> dict[str, str]:
-        """The type of every overlay-only column, by its name."""
-        return {column.name: column.arrow_type for column in self.columns if column.overlay_only}
-
-    @property
     def file_columns(self) -> tuple[ColumnSchema, ...]:
         """The columns in the table's files."""
         return tuple(column for column in self.columns if not column.overlay_only)
@@ -67,7 +88,8 @@ class Overlay:
 
     Attributes:
         column: the column, also in the file.
-        path: the file, relative to the home; empty for a column without values, which is null for every event.
+        path: the file, relative to the home; empty for a column without values, which is null for every event: the file does
+            not have it, or has nulls alone.
         checksum: the column's digest (:mod:`warehouse.files.digests`); of a column without values :func:`absent_digest`.
         arrow_type: the type of a column without values.
     """
@@ -113,6 +135,10 @@ class Fragment:
         deleted_rows: the number of deleted events.
         members: of a merged fragment, the fragments of whose events it consists, in order; ``path`` and ``row_groups`` are
             those of the first. Empty for a fragment of one file.
+        types: the types that columns are read as, by column, where files of the table hold them in several types.
+        levels: the values of columns that are levels of the file's folders (``country=DE``), by column.
+        digest_types: the types that columns of the file are digested in, by column, where an earlier file held the same
+            values in another type, whose digest and memos stay valid.
     """
 
     fragment_id: str
@@ -125,6 +151,9 @@ class Fragment:
     deletions: Overlay | None = field(default=None, kw_only=True)
     deleted_rows: int = field(default=0, kw_only=True)
     members: tuple[Fragment, ...] = field(default=(), kw_only=True)
+    types: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    levels: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    digest_types: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def live_rows(self) -> int:
@@ -148,33 +177,34 @@ class Fragment:
             document["deleted_rows"] = self.deleted_rows
         if self.members:
             document["members"] = [member.to_document() for member in self.members]
-        return document
+        stated = {"types": self.types, "levels": self.levels, "digest_types": self.digest_types}
+        return {**document, **{name: dict(found) for name, found in stated.items() if found}}
 
     @classmethod
     def from_document(cls, document: object) -> Fragment:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
-        part = document_part(document, "fragment").fields(FRAGMENT_FIELDS, (*CHANGE_FIELDS, "members"))
+        part = document_part(document, "fragment").fields(FRAGMENT_FIELDS, (*OPTIONAL_FIELDS, "members"))
         whole = Fragment(**fragment_fields(part))
         if not part.has("members"):
             return whole
         # A member has no members: the recursion ends after one level.
         listed = part.at("members").items(least=2)
-        members = [Fragment(**fragment_fields(one.fields(FRAGMENT_FIELDS, CHANGE_FIELDS))) for one in listed]
+        members = [Fragment(**fragment_fields(one.fields(FRAGMENT_FIELDS, OPTIONAL_FIELDS))) for one in listed]
         if sum(member.rows for member in members) != whole.rows:
             raise part.at("members").refused("fragments with the rows of the whole")
         return replace(whole, members=tuple(members))
 
 
-#: The fields of every fragment's document, and those of one with changes.
+#: The fields of every fragment's document, and those of one with changes, or of a table of several schemas or folder levels.
 FRAGMENT_FIELDS = ("fragment_id", "path", "row_groups", "rows", "size_bytes", "digests")
-CHANGE_FIELDS = ("overlays", "deletions", "deleted_rows")
+OPTIONAL_FIELDS = ("overlays", "deletions", "deleted_rows", "types", "levels", "digest_types")
 #: Arrow counts the rows of many columns in 32 bits.
 MOST_ROWS = 2**31 - 1
 _MOST_ROW_GROUPS = 2**31 - 1
 
 
 def fragment_fields(part: Part) -> dict[str, Any]:
-    """A fragment's fields by name, from an object with :data:`FRAGMENT_FIELDS` and optional :data:`CHANGE_FIELDS`."""
+    """A fragment's fields by name, from an object with :data:`FRAGMENT_FIELDS` and optional :data:`OPTIONAL_FIELDS`."""
     rows = part.at("rows").integer(0, MOST_ROWS)
     overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
     columns = [overlay.column for overlay in overlays]
@@ -193,7 +223,23 @@ def fragment_fields(part: Part) -> dict[str, Any]:
         "overlays": tuple(overlays),
         "deletions": Overlay.from_document(part.at("deletions")) if has_deletions else None,
         "deleted_rows": part.at("deleted_rows").integer(0, rows) if part.has("deleted_rows") else 0,
+        "types": _types(part, "types"),
+        "levels": {name: value.text() for name, value in part.at("levels").entries()} if part.has("levels") else {},
+        "digest_types": _types(part, "digest_types"),
     }
+
+
+def _types(part: Part, field_name: str) -> dict[str, str]:
+    """Types by column, in text form."""
+    if not part.has(field_name):
+        return {}
+    from warehouse.tables.stored_types import parse_stored_type  # loads Arrow, which few documents need
+
+    found = {name: stated.name() for name, stated in part.at(field_name).entries()}
+    for name, spelled in found.items():
+        if parse_stored_type(spelled) is None:
+            raise Part(spelled, part.at(field_name), name).refused("the text form of an Arrow type")
+    return found
 
 
 def _row_groups(part: Part) -> tuple[int, ...]:
@@ -213,6 +259,7 @@ def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
     return digest([fragment.fragment_id, [list(pair) for pair in changed]]) if changed else fragment.fragment_id
 
 
+@lru_cache(maxsize=65_536)
 def absent_digest(arrow_type: str, rows: int) -> str:
     """The digest of a column without values, which costs the same for any number of rows."""
     return digest({"absent": arrow_type, "rows": rows})
@@ -227,7 +274,7 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
     """The fragment of all events of ``members``, in order. Its identity and digests are those of its members, in order.
 
     Left out are columns that a member does not have, and the digest of a column without values in every member, as in a
-    fragment of one file. Deletions stay with the members.
+    fragment of one file. The overlays are those of columns with an overlay file. Deletions stay with the members.
     """
     columns = [name for name in members[0].digests if all(name in member.digests for member in members)]
     overlaid: dict[str, str] = {}
@@ -240,7 +287,7 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
         name: digest({"merged": [member.digests[name] for member in members]})
         for name in columns if name not in absent
     }  # fmt: skip
-    changed = {overlay.column for member in members for overlay in member.overlays} & digests.keys()
+    changed = overlaid.keys() & digests.keys()
     return Fragment(
         digest({"merged": [member.fragment_id for member in members]}),
         members[0].path,
@@ -250,6 +297,7 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
         digests,
         overlays=tuple(Overlay(name, overlaid[name], digests[name]) for name in sorted(changed)),
         members=tuple(replace(member, deletions=None, deleted_rows=0) for member in members),
+        types=members[0].types,
     )
 
 

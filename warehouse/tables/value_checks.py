@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from transforms.columns.stored_types import fits
@@ -32,10 +33,20 @@ class ValueChecks:
         time_column: the column of event times, or None.
         refuses_outside: whether a time outside its partition is an error.
         partitions: the partition of each file, by path.
+        levels: the values of columns that the folders of each file state, by path.
+        unread_levels: the levels whose files have a column of that name with other values, one text by level.
     """
 
-    def __init__(self, time_column: str | None, refuses_outside: bool, partitions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        time_column: str | None,
+        refuses_outside: bool,
+        partitions: Mapping[str, str],
+        levels: Mapping[str, Mapping[str, str | None]],
+    ) -> None:
         self.time_column, self.refuses_outside, self.partitions = time_column, refuses_outside, partitions
+        self.levels = levels
+        self.unread_levels: dict[str, str] = {}
         self._unfit: dict[str, str] = {}
         self._outside_rows = 0
         self._first_outside = ""
@@ -59,6 +70,15 @@ class ValueChecks:
         for name in rows.column_names:
             if name not in self._unfit and not fits(rows.column(name)):
                 self._unfit[name] = _unfit_text(name, rows.column(name).type, path)
+        for name, value in self.levels.get(path, {}).items():
+            if (
+                name in rows.column_names
+                and name not in self.unread_levels
+                and not _holds_only(rows.column(name), value)
+            ):
+                self.unread_levels[name] = (
+                    f"{name}: {path} has a column of this name, with other values than its folder's {value or 'null'}"
+                )
 
     def _check_times(self, times: pa.ChunkedArray, partition: str, path: str, first_row: int) -> None:
         outside = _outside(times, partition)
@@ -76,6 +96,17 @@ class ValueChecks:
                         allowed=f"{start:%Y-%m-%dT%H:%M} to {end:%Y-%m-%dT%H:%M} in UTC",
                         next_step="write the file without such rows, or with a null time, or in the partition of its "
                         "times; --outside-times keep registers them where they are")  # fmt: skip
+
+
+def _holds_only(column: pa.ChunkedArray, value: str | None) -> bool:
+    """Whether all values of a column are this one in text form."""
+    if value is None:
+        return bool(column.null_count == len(column))
+    try:
+        texts = column.cast(pa.string())
+    except pa.ArrowException:
+        return False
+    return bool(pc.all(pc.fill_null(pc.equal(texts, value), False), min_count=0).as_py())
 
 
 def _unfit_text(name: str, stored: pa.DataType, path: str) -> str:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, func, insert, select, update
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered
 from warehouse.errors import CatalogBusy
-from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.manifests import PlacedFragment, columns_document
 from warehouse.tables.merges import follow_changes
 from warehouse.tables.partitions import partition_range
-from warehouse.tables.table import Fragment, Overlay
+from warehouse.tables.table import ColumnSchema, Fragment, Overlay
 
 TableChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
 
@@ -35,7 +35,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNote:
-    """The change that made a version of a table; ``rows`` and ``fragments`` are those that it affected."""
+    """The change that made a version of a table; ``rows`` and ``fragments`` are those that it affected.
+
+    ``schema``: the columns of the table from this version on, if they changed.
+    """
 
     kind: TableChangeKind
     columns: tuple[str, ...]
@@ -43,6 +46,7 @@ class ChangeNote:
     fragments: int
     source: str
     why: str
+    schema: tuple[ColumnSchema, ...] | None = None
 
 
 def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
@@ -72,6 +76,8 @@ def _fragment_row(table: str, partition: str, fragment: Fragment) -> dict[str, A
         "size_bytes": fragment.size_bytes,
         "digests": {column: found for column, found in fragment.digests.items() if column not in absent},
         "overlays": overlays or None,
+        "levels": dict(fragment.levels) or None,
+        "digest_types": dict(fragment.digest_types) or None,
     }
 
 
@@ -127,6 +133,6 @@ def record_change(connection: Connection, table: str, version: int, note: Change
     connection.execute(update(models).where(*others).values(table_version=-1))
     row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
-           "created_at": now}  # fmt: skip
+           "created_at": now, "schema": None if note.schema is None else columns_document(note.schema)}  # fmt: skip
     (number,) = insert_numbered(connection, schema.changes, [row])
     return number

@@ -101,11 +101,30 @@ def test_times_are_what_python_makes_of_them_or_flagged(counts, unit):
         assert us == (count * 10**6 // per_second if inside else 0)
 
 
+@pytest.mark.parametrize("name", ["", "time"])
+def test_files_may_store_their_times_in_several_types(tmp_path, name):
+    stored = {
+        "seconds": pa.array([MARCH], pa.timestamp("s", "UTC")),
+        "no zone": pa.array([MARCH.replace(tzinfo=None)], pa.timestamp("ns")),
+        "none": pa.nulls(1),
+        "days": pa.array([date(2026, 3, 2)], pa.date32()),
+        "other zone": pa.array([MARCH], pa.timestamp("ms", "Europe/Paris")),
+    }
+    files = [written(tmp_path / f"{key}.parquet", times) for key, times in stored.items()]
+    log = parquet_log(files, name, partition_by="day")
+    assert log.arrow_schema.field("time").type == pa.timestamp("us", tz="UTC")
+    blocks = [block for file in files for block in log.blocks(file)]
+    times = [block.table["time"].cast(pa.int64()).to_pylist() for block in blocks]
+    assert times == [[MARCH_US], [MARCH_US], [], [MARCH_US - 7 * 3_600_000_000 - 50 * 60_000_000], [MARCH_US]]
+    assert [len(block.rejects) for block in blocks] == [0, 0, 1, 0, 0]
+
+
 def test_what_cannot_be_an_import_is_refused(tmp_path):
     text = written(tmp_path / "text.parquet", pa.array(["now"]))
     number = written(tmp_path / "number.parquet", pa.array([1]))
     time = written(tmp_path / "time.parquet", pa.array([MARCH]))
-    other = written(tmp_path / "other.parquet", pa.array([MARCH]), more=[1])
+    more = written(tmp_path / "more.parquet", pa.array([MARCH]), more=[1])
+    other = written(tmp_path / "other.parquet", pa.array([MARCH]), more=["1"])
     (tmp_path / "not.parquet").write_bytes(b"time,query\n")
     with pytest.raises(UnknownColumn, match="time column"):
         parquet_log([time], "tme")
@@ -115,8 +134,10 @@ def test_what_cannot_be_an_import_is_refused(tmp_path):
         parquet_log([number], "time")
     with pytest.raises(InputError, match="integers"):
         parquet_log([time], "time", unit="ms")
-    with pytest.raises(SchemaDrift, match="a column"):
-        parquet_log([time, other], "time")
+    with pytest.raises(SchemaDrift, match="a column of another type"):
+        parquet_log([time, more, other], "time")
+    with pytest.raises(SchemaDrift, match="a column of another type"):
+        parquet_log([time, number], "time")
     with pytest.raises(CorruptFile, match="not a complete Parquet file"):
         parquet_log([str(tmp_path / "not.parquet")], "time")
 

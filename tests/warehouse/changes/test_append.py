@@ -88,8 +88,8 @@ def bad_rows(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, list[s
     null_time = plain.set_column(1, "time", pa.array([None, None], plain.schema.field("time").type))
     return {
         "null time": (DataError, "a time must not be null", [late(tmp_path, null_time)], {}),
-        "missing column": (SchemaDrift, "lacks a column", [late(tmp_path, plain.drop_columns(["query"]))], {}),
-        "extra column": (SchemaDrift, "does not have", [late(tmp_path, plain.append_column("x", pa.array([1, 2])))], {}),
+        "no time": (SchemaDrift, "lacks the time column", [late(tmp_path, plain.drop_columns(["time"]))], {}),
+        "side file": (InputError, "must have rows to append", [save(tmp_path / "_late.parquet", plain)], {}),
         "other type": (SchemaDrift, "another type", [late(tmp_path, plain.set_column(0, "event_id", pa.array(["1", "2"])))], {}),
         "no rows": (InputError, "must have rows", [late(tmp_path, plain.slice(0, 0))], {}),
         "no file": (InputError, "no such file", [str(tmp_path / "absent.parquet")], {}),

@@ -17,7 +17,7 @@ from transforms.errors import DataError, HeadraceError, InputError, TypeMismatch
 from transforms.expressions.model import Model
 from warehouse import Warehouse, explain_model, queue_missing, register_table, submit_model
 from warehouse.changes.overlay import fix_columns, overlay_columns
-from warehouse.errors import CatalogBusy, CorruptFile, OverlayDamaged, UnknownTable
+from warehouse.errors import CatalogBusy, CorruptFile, OverlayDamaged, SchemaDrift, UnknownTable
 from warehouse.files.memo_file import write_memo_file
 from warehouse.tables.history import table_history
 from warehouse.tables.table import content_of
@@ -121,7 +121,7 @@ def wrong_inputs(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, st
         "no key column": (UnknownColumn, "no such column", write("k", {"id": [1], "price": [1]}), ["event_id"]),
         "key not of the table": (UnknownColumn, "no such column", write("t", {"id": [1], "price": [1]}), ["id"]),
         "key of another type": (TypeMismatch, "must have the table's type", write("y", {"event_id": ["1"], "price": [1]}), ["event_id"]),
-        "value of another type": (TypeMismatch, "must have the table's type", write("v", {"event_id": [1], "price": ["1"]}), ["event_id"]),
+        "value of another type": (SchemaDrift, "has a column of another type", write("v", {"event_id": [1], "price": ["1"]}), ["event_id"]),
         "value that does not fit": (TypeMismatch, "must fit the column", write("f", {"event_id": [1], "price": [2**40 + 1]}), ["event_id"]),
         "untyped column": (TypeMismatch, "one that a model can read", write("u", {"event_id": [1], "new": pa.nulls(1)}), ["event_id"]),
         "nothing but keys": (InputError, "other than its keys", write("o", {"event_id": [1]}), ["event_id"]),

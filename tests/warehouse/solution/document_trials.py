@@ -94,7 +94,8 @@ def solution_trial(home: str) -> Callable[[int], None]:
             solution = ReadSolution.from_json(mutated_text(document, draws))
         solution.digest()
         for fragment in solution.fragments:
-            read_fragment(storage, solution, fragment, columns=[one.column for one in fragment.overlays])
+            names = [*(one.column for one in fragment.overlays), *fragment.levels]
+            read_fragment(storage, solution, fragment, columns=names)
 
     return trial
 

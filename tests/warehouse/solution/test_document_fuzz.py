@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import transforms.expressions.expression as hr
@@ -13,6 +14,7 @@ from tests.warehouse.scenes import model, work
 from transforms.expressions.model import Model
 from warehouse import ReadSolution, Storage, Warehouse, read_raw, read_solution, submit_model
 from warehouse.errors import ChangedData
+from warehouse.files.digests import column_digest
 
 _TRIALS = "tests.warehouse.solution.document_trials"
 
@@ -26,7 +28,14 @@ def home(warehouse: Warehouse, log: Path) -> str:
     work(warehouse, most=6)
     document = read_solution(warehouse, "ctr").to_document()
     late = {"column": "late", "path": "", "checksum": "0" * 64, "arrow_type": "double"}
-    document["partitions"][0]["fragments"][0]["overlays"] = [late]
+    fragment = document["partitions"][0]["fragments"][0]
+    fragment |= {
+        "overlays": [late],
+        "types": {"title": "string"},
+        "levels": {"country": "DE"},
+        "digest_types": {"late": "float"},
+    }
+    fragment["digests"] = {**fragment["digests"], "country": column_digest(pa.repeat("DE", fragment["rows"]))}
     folder = Path(warehouse.storage.home)
     (folder / "solution.json").write_text(json.dumps(document), encoding="utf-8")
     return str(folder)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from transforms.errors import DataError
-from warehouse.tables.partitions import is_partition_folder, partition_range
+from warehouse.tables.partitions import partition_range
 
 
 def test_an_hour_and_a_day() -> None:
@@ -24,9 +24,3 @@ def test_other_folders_are_refused(key: str) -> None:
         partition_range(key, "/data/file")
     assert caught.value.value == key
     assert caught.value.where == "/data/file"
-
-
-def test_folder_names() -> None:
-    assert is_partition_folder("date=2026-01-01")
-    assert is_partition_folder("hour=07")
-    assert not is_partition_folder("_temporary")
