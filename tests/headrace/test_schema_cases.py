@@ -45,8 +45,8 @@ TOGETHER = [(FIRST, SECOND)]
 
 @pytest.mark.parametrize(
     ("arrivals", "swapped"),
-    [(TOGETHER, False), (TOGETHER, True), ([(FIRST,), (SECOND,)], False), ([(SECOND,), (FIRST,)], False)],
-    ids=["together", "together, swapped", "in order", "backwards"],
+    [(TOGETHER, False), (TOGETHER, True), ([(SECOND,), (FIRST,)], False)],
+    ids=["together", "together, swapped", "backwards"],
 )
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_schema_that_changes(cli, cases, tmp_path, case, arrivals: Sequence[Sequence[str]], swapped: bool):
