@@ -105,7 +105,7 @@ def read_text(source: Any, file: Any, groups: Sequence[int], names: Sequence[str
         names: columns whose metadata can be read.
     """
     index_of = _flat_columns(file)
-    schema = file.schema_arrow  # made anew from the footer at each request
+    schema = file.schema_arrow  # made again from the footer at each request
     held = [file.metadata.row_group(group) for group in groups]
     wanted = {
         name: [_chunk(file, schema, rows, name, index_of[name]) for rows in held] for name in names if name in index_of
