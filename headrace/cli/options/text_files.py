@@ -60,7 +60,7 @@ def sources_of(
     if not texts:
         if schema:
             raise InputError("a schema file must be that of text files", where="--schema", value=schema,
-                             allowed="files that end in .csv, .tsv, .jsonl, .ndjson, and .gz after it")  # fmt: skip
+                             allowed="files that end in .csv, .tsv, .jsonl, .ndjson, also with .gz, .bz2, .xz, .zst or .lz4 after it")  # fmt: skip
         return list(files), ()
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
@@ -101,7 +101,7 @@ def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_ro
     if unknown := [name for name in names if name not in chosen.names]:
         raise InputError("a column of a text file must be known, or in a schema file", where=file, value=", ".join(unknown[:5]),
                          allowed=", ".join(chosen.names),
-                         next_step=f"headrace table infer {file} --output values.json, then the same command with "
+                         next_step=f"headrace table infer {file} --no-time --output values.json, then the same command with "
                          "--schema values.json")  # fmt: skip
     columns = tuple(column for column in chosen.columns if column.name in names)
     return replace(chosen, columns=columns, time=None, header=chosen.format != "jsonl")

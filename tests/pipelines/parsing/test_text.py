@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.log_schemas.schema import ENCODINGS, LogSchema
+from pipelines.log_schemas.schema import LogSchema
+from pipelines.log_schemas.syntax import ENCODINGS
 from pipelines.parsing.log import count_records, parse_log, parse_whole_log
 from tests.pipelines.logs import write_log
 from tests.support.examples import scaled
