@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.session import AsJson, Home
-from headrace.terminal.output import emit
+from headrace.terminal.output import emit, emit_line
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def infer(
     inferred = infer_schema(files, rows=rows, time=TimeOptions(time_column, row_order, no_time))
     text = schema_text(inferred)
     if output == "-" and not as_json:
-        emit(SchemaText(text), as_json=False)
+        emit_line(SchemaText(text), as_json=False)
         return
     if output != "-":
         write_atomic(Path(output), text.encode())

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
@@ -78,9 +77,9 @@ class SchemaText:
 
     text: str
 
-    def render(self) -> RenderableType:
-        """The text of the file."""
-        return Text(self.text.rstrip("\n"), no_wrap=True, overflow="ignore")
+    def line(self) -> str:
+        """The lines of the file, which may be of any length."""
+        return self.text.rstrip("\n")
 
 
 def _time_text(time: dict[str, Any] | None) -> str:

@@ -70,8 +70,10 @@ class EventTime:
     unsure: tuple[str, ...] = ()
 
 
-def choose_event_time(guesses: Sequence[ColumnGuess], paths: Sequence[str], options: TimeOptions) -> EventTime:
-    """The event time of a log with these columns.
+def choose_event_time(
+    guesses: Sequence[ColumnGuess], paths: Sequence[str], options: TimeOptions, unsure: Sequence[str] = ()
+) -> EventTime:
+    """The event time of a log with these columns; ``unsure``: sentences about the columns, for an error without one.
 
     Raises :class:`UnclearEventTime` where the user must choose, and :class:`~transforms.errors.InputError` for a chosen column
     without times.
@@ -92,7 +94,7 @@ def choose_event_time(guesses: Sequence[ColumnGuess], paths: Sequence[str], opti
         made_up = _day_in_names(guesses, paths)
         if made_up is not None:
             return made_up
-    raise _unclear(guesses, timed, paths)
+    raise _unclear(guesses, timed, paths, unsure)
 
 
 def _rank(guess: ColumnGuess) -> tuple[int, int]:
@@ -180,10 +182,13 @@ def _free_name(guesses: Sequence[ColumnGuess]) -> str:
     return next(name for name in every if name not in names)
 
 
-def _unclear(guesses: Sequence[ColumnGuess], timed: Sequence[ColumnGuess], paths: Sequence[str]) -> UnclearEventTime:
+def _unclear(
+    guesses: Sequence[ColumnGuess], timed: Sequence[ColumnGuess], paths: Sequence[str], unsure: Sequence[str]
+) -> UnclearEventTime:
     if not timed:
+        columns = f"columns {', '.join(guess.column.name for guess in guesses[:10])}"
         return UnclearEventTime("a log must hold an event time, got no column of times", where=_where(paths),
-                                value=f"columns {', '.join(guess.column.name for guess in guesses[:10])}",
+                                value="; ".join([columns, *unsure]),
                                 allowed="a column of times, or the day in the names of the files",
                                 next_step="with --row-order times are made up from the order of rows, "
                                 f"{ROWS_PER_HOUR:,} per hour")  # fmt: skip

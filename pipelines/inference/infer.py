@@ -187,7 +187,7 @@ def _finish(
     log: _Log, base: LogSchema, guesses: Sequence[ColumnGuess], parts: Sequence[SampledPart], unsure: tuple[str, ...]
 ) -> Inferred:
     """Choose the event time, try the schema, and build the result."""
-    event = choose_event_time(guesses, log.paths, log.time)
+    event = choose_event_time(guesses, log.paths, log.time, unsure)
     guesses = [_as_event(guess, event) if guess is event.guess else guess for guess in guesses]
     nulls = sorted({spelling for guess in guesses for spelling in guess.nulls})
     guesses = [guess.without(nulls) for guess in guesses]

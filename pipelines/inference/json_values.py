@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from pipelines.cells.json_values import JsonNumber
-from pipelines.cells.typed_cells import typed_cells
-from pipelines.inference.labels import label_expression
+from pipelines.cells.typed_cells import SPACES, typed_cells
 from pipelines.inference.times import is_time_name
-from pipelines.inference.values import ColumnGuess, guess_column
+from pipelines.inference.values import ColumnGuess, guess_column, guess_words
 from pipelines.log_schemas.columns import LogColumn, TimeUnit
 from transforms.types import DType
 
@@ -132,19 +131,41 @@ def _strings(name: str, texts: Sequence[str], log: _Log) -> ColumnGuess:
         column = LogColumn(name, DType.INT64, trim=column.trim)
     elif column.dtype is DType.BOOL or column.separator is not None:
         return _text(guess, texts)
-    if column.dtype is DType.INT64 and any(re.match("-?0[0-9]", text) for text in texts):
-        return _text(guess, texts, "digits with leading zeros are kept as text")
+    if column.dtype in (DType.INT64, DType.FLOAT64) and (kept := _kept_as_text(column, texts, guess.nulls)):
+        return _text(guess, texts, kept)
     counted = column.dtype is DType.TIMESTAMP and column.unit not in (None, "iso8601")
     if counted or column.dtype in (DType.INT64, DType.FLOAT64):
         return replace(guess, column=column, unsure=(_QUOTED, *guess.unsure))
     return guess
 
 
+def _kept_as_text(column: LogColumn, texts: Sequence[str], nulls: Collection[str]) -> str:
+    """Why strings that look like numbers stay text; empty if they are numbers in quotes.
+
+    A writer of numbers in quotes writes numbers only, each in one way. Postal codes and versions are texts.
+    """
+    counts = Counter(text for text in (one.strip(SPACES) for one in texts) if text and text not in nulls)
+    if any(re.match("-?0[0-9]", text) for text in counts):
+        return "digits with leading zeros are kept as text"
+    utf8 = [text.encode("utf-8", "replace").decode() for text in counts]
+    bad = typed_cells(pa.array(utf8, pa.string()), column)[1]
+    words = sum(count for count, is_bad in zip(counts.values(), bad.tolist(), strict=True) if is_bad)
+    if words:
+        return f"{words:,} of {counts.total():,} strings are no {column.dtype}: they are kept as text"
+    decimals = {text.partition(".")[2] for text in counts if "." in text}
+    if (
+        column.decimal == "."
+        and not column.thousands
+        and len(set(map(len, decimals))) > 1
+        and any(len(part) > 1 and part.endswith("0") for part in decimals)
+    ):
+        return "decimals such as 1.9 and 1.10, which may be versions, are kept as text"
+    return ""
+
+
 def _text(guess: ColumnGuess, texts: Sequence[str], *unsure: str) -> ColumnGuess:
     """The column as plain text."""
-    column = LogColumn(guess.column.name, DType.STRING)
-    counts = Counter(text for text in texts if text not in guess.nulls)
-    return replace(guess, column=column, unsure=unsure, label=label_expression(column, counts))
+    return replace(guess_words(guess.column.name, texts, with_lists=False), unsure=unsure, time=guess.time)
 
 
 def _list(name: str, items: Sequence[object], values: Sequence[object]) -> ColumnGuess:

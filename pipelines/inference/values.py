@@ -92,31 +92,42 @@ def guess_column(
     filled = [text for text in trimmed if text and text not in NULLS]
     time = read_as_times(name, filled, range_us, is_named=is_named_time) if filled else None
     guess = _typed(name, filled, time)
-    if guess is not None:
-        column = replace(guess.column, trim=True) if trimmed != given else guess.column
-        values, spelled = Counter(filled), Counter(text for text in trimmed if text in NULLS)
-        nulls, empty_rows = frozenset(spelled), len(texts) - len(filled) - spelled.total()
+    if guess is None:
+        guess = guess_words(name, texts)
     else:
-        guess = _words(name, [text for text in given if text not in _SURE_NULLS])
-        column, spelled = guess.column, Counter(text for text in given if text in NULLS)
-        nulls, empty_rows = _SURE_NULLS.intersection(spelled), len(texts) - len(given)
-        values = Counter(text for text in given if text not in nulls)
-    counts = Counter({text: count for text, count in values.items() if text not in nulls})
-    examples = tuple(dict.fromkeys(" ".join(text.split())[:40] for text, _ in counts.most_common(3)))
+        column = replace(guess.column, trim=True) if trimmed != given else guess.column
+        spelled = Counter(text for text in trimmed if text in NULLS)
+        guess = _counted(replace(guess, column=column), len(texts), Counter(filled), spelled, frozenset(spelled))
+    return replace(guess, time=time, unsure=(*guess.unsure, *_doubts(guess, filled, time)))
+
+
+def guess_words(name: str, texts: Sequence[str | None], *, with_lists: bool = True) -> ColumnGuess:
+    """The column as texts, or if ``with_lists`` as lists of short items that a separator joins."""
+    given = [text for text in texts if text]
+    values = Counter(text for text in given if text not in _SURE_NULLS)
+    spelled = Counter(text for text in given if text in NULLS)
+    plain = ColumnGuess(LogColumn(name, DType.STRING))
+    guess = (_lists(name, list(values.elements())) if with_lists else None) or plain
+    return _counted(guess, len(texts), values, spelled, _SURE_NULLS.intersection(spelled))
+
+
+def _counted(
+    guess: ColumnGuess, rows: int, values: Counter[str], spelled: Counter[str], nulls: frozenset[str]
+) -> ColumnGuess:
+    """The guess with its figures; ``values``: the texts that are values of the column, with their rows."""
+    empty_rows = rows - values.total() - sum(count for text, count in spelled.items() if text not in values)
+    examples = tuple(dict.fromkeys(" ".join(text.split())[:40] for text, _ in values.most_common(3)))
     return replace(
-        guess, column=column, rows=len(texts), empty_rows=empty_rows, spelled=dict(spelled), nulls=nulls, examples=examples,
-        distinct=len(counts), label=label_expression(column, counts), time=time,
-        unsure=(*guess.unsure, *_doubts(guess, filled, spelled, time)),
+        guess, rows=rows, empty_rows=empty_rows, spelled=dict(spelled), nulls=nulls, examples=examples, distinct=len(values),
+        label=label_expression(guess.column, values),
     )  # fmt: skip
 
 
-def _doubts(
-    guess: ColumnGuess, filled: Sequence[str], spelled: Counter[str], time: TimeReading | None
-) -> tuple[str, ...]:
+def _doubts(guess: ColumnGuess, filled: Sequence[str], time: TimeReading | None) -> tuple[str, ...]:
     if not filled:
-        if not spelled:
+        if not guess.spelled:
             return ("every value in the sample is missing",)
-        return (f"every value in the sample is empty or {next(iter(spelled))!r}, which may mean a missing one",)
+        return (f"every value in the sample is empty or {next(iter(guess.spelled))!r}, which may mean a missing one",)
     if time is not None and guess.column.dtype is DType.STRING and time.strength == "sure":
         return (
             f"{time.read_rows:,} of {len(filled):,} values are times ({time.form}): fewer than 99 %, so they are kept as text",
@@ -203,8 +214,8 @@ def _misfits(column: LogColumn, counts: Counter[str]) -> tuple[str, ...]:
     return (f"{rows:,} of {counts.total():,} values are no {what}, such as {odd[0][:40]!r}: those rows are rejected",)
 
 
-def _words(name: str, texts: Sequence[str]) -> ColumnGuess:
-    """A column of texts or of lists."""
+def _lists(name: str, texts: Sequence[str]) -> ColumnGuess | None:
+    """A column of lists; None if the texts are none."""
     for separator in _SEPARATORS:
         holding = [text for text in texts if separator in text]
         if len(holding) < _LISTS_SHARE * len(texts) or not holding:
@@ -217,7 +228,7 @@ def _words(name: str, texts: Sequence[str]) -> ColumnGuess:
             f'the values are read as lists separated by {separator!r}; without "separator" they are single texts',
         )
         return ColumnGuess(column, unsure=unsure)
-    return ColumnGuess(LogColumn(name, DType.STRING))
+    return None
 
 
 def _item_type(items: Sequence[str]) -> DType:

@@ -238,3 +238,49 @@ def test_the_screen_and_the_schema_file(cli, tmp_path):
     (tmp_path / "log.csv").write_bytes(csv_of(lines, "seen_at,user,bought,price"))
     error = cli("table", "infer", tmp_path / "log.csv", "--output", "-", status=2).err
     check_golden("table_infer_unclear", error.replace(str(tmp_path), "DIR"))
+
+
+def test_a_printed_schema_file_has_lines_of_any_length(cli, tmp_path):
+    names = [f"is_clicked_by_a_user_of_the_kind_{at}" for at in range(8)]
+    lines = [f"{START + at * timedelta(hours=1):%Y-%m-%d %H:%M}," + ",".join("01"[at % 2] * 8) for at in range(60)]
+    (tmp_path / "log.csv").write_bytes(csv_of(lines, ",".join(["time", *names])))
+    printed = cli("table", "infer", tmp_path / "log.csv", "--output", "-").out
+    assert max(map(len, printed.splitlines())) > 150
+    (tmp_path / "schema.json").write_text(printed)
+    cli("table", "import", "log", tmp_path / "log.csv", "--schema", tmp_path / "schema.json")
+
+
+def shared_case(shared_data: Path, name: str) -> Path:
+    path = shared_data.parent / "cases" / "imports" / name
+    if not path.exists():
+        pytest.skip("no cases of imports beside this checkout")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "form", "count", "first_and_last"),
+    [
+        ("2_daily.csv", "event_time", "iso8601", 1_999, ("2026-03-01T00", "2026-03-14T00")),
+        ("2_german.csv", "event_time", "%d.%m.%Y", 1_999, ("2026-03-01T00", "2026-03-14T00")),
+        ("7_hours.csv", "ts", "%Y%m%d%H", 2_000, ("2026-03-01T00", "2026-03-01T23")),
+        ("7_yymmddhh.csv", "hour", "%y%m%d%H", 2_000, ("2026-03-01T00", "2026-03-01T23")),
+        ("8_trailing_comma.csv", "time", "iso8601", 200, ("2026-03-01T00", "2026-03-02T08")),
+    ],
+)
+def test_a_reported_log_is_its_right_table(cli, tmp_path, shared_data, name, column, form, count, first_and_last):
+    found, table, rejected = imported(cli, tmp_path, shared_case(shared_data, name))
+    time = found["schema"]["time"]
+    assert (time["column"], time.get("unit") or time.get("format"), table.num_rows) == (column, form, count)
+    assert [one["line"] for one in rejected] == [39] * (count == 1_999)
+    found_hours = sorted(hours(table, column))
+    assert (found_hours[0], found_hours[-1]) == first_and_last
+    assert len(found_hours) == {"2_": 14, "7_": 24, "8_": 18}[name[:2]]
+    assert len(table.column_names) == 3
+
+
+@pytest.mark.parametrize("name", ["9_upper.csv.GZ", "9_no_suffix.csv"])
+def test_a_reported_gzip_log_is_read_by_its_first_bytes(cli, tmp_path, shared_data, name):
+    log, schema = shared_case(shared_data, name), shared_case(shared_data, "9_schema.json")
+    done = cli("table", "import", "log", log, "--schema", schema, "--json").json
+    assert (done["rows"], done["rejected"]) == (200, 0)
+    assert cli("table", "infer", log, "--output", "-", "--json").json["rows"] == 200

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pipelines.errors import LogSchemaError, NoLogFiles, UnclearEventTime, UnknownFormat
 from pipelines.inference.event_time import TimeOptions
 from pipelines.inference.infer import Inferred, infer_schema
+from pipelines.inference.json_values import guess_json_columns, json_rows
 from pipelines.inference.sample import HEAD_BYTES, PIECE_BYTES, PIECES, read_sample
 from pipelines.inference.schema_file import schema_text
 from pipelines.inference.text_encoding import decoded_lines, detect_encoding
@@ -484,3 +485,33 @@ def test_distinct_values_of_lists_and_objects_are_counted_once(tmp_path):
     content = "".join(json.dumps(line) + "\n" for line in lines).encode()
     found = inferred(tmp_path, "news.jsonl", content, time=TimeOptions(by_row_order=True))
     assert {guess.column.name: guess.distinct for guess in found.columns} == {"topics": 2, "geo_at": 2, "n": 10}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "doubt"),
+    [
+        (["4.9", "4.10", "4.1"], "string", "may be versions"), (["1.50", "2.25", "10.00"], "float64", "in quotes"),
+        (["1.0", "2.25", "7"], "float64", "in quotes"), (["007", "12"], "string", "leading zeros"),
+        (["10115"] * 299 + ["K1A 0B1"], "string", "1 of 300 strings are no int64"), (["17", "NULL", ""], "int64", "in quotes"),
+        (["3", " 4 "], "int64", "in quotes"), ([str(2**63), "1"], "string", "beyond int64"), (["NaN", "oops"], "string", ""),
+        (["1", "0"], "int64", "in quotes"), (["true", "false"], "string", ""), ([1, "2"], "int64", "in quotes"),
+        ([1, "two"], "string", "several types"),
+    ],
+)  # fmt: skip
+def test_strings_are_numbers_if_a_writer_of_numbers_may_have_written_them(
+    values: list[object], kind: str, doubt: str
+) -> None:
+    rows = json_rows([json.dumps({"x": value}).encode() for value in values])
+    (found,) = guess_json_columns(rows, LIMITS)
+    assert str(found.column.dtype) == kind
+    assert doubt in "".join(found.unsure)
+    texts = [None if value in ("", "NULL") else value for value in values]
+    assert found.missing_rows(tuple(found.nulls)) == texts.count(None)
+
+
+def test_files_without_a_common_time_column_are_said_to_differ(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(times_of(days(50), ["x"] * 50, names="time,word"))
+    (tmp_path / "b.csv").write_bytes(b"word,weight\n" + b"x,2\n" * 9)
+    with pytest.raises(UnclearEventTime) as caught:
+        infer_schema([str(tmp_path)], clock=lambda: NOW)
+    assert f"columns word; the header of some files alone has time ({tmp_path / 'a.csv'})" in str(caught.value.value)
