@@ -159,51 +159,69 @@ def _is_row(lines: Sequence[bytes], dialect: Dialect) -> bool:
 
 
 def _by_cells(text: bytes) -> Dialect:
-    """The delimiter that splits the most records into equally many cells, with quotes and escapes."""
+    """The delimiter that splits the most records into equally many cells as the header, with quotes and escapes."""
     text = text[: text.rfind(b"\n", 0, _SCORED_BYTES) + 1 or len(text)]
-    scores: dict[str, tuple[float, bool, int]] = {}
-    found: dict[str, tuple[Syntax, int]] = {}
-    for place, delimiter in enumerate(_DELIMITERS):
-        syntax, width, share = _best_syntax(text, delimiter)
-        if width > 1 and share >= _LEAST_SHARE:
-            # Of delimiters that fit equally many rows, the first one; a space last.
-            scores[delimiter] = (round(share, 2), delimiter != " ", -place)
-            found[delimiter] = syntax, width
-    if not found:
-        syntax = _best_syntax(text, ",")[0]
+    found = [_best_split(text, delimiter) for delimiter in _DELIMITERS]
+    fitting = [split for split in found if split.width > 1 and split.share >= _LEAST_SHARE]
+    if not fitting:
         return Dialect(
             "csv",
-            syntax,
+            _best_split(text, ",").syntax,
             unsure=("no delimiter splits the lines into equally many cells: each line is read as one column",),
         )
-    syntax, width = found[max(scores, key=lambda one: scores[one])]
-    return Dialect("tsv" if syntax.delimiter == "\t" else "csv", syntax, width)
+    best = max(fitting, key=lambda split: split.score)  # of equal ones the first
+    return Dialect("tsv" if best.syntax.delimiter == "\t" else "csv", best.syntax, best.width)
 
 
-def _best_syntax(text: bytes, delimiter: str) -> tuple[Syntax, int, float]:
-    """The syntax with this delimiter, the most frequent width of its rows, and the share of rows that have it."""
-    plain = Syntax(delimiter, _is_quoted(text, delimiter, ""))
-    best = plain, *_usual_width(text, plain)
-    if b"\\" in text:
-        escaped = Syntax(delimiter, _is_quoted(text, delimiter, "\\"), "\\")
-        other = escaped, *_usual_width(text, escaped)
-        if other[2] > best[2] or (other[2] == best[2] and _changes_cells(text, plain, escaped)):
-            return other
-    return best
+@dataclass(frozen=True)
+class _Split:
+    """The first rows of a text, split by a syntax."""
+
+    syntax: Syntax
+    rows: list[list[str]]
+
+    @property
+    def width(self) -> int:
+        """The most frequent number of cells."""
+        widths = Counter(map(len, self.rows))
+        return max(widths.items(), key=lambda item: (item[1], item[0]), default=(1, 0))[0]
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that have this number of cells."""
+        return sum(len(row) == self.width for row in self.rows) / max(len(self.rows), 1)
+
+    @property
+    def score(self) -> float:
+        """The share, and for close ones: names in the header for the cells, cells that are values, and no space."""
+        width = self.width
+        has_header = len(self.rows[0]) > 1 and abs(len(self.rows[0]) - width) <= 1
+        cells = [cell for row in self.rows if len(row) == width for cell in row]
+        values = sum(_VALUE.fullmatch(cell.strip()) is not None for cell in cells) / max(len(cells), 1)
+        return round(self.share + 0.1 * has_header + 0.05 * values - 0.15 * (self.syntax.delimiter == " "), 2)
 
 
-def _usual_width(text: bytes, syntax: Syntax) -> tuple[int, float]:
-    widths = Counter(len(row) for row in split_rows(text, syntax))
-    width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(1, 0))
-    return width, count / max(widths.total(), 1)
+def _best_split(text: bytes, delimiter: str) -> _Split:
+    """The rows by the syntax with this delimiter that gives the most rows of equal width."""
+    plain = _split(text, delimiter, "")
+    if b"\\" not in text:
+        return plain
+    escaped = _split(text, delimiter, "\\")
+    is_same = escaped.share == plain.share and not _changes_cells(text, plain, escaped)
+    return plain if escaped.share < plain.share or is_same else escaped
 
 
-def _changes_cells(text: bytes, plain: Syntax, escaped: Syntax) -> bool:
+def _split(text: bytes, delimiter: str, escape: str) -> _Split:
+    syntax = Syntax(delimiter, _is_quoted(text, delimiter, escape), escape)
+    return _Split(syntax, split_rows(text, syntax))
+
+
+def _changes_cells(text: bytes, plain: _Split, escaped: _Split) -> bool:
     """Whether an escape before a quote or a delimiter changes a row; doubled escapes alone may be text."""
-    if plain.quoted != escaped.quoted:
+    if plain.syntax.quoted != escaped.syntax.quoted:
         return True
-    special = re.compile(rb'\\["' + re.escape(plain.delimiter.encode()) + rb"]")
-    return special.search(text) is not None and split_rows(text, plain) != split_rows(text, escaped)
+    special = re.compile(rb'\\["' + re.escape(plain.syntax.delimiter.encode()) + rb"]")
+    return special.search(text) is not None and plain.rows != escaped.rows
 
 
 def _is_quoted(text: bytes, delimiter: str, escape: str) -> bool:

@@ -27,6 +27,9 @@ _DAY_IN_NAME = (("%Y-%m-%d", r"\d{4}-[01]\d-[0-3]\d"), ("%Y%m%d", r"(?<!\d)20[0-
                 ("%Y_%m_%d", r"\d{4}_[01]\d_[0-3]\d"))  # fmt: skip
 _STRENGTHS = {"sure": 2, "likely": 1, "possible": 0}
 _SHOWN = 5
+_DAY_US = 86_400_000_000
+#: A log whose first time is 0 has no real ones of 1970 if its last one is these years later.
+_ZERO_YEARS = 10
 _ALLOWED = "times from 1970 until a year ahead, in ISO 8601, a well-known format, or as a count since 1970"
 _BY_HAND = 'write the schema by hand: "format" takes patterns, "from" and "until" of its time set other plausible times'
 
@@ -127,6 +130,10 @@ def _of_column(guess: ColumnGuess, unsure: tuple[str, ...] = ()) -> EventTime:
     if lost:
         are = "is" if lost == 1 else "are"
         unsure += (f"{lost:,} of {guess.rows:,} rows {are} rejected: no plausible time{_such_as(guess, reading)}",)
+    if reading.first_us < _DAY_US and reading.last_us > _ZERO_YEARS * 365 * _DAY_US:
+        unsure += (
+            'the first times are of 1970-01-01; if 0 means a missing time, "from": "1971-01-01" in "time" rejects them',
+        )
     return EventTime(LogTime(guess.column.name, reading.column.unit), guess, reading, (*unsure, *reading.unsure))
 
 

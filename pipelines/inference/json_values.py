@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.cells.json_values import JsonNumber
 from pipelines.cells.typed_cells import SPACES, typed_cells
 from pipelines.inference.times import is_time_name
-from pipelines.inference.values import ColumnGuess, guess_column, guess_words
+from pipelines.inference.values import ColumnGuess, beyond_float, guess_column, guess_words
 from pipelines.log_schemas.columns import LogColumn, TimeUnit
 from transforms.types import DType
 
@@ -152,6 +152,8 @@ def _kept_as_text(column: LogColumn, texts: Sequence[str], nulls: Collection[str
     words = sum(count for count, is_bad in zip(counts.values(), bad.tolist(), strict=True) if is_bad)
     if words:
         return f"{words:,} of {counts.total():,} strings are no {column.dtype}: they are kept as text"
+    if column.dtype is DType.FLOAT64 and (long := beyond_float(counts)):
+        return f"strings such as {long[0][:40]} have more digits than float64 keeps: they are kept as text"
     decimals = {text.partition(".")[2] for text in counts if "." in text}
     if (
         column.decimal == "."

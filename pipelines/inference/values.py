@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ _CODES_SHARE = 0.1
 _EXACT_DIGITS = 15
 #: float64 tells decimals of up to 15 digits apart, and writes any of its numbers in at most 17.
 _FLOAT_DIGITS = 17
+#: Two ids that a point joins, such as Google Analytics' client ids, have at least these digits before the point.
+_ID_DIGITS = 7
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,12 @@ def _number(name: str, counts: Counter[str]) -> ColumnGuess | None:
         return _integers(name, counts, whole)
     numbers = [text for text in counts if _FLOAT.fullmatch(text) or _INFINITE.fullmatch(text)]
     if sum(counts[text] for text in numbers) >= ENOUGH * rows:
+        pairs = sum(counts[text] for text in beyond_float(numbers) if len(text.partition(".")[0]) >= _ID_DIGITS)
+        if pairs * 2 > rows:
+            unsure = (
+                f"{pairs:,} of {rows:,} numbers have more digits than float64 keeps, as ids do: they are kept as text"
+            )
+            return ColumnGuess(LogColumn(name, DType.STRING), unsure=(unsure,))
         column = LogColumn(name, DType.FLOAT64, non_finite=any(_INFINITE.fullmatch(text) for text in numbers))
         return ColumnGuess(column, unsure=(*_rounded(counts, numbers), *_misfits(column, counts)))
     return _number_as_written(name, counts)
@@ -175,10 +183,15 @@ def _integers(name: str, counts: Counter[str], whole: Counter[str]) -> ColumnGue
     return ColumnGuess(column, unsure=(*lost, *_misfits(column, counts)))
 
 
+def beyond_float(numbers: Iterable[str]) -> list[str]:
+    """The numbers of which float64 keeps the first digits only."""
+    return [text for text in numbers if (_INTEGER.fullmatch(text) and len(text.lstrip("-0")) > _EXACT_DIGITS)
+            or len(re.sub(r"[eE].*|[^0-9]", "", text).strip("0")) > _FLOAT_DIGITS]  # fmt: skip
+
+
 def _rounded(counts: Counter[str], numbers: Sequence[str]) -> tuple[str, ...]:
     """A doubt about numbers of which float64 keeps the first digits only."""
-    long = [text for text in numbers if (_INTEGER.fullmatch(text) and len(text.lstrip("-0")) > _EXACT_DIGITS)
-            or len(re.sub(r"[eE].*|[^0-9]", "", text).strip("0")) > _FLOAT_DIGITS]  # fmt: skip
+    long = beyond_float(numbers)
     if not long:
         return ()
     rows = sum(counts[text] for text in long)

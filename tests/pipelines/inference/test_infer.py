@@ -23,7 +23,7 @@ from pipelines.inference.text_encoding import decoded_lines, detect_encoding
 from pipelines.inference.values import ColumnGuess, guess_column
 from pipelines.log_schemas.columns import plausible_range_us
 from pipelines.log_schemas.schema import LogSchema
-from pipelines.parsing.log import parse_whole_log
+from pipelines.parsing.log import parse_log, parse_whole_log
 from tests.support.examples import scaled
 from transforms.errors import HeadraceError
 from transforms.types import DType
@@ -301,6 +301,7 @@ def test_figures_of_missing_values_are_those_of_an_import(tmp_path: Path) -> Non
         (["9" * 20, *map(str, range(200))], "int64", "1 of 201 values are no int64"),
         (["12345678901234567890.5", "1.5"], "float64", "have more digits than float64 keeps"),
         (["0.1000000014901161", "1e-7", "3"], "float64", ""),
+        ([f"{1_000_000_000 + at}.{1_700_000_000 + at * 7}" for at in range(99)], "string", "as ids do: they are kept as text"),
         ([*map(str, range(100, 199)), "007"], "int64", "1 of 100 integers have leading zeros, which int64 drops"),
         (["1e999", *["1.5"] * 200], "float64", "1 of 201 values are no float64, such as '1e999'"),
     ],
@@ -495,7 +496,7 @@ def test_distinct_values_of_lists_and_objects_are_counted_once(tmp_path):
         (["10115"] * 299 + ["K1A 0B1"], "string", "1 of 300 strings are no int64"), (["17", "NULL", ""], "int64", "in quotes"),
         (["3", " 4 "], "int64", "in quotes"), ([str(2**63), "1"], "string", "beyond int64"), (["NaN", "oops"], "string", ""),
         (["1", "0"], "int64", "in quotes"), (["true", "false"], "string", ""), ([1, "2"], "int64", "in quotes"),
-        ([1, "two"], "string", "several types"),
+        ([1, "two"], "string", "several types"), (["1000000001.1700000001", "7.5"], "string", "more digits than float64"),
     ],
 )  # fmt: skip
 def test_strings_are_numbers_if_a_writer_of_numbers_may_have_written_them(
@@ -515,3 +516,35 @@ def test_files_without_a_common_time_column_are_said_to_differ(tmp_path: Path) -
     with pytest.raises(UnclearEventTime) as caught:
         infer_schema([str(tmp_path)], clock=lambda: NOW)
     assert f"columns word; the header of some files alone has time ({tmp_path / 'a.csv'})" in str(caught.value.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "delimiter", "width"),
+    [
+        ("time,user,clicked", "2026-03-01 00:{at:02d},u{at},1", ",", 3),  # every time holds a space
+        ("time,tags,clicked", "2026-03-01,a|b|c,{at}", ",", 3),  # every row holds two pipes
+        ("zeit;preis;menge", "2026-03-01;{at},5;1,25", ";", 3),  # every row holds two commas
+        ("", "2026-03-01;{at},5;1,25", ";", 3),
+        ("", "2026-03-01T00:{at:02d} u{at} 5", " ", 3),
+        ("time\tnote", "2026-03-01\ta, b and c, {at}", "\t", 2),
+    ],
+)
+def test_a_few_damaged_rows_do_not_change_the_delimiter(
+    tmp_path: Path, header: str, row: str, delimiter: str, width: int
+) -> None:
+    lines = [row.format(at=at % 60) + f"{delimiter}x" * (at % 50 == 49) for at in range(400)]
+    content = "\n".join([*filter(None, [header]), *lines, ""]).encode()
+    found = inferred(tmp_path, "log", content)
+    assert (found.schema.cell_delimiter, len(found.schema.columns), found.rejected) == (delimiter, width, 8)
+
+
+def test_times_that_are_0_are_said(tmp_path: Path) -> None:
+    seconds = [str(0 if at % 100 == 0 else START_SECS + at) for at in range(300)]
+    found = inferred(tmp_path, "log.csv", times_of(seconds, ["x"] * 300, names="event_ts,word"))
+    assert any('"from": "1971-01-01"' in sentence for sentence in found.unsure)
+    assert found.schema.time is not None
+    document = found.schema.to_document() | {"time": {"column": "event_ts", "unit": "s", "from": "1971-01-01"}}
+    blocks = parse_log(str(tmp_path / "log.csv"), LogSchema.from_document(document).bounded(NOW))
+    assert sum(len(block.rejects) for block in blocks) == 3
+    later = inferred(tmp_path, "log.csv", times_of(seconds[1:100], ["x"] * 99, names="event_ts,word"))
+    assert not any("1970" in sentence for sentence in later.unsure)
