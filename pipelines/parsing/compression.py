@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipelines.errors import NoLogFiles, TruncatedLog
 from pipelines.log_schemas.file_names import named_compression
-from pipelines.parsing.file_kinds import refuse_other_kinds
+from pipelines.parsing.file_kinds import START_BYTES, refuse_other_kinds
 from warehouse.storage.errors import storage_error
 
 #: Compressed bytes read at once: zlib copies the rest of them after each member, and a member may have 20 bytes.
@@ -77,10 +77,18 @@ def open_pieces(file: IO[bytes], path: str, piece_bytes: int) -> Iterator[bytes]
         if compression is None
         else _unpacked(file, path, compression, piece_bytes)
     )
-    first = next(pieces, b"")
-    refuse_other_kinds(first, path)
-    if first:
-        yield first
+    start, held = b"", list[bytes]()
+    try:
+        for piece in pieces:
+            held.append(piece)
+            start += piece
+            if len(start) >= START_BYTES:
+                break
+    except TruncatedLog:
+        yield from held
+        raise
+    refuse_other_kinds(start, path)
+    yield from held
     yield from pieces
 
 

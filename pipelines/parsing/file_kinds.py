@@ -7,6 +7,8 @@ import re
 from pipelines.errors import UnknownFormat
 
 _UNPACK = "unpack it"
+#: The first bytes that tell every kind.
+START_BYTES = 512
 #: The first bytes of kinds of files, the name of the kind, and the next step.
 _KINDS: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
     (re.compile(start, re.DOTALL), kind, step)

@@ -117,11 +117,15 @@ def test_other_kinds_of_files_are_refused_by_infer_and_import_alike(tmp_path: Pa
     path = tmp_path / "log.csv"
     path.write_bytes(gzip.compress(content) if packed else content)
     errors = []
-    for read in (lambda: infer_schema([str(path)]), lambda: list(parse_log(str(path), log_schema()))):
+    for read in (
+        lambda: infer_schema([str(path)]),
+        lambda: list(parse_log(str(path), log_schema())),
+        lambda: list(log_pieces(str(path), 1)),
+    ):
         with pytest.raises(UnknownFormat) as caught:
             read()
         errors.append(str(caught.value))
-    assert errors[0] == errors[1]
+    assert errors[0] == errors[1] == errors[2]
     assert kind in errors[0]
 
 
