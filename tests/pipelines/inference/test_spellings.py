@@ -157,7 +157,7 @@ def imported(folder: Path, spelling: Spelling, rows: list[Row]) -> tuple[Inferre
 
 
 @given(spelling=SPELLINGS, seed=st.integers(0, 2**32), count=st.integers(20, 60))
-@settings(max_examples=scaled(150), deadline=None)
+@settings(max_examples=scaled(150))
 def test_the_same_rows_in_another_spelling_are_the_same_table(
     tmp_path_factory: pytest.TempPathFactory, spelling: Spelling, seed: int, count: int
 ) -> None:
@@ -183,7 +183,7 @@ BAD = {"wide": ["x"] * 7, "narrow": ["2026-01-01"], "time": ["unknown", "u", "1"
     seed=st.integers(0, 2**32),
     time=st.sampled_from(sorted(TIMES)),
 )
-@settings(max_examples=scaled(50), deadline=None)
+@settings(max_examples=scaled(50))
 def test_an_import_rejects_the_rows_that_are_bad_and_no_other(
     tmp_path_factory: pytest.TempPathFactory, bad: list[str], seed: int, time: str
 ) -> None:
@@ -224,7 +224,7 @@ CELLS = {
     options=st.sampled_from([TimeOptions(), TimeOptions(by_row_order=True)]),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=scaled(150), deadline=None)
+@settings(max_examples=scaled(150))
 def test_what_is_inferred_from_any_log_is_what_an_import_does(
     tmp_path_factory: pytest.TempPathFactory,
     kinds: list[str],

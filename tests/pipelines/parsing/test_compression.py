@@ -131,7 +131,7 @@ def test_other_kinds_of_files_are_refused_by_infer_and_import_alike(tmp_path: Pa
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(40))
 def test_a_damaged_file_is_read_or_is_one_error(
     tmp_path_factory: pytest.TempPathFactory, compression: str, seed: int
 ) -> None:

@@ -324,7 +324,7 @@ NUMBERS = {"session": st.integers(-(2**63), 2**63 - 1), "price": st.floats(allow
 
 
 @given(st.lists(st.fixed_dictionaries(NUMBERS), min_size=1, max_size=20), st.data())
-@settings(max_examples=scaled(150), deadline=None)
+@settings(max_examples=scaled(150))
 def test_the_same_numbers_in_quotes_are_the_same_table(rows: list[dict[str, object]], data: st.DataObject) -> None:
     quoted = data.draw(st.sets(st.sampled_from(sorted(NUMBERS))), "columns in quotes")
     mixed = data.draw(st.booleans(), "in every second row alone")

@@ -127,7 +127,7 @@ VALUES = st.text(st.sampled_from(list('",\\\n aé;\t#')), max_size=6)
     st.booleans(),
     st.sampled_from([",", ";", "\t"]),
 )
-@settings(max_examples=scaled(300), deadline=None)
+@settings(max_examples=scaled(300))
 def test_what_a_writer_with_escapes_writes_is_read(
     tmp_path_factory: pytest.TempPathFactory, rows: Rows, quoted: bool, delimiter: str
 ) -> None:
