@@ -1,6 +1,6 @@
 """The errors of ``pipelines``, as leaves of :mod:`transforms.errors`.
 
-InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken, JobRefused
+InputError ── LogSchemaError, UnknownFormat, UnclearEventTime, NoLogFiles, OutputTaken, JobRefused
 DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed, JobFailed
 StorageError ── ChildrenLost
 """
@@ -27,6 +27,10 @@ class LogSchemaError(InputError):
 
 class UnknownFormat(InputError):
     """A log format, or a log of a format, that cannot be read."""
+
+
+class UnclearEventTime(InputError):
+    """A log without a column that is clearly its event time."""
 
 
 class NoLogFiles(InputError):

@@ -58,7 +58,7 @@ def append(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Parquet files, folders of them, or CSV, TSV and JSONL (also .gz), with the table's columns."
+            help="Parquet files, folders of them, or CSV, TSV and JSONL (also compressed), with the table's columns."
         ),
     ],
     partition: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.session import AsJson, Home
-from headrace.terminal.output import emit
+from headrace.terminal.output import emit, emit_line
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,16 +19,28 @@ _DEFAULT_OUTPUT = "schema.json"
 
 
 def infer(
-    files: Annotated[list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz.")],
+    files: Annotated[
+        list[str], typer.Argument(help="TSV, CSV or JSONL files, also compressed: gzip, bzip2, xz, zstd, LZ4.")
+    ],
     output: Annotated[
         str, typer.Option(help="The schema file to write; - prints it. An existing file is not replaced.")
     ] = _DEFAULT_OUTPUT,
     rows: Annotated[int, typer.Option(help="The number of rows to sample.")] = 20_000,
+    time_column: Annotated[
+        str, typer.Option(help="The column of the event time. Default: the one that holds times in 99 % of the rows.")
+    ] = "",
+    row_order: Annotated[
+        bool, typer.Option("--row-order", help="Make event times up from the order of rows, 100,000 per hour.")
+    ] = False,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="The files hold values for a table's events: no event time is needed.")
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Sample a log and write a schema file for it, with comments where a choice is uncertain."""
     from headrace.screens.inferred import SchemaText
+    from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import infer_schema
     from pipelines.inference.schema_file import schema_text
     from pipelines.outputs.publication import write_atomic
@@ -37,10 +49,10 @@ def infer(
     if output != "-" and Path(output).exists():
         raise InputError("the schema file must not exist yet", where="--output", value=output,
                          next_step="name another file, or remove this one")  # fmt: skip
-    inferred = infer_schema(files, rows=rows)
+    inferred = infer_schema(files, rows=rows, time=TimeOptions(time_column, row_order, no_time))
     text = schema_text(inferred)
     if output == "-" and not as_json:
-        emit(SchemaText(text), as_json=False)
+        emit_line(SchemaText(text), as_json=False)
         return
     if output != "-":
         write_atomic(Path(output), text.encode())
@@ -54,12 +66,14 @@ def _screen(inferred: Inferred, output: str) -> InferredScreen:
         output=output,
         files=inferred.files,
         rows=inferred.rows,
+        rejected=inferred.rejected,
+        reject=inferred.reject,
         about_rows=inferred.about_rows,
         schema=inferred.schema.to_document(),
         columns=tuple(
             InferredColumnRow(
-                one.column.name, _type_text(one.column.to_document()), one.missing_share, one.distinct, one.examples,
-                one.unsure,
+                one.column.name, _type_text(one.column.to_document()), one.missing_share(inferred.schema.null), one.distinct,
+                one.examples, one.unsure, one.label,
             )
             for one in inferred.columns
         ),

@@ -162,8 +162,8 @@ def import_(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="TSV, CSV or JSONL files, gzip by the suffix .gz; or Parquet files of any layout; name=value folders are "
-            "columns. After a --: options of Beam, as Beam takes them."
+            help="TSV, CSV or JSONL files, also compressed (gzip, bzip2, xz, zstd, LZ4); or Parquet files of any layout; "
+            "name=value folders are columns. After a --: options of Beam, as Beam takes them."
         ),
     ],
     schema: Annotated[

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
@@ -24,15 +23,21 @@ class InferredColumnRow:
     distinct: int
     examples: tuple[str, ...]
     unsure: tuple[str, ...]
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class InferredScreen:
-    """A schema that was inferred from a sample and written to ``output``."""
+    """A schema that was inferred from a sample and written to ``output``.
+
+    ``labels``: the columns that may be a label; ``label`` of a column is the expression to write.
+    """
 
     output: str
     files: tuple[str, ...]
     rows: int
+    rejected: int
+    reject: str
     about_rows: int | None
     schema: dict[str, Any]
     columns: tuple[InferredColumnRow, ...]
@@ -41,13 +46,15 @@ class InferredScreen:
 
     def render(self) -> RenderableType:
         """Facts, columns, uncertain choices, and the next step."""
-        time = self.schema["time"]
         of = "" if self.about_rows is None else f" of about {count_text(self.about_rows)}"
+        expressions = {column.name: column.label for column in self.columns}
+        labels = [expressions[name] for name in self.labels[:_LABELS_SHOWN]]
         head = facts(
             (("sampled", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
+             ("rejected", many(self.rejected, "row") + (f", such as {self.reject}" if self.reject else "")),
              ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
-             ("event time", _time_text(time)),
-             ("may be a label", ", ".join(self.labels[:_LABELS_SHOWN]) or "-"))
+             ("event time", _time_text(self.schema.get("time"))),
+             ("may be a label", ", ".join(f"label={label}" for label in labels) or "-"))
         )  # fmt: skip
         columns = grid(
             ("column", "type", "missing>", "distinct>", "examples*"),
@@ -59,7 +66,8 @@ class InferredScreen:
         doubts = [f"unsure: {sentence}" for sentence in self.unsure]
         doubts += [f"unsure of {c.name}: {sentence}" for c in self.columns for sentence in c.unsure]
         files = " ".join(self.files[:2]) + (" …" if len(self.files) > 2 else "")
-        after = [f"wrote {self.output}; next: check it, then headrace table import NAME {files} --schema {self.output}"]
+        command = f"import NAME {files}" if "time" in self.schema else f"overlay NAME {files} --on KEY"
+        after = [f"wrote {self.output}; next: check it, then headrace table {command} --schema {self.output}"]
         return Group(head, "", columns, *(["", *doubts] if doubts else []), "", *after)
 
 
@@ -69,12 +77,14 @@ class SchemaText:
 
     text: str
 
-    def render(self) -> RenderableType:
-        """The text of the file."""
-        return Text(self.text.rstrip("\n"), no_wrap=True, overflow="ignore")
+    def line(self) -> str:
+        """The lines of the file, which may be of any length."""
+        return self.text.rstrip("\n")
 
 
-def _time_text(time: dict[str, Any]) -> str:
+def _time_text(time: dict[str, Any] | None) -> str:
+    if time is None:
+        return "none: the files hold values for events of a table"
     for key in ("fixed", "file_name", "row_order"):
         if key in time:
             made = {

@@ -56,10 +56,10 @@ def emit(screen: Screen, *, as_json: bool) -> None:
 
 
 class LineScreen(Protocol):
-    """A screen that has a line, for commands that print one after the other."""
+    """A screen that is printed as it is, of any width, such as a line of a command that prints one after the other."""
 
     def line(self) -> str:
-        """All of it in one line."""
+        """All of it, without the last line end."""
 
 
 def _recorded(screen: object) -> str:

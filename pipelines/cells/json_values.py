@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.cells.typed_cells import SPACES
 from pipelines.log_schemas.columns import LogColumn
 from transforms.types import ARROW_ELEMENT, DType
 
@@ -85,21 +86,34 @@ def _is_punctuated(column: LogColumn) -> bool:
     return bool(column.thousands) or column.decimal != "."
 
 
-def _arrow_item(column: LogColumn) -> pa.DataType | None:
+def holds_number(column: LogColumn) -> bool:
+    """Whether a column's values, or items, are JSON numbers with or without quotes."""
+    return (
+        not column.is_json
+        and column.separator is None
+        and column.dtype not in (DType.STRING, DType.BOOL)
+        and not _is_written_time(column)
+    )
+
+
+def _arrow_item(column: LogColumn, is_quoted: bool) -> pa.DataType | None:
     """The type as which Arrow's JSON reader reads a value or an item; None if that reader cannot."""
     if column.is_json or _is_punctuated(column):
         return None
-    if column.separator is not None or _is_written_time(column):
+    if column.separator is not None or _is_written_time(column) or is_quoted:
         return _TEXT
     return pa.int64() if column.dtype is DType.TIMESTAMP else ARROW_ELEMENT[column.dtype]
 
 
 @lru_cache(maxsize=32)
-def arrow_fields(columns: tuple[LogColumn, ...]) -> pa.Schema | None:
-    """The Arrow types of the objects that hold ``columns``; None if Arrow's reader cannot read them."""
+def arrow_fields(columns: tuple[LogColumn, ...], quoted: frozenset[str] = frozenset()) -> pa.Schema | None:
+    """The Arrow types of the objects that hold ``columns``; None if Arrow's reader cannot read them.
+
+    ``quoted``: the names of the columns whose numbers are in quotes.
+    """
     tree: dict[str, Any] = {}
     for column in columns:
-        item = _arrow_item(column)
+        item = _arrow_item(column, column.name in quoted)
         branch = tree
         for key in column.keys[:-1]:
             branch = branch.setdefault(key, {})
@@ -150,12 +164,19 @@ def _item_text(value: object, column: LogColumn, null: Sequence[str]) -> object:
     if _is_written_time(column):
         return str(value) if is_number and column.formats else _plain_text(value)
     if not is_number:
-        text = _plain_text(value) if _is_punctuated(column) else NO_TEXT
-        return None if text in null else text
+        return _quoted_number(value, column, null)
     written = str(value)
     if written in _CONSTANTS:
         return written if column.non_finite else NO_TEXT
     return written.replace(".", column.decimal) if column.decimal != "." else written
+
+
+def _quoted_number(value: object, column: LogColumn, null: Sequence[str]) -> object:
+    """The text of a number in quotes, as BigQuery writes every INT64; None if it spells a missing value."""
+    text = _plain_text(value)
+    if isinstance(text, str) and column.trim and not column.is_list:
+        text = text.strip(SPACES)
+    return None if text in null else text
 
 
 def _plain_text(value: object) -> object:

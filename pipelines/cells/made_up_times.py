@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pipelines.cells.times import MICROSECONDS, from_local
 from pipelines.log_schemas.columns import LogTime, MadeUpTime, micros
+from pipelines.log_schemas.file_names import uncompressed_name
 from pipelines.log_schemas.time_formats import file_name_pattern, read_times
 from transforms.errors import DataError
 
@@ -51,7 +52,7 @@ def file_time_us(time: LogTime, path: str) -> int:
 
 def _name_time_us(made_up: MadeUpTime, path: str) -> int:
     name = os.path.basename(path)
-    names = pa.array([name, name.removesuffix(".gz")], pa.binary()).cast(pa.string(), safe=False)
+    names = pa.array([name, uncompressed_name(name)], pa.binary()).cast(pa.string(), safe=False)
     times = read_times(names, (file_name_pattern(made_up.file_name),))
     if not times.read.any():
         raise DataError("a file's name must give the time of its rows", where=path, value=name,

@@ -27,7 +27,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 _TEXT = pa.string()
 _ONE_BY_ONE = 16
 #: Surrounding spaces, including the tab and the no-break spaces.
-_SPACES = " \t\u00a0\u202f"
+SPACES = " \t\u00a0\u202f"
 
 
 def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
@@ -38,7 +38,7 @@ def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
 def null_spellings(text: pa.Array, spellings: Sequence[str], *, trim: bool = False) -> pa.Array:
     """``text`` with null for every cell in ``spellings``, without surrounding spaces if ``trim`` is set."""
     if trim:
-        text = pc.utf8_trim(text, _SPACES)
+        text = pc.utf8_trim(text, SPACES)
     if not spellings:
         return text
     missing = pc.is_in(text, value_set=pa.array(spellings, _TEXT))
@@ -109,7 +109,7 @@ def _list_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Ar
     items = pc.list_flatten(lists)
     items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
     if column.trim:
-        items = pc.utf8_trim(items, _SPACES)
+        items = pc.utf8_trim(items, SPACES)
     values = scalar_cells(items, column, notes)
     return list_array(np.where(empty, 0, lengths), values, column)
 

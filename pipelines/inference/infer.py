@@ -1,33 +1,34 @@
-"""Infer a log's schema from samples of its files."""
+"""Infer a log's schema from samples of its files, by the rules with which an import parses them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from pipelines.errors import UnknownFormat
-from pipelines.inference.dialect import Dialect, detect_dialect, is_json_lines, split_rows
+from pipelines.inference.dialect import Dialect, detect_dialect, is_json_lines
+from pipelines.inference.event_time import EventTime, TimeOptions, choose_event_time
 from pipelines.inference.json_values import guess_json_columns, json_rows
 from pipelines.inference.sample import Sample, read_sample
-from pipelines.inference.text_encoding import decoded_lines, detect_encoding
+from pipelines.inference.sampled_rows import SampledPart, common_names, sample_parts, text_columns
+from pipelines.inference.text_encoding import decoded_lines, detect_encoding, utf8_lines
+from pipelines.inference.trial import Trial, try_schema
 from pipelines.inference.values import ColumnGuess, guess_column
-from pipelines.log_schemas.columns import LogColumn, LogTime, MadeUpTime
+from pipelines.log_schemas.columns import LogColumn, plausible_range_us
 from pipelines.log_schemas.schema import LogSchema
-from pipelines.log_schemas.time_formats import ISO_8601, read_times, time_pattern
 from pipelines.outputs.partitions import suited_partitions
 from pipelines.parsing.sources import expand_files
 from transforms.errors import InputError
 from transforms.types import DType
 
 SAMPLE_ROWS = 20_000
+_BOM = b"\xef\xbb\xbf"
 _MOST_FILES = 20
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_IN_NAME = (("%Y-%m-%d", r"\d{4}-[01]\d-[0-3]\d"), ("%Y%m%d", r"(?<!\d)20[0-4]\d[01]\d[0-3]\d(?!\d)"),
-                ("%Y_%m_%d", r"\d{4}_[01]\d_[0-3]\d"))  # fmt: skip
-_ROWS_PER_HOUR = 100_000
+_NAMES_SHOWN = 5
+#: An import refuses more than 5 % by default.
+_FEW_REJECTED_SHARE = 0.04
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Inferred:
         columns: a guess for each column, in order.
         files: the sampled files.
         rows: the number of sampled rows.
+        rejected: how many of them an import rejects.
+        reject: one of them, as a sentence; empty if there is none.
         about_rows: the estimated rows of all files; None if unknown.
         labels: columns that may be a model's label.
         unsure: sentences about uncertain choices.
@@ -48,15 +51,41 @@ class Inferred:
     columns: tuple[ColumnGuess, ...]
     files: tuple[str, ...]
     rows: int
+    rejected: int
+    reject: str
     about_rows: int | None
     labels: tuple[str, ...]
     unsure: tuple[str, ...]
 
+    @property
+    def shown_labels(self) -> tuple[str, ...]:
+        """The expressions of the first candidates for a label."""
+        return tuple(guess.label for guess in _candidates(self.columns))[:_NAMES_SHOWN]
 
-def infer_schema(patterns: Sequence[str], *, rows: int = SAMPLE_ROWS) -> Inferred:
+
+def _candidates(guesses: Sequence[ColumnGuess]) -> list[ColumnGuess]:
+    """The columns that may be a label, those of two values first."""
+    return sorted((guess for guess in guesses if guess.label), key=lambda guess: guess.distinct > 2)
+
+
+def utc_now() -> datetime:
+    """This machine's time in UTC."""
+    return datetime.now(UTC)
+
+
+def infer_schema(
+    patterns: Sequence[str],
+    *,
+    rows: int = SAMPLE_ROWS,
+    time: TimeOptions | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> Inferred:
     """Infer the schema of these files from at most ``rows`` rows of the first 20 files.
 
-    Raises :class:`NoLogFiles`, :class:`UnknownFormat` for files that are not text logs, and
+    Event times are plausible from 1970 until a year after ``clock``, as in an import.
+
+    Raises :class:`NoLogFiles`, :class:`UnknownFormat` for files that are not text logs,
+    :class:`~pipelines.errors.UnclearEventTime` where the user must choose the event time, and
     :class:`~transforms.errors.StorageError`.
     """
     if rows < 1:
@@ -71,178 +100,133 @@ def infer_schema(patterns: Sequence[str], *, rows: int = SAMPLE_ROWS) -> Inferre
     for sample in filled:
         _refuse_binary(sample)
     encoding, guessed = detect_encoding([part for sample in filled for part in (sample.head, *sample.pieces)])
-    first = decoded_lines(filled[0].head, encoding, first=True)
-    unsure = _encoding_notes(encoding, guessed=guessed)
-    if is_json_lines(first, filled[0].path):
-        return _inferred_json(filled, paths, encoding, rows, unsure)
-    return _inferred_cells(filled, paths, encoding, rows, unsure, first)
-
-
-def _encoding_notes(encoding: str, *, guessed: bool) -> tuple[str, ...]:
-    if not guessed:
-        return ()
-    return (f"the text is not UTF-8 and is read as {encoding}: check some words of it",)
+    log = _Log(tuple(filled), paths, encoding, rows, time or TimeOptions(), clock())
+    unsure = (f"the text is not UTF-8 and is read as {encoding}: check some words of it",) if guessed else ()
+    if is_json_lines(decoded_lines(filled[0].head, encoding, first=True), filled[0].path):
+        return _inferred_json(log, unsure)
+    return _inferred_cells(log, unsure)
 
 
 def _refuse_binary(sample: Sample) -> None:
     head = sample.head
-    if head.startswith(b"PAR1"):
-        raise UnknownFormat("a log must be text, got a Parquet file", where=sample.path,
-                            next_step="import it by its time column: headrace table import NAME FILE --time-column COLUMN; "
-                            "or add its rows to a table: headrace table append NAME FILE")  # fmt: skip
-    known = {b"\x1f\x8b": "gzip: its name must end in .gz", b"PK\x03\x04": "zip: unpack it", b"BZh": "bzip2: unpack it",
-             b"\xfd7zXZ": "xz: unpack it", b"\x28\xb5\x2f\xfd": "zstd: unpack it", b"Obj\x01": "Avro: convert it to JSON lines",
-             b"ORC": "ORC: convert it to Parquet"}  # fmt: skip
-    for magic, what in known.items():
-        if head.startswith(magic):
-            raise UnknownFormat("a log must be text", where=sample.path, value=what.partition(":")[0],
-                                allowed="TSV, CSV or JSON lines; gzip with the suffix .gz",
-                                next_step=what.partition(": ")[2])  # fmt: skip
     control = sum(head[: 1 << 16].count(bytes([code])) for code in range(9) if code not in (0, 1, 2))
     if control * 20 > len(head[: 1 << 16]):
         raise UnknownFormat("a log must be text, got a binary file", where=sample.path, value=head[:16],
                             allowed="TSV, CSV or JSON lines", next_step="convert it to text or Parquet")  # fmt: skip
 
 
-def _texts(samples: Sequence[Sample], encoding: str) -> Iterator[tuple[str, bool]]:
-    """The decoded parts of the samples, beginnings of files first, and whether each is a beginning."""
-    for sample in samples:
-        yield decoded_lines(sample.head, encoding, first=True), True
-    for sample in samples:
-        for piece in sample.pieces:
-            yield decoded_lines(piece, encoding, first=False), False
+@dataclass(frozen=True)
+class _Log:
+    """The samples of the files, and the options."""
+
+    samples: tuple[Sample, ...]
+    paths: tuple[str, ...]
+    encoding: str
+    most_rows: int
+    time: TimeOptions
+    now: datetime
 
 
-def _inferred_json(
-    samples: Sequence[Sample], paths: Sequence[str], encoding: str, most_rows: int, unsure: tuple[str, ...]
-) -> Inferred:
-    found = []
-    share = _share(samples, most_rows)
-    for text, _ in _texts(samples, encoding):
-        found += json_rows(text.splitlines()[:share])
-    found = found[:most_rows]
-    guesses = guess_json_columns(found)
+def _inferred_json(log: _Log, unsure: tuple[str, ...]) -> Inferred:
+    base = LogSchema("jsonl", (), None, encoding=log.encoding)
+    parts = sample_parts(log.samples, base, log.most_rows)
+    found = [row for part in parts for row in json_rows(part.block.each())]
+    guesses = guess_json_columns(found, plausible_range_us(log.now), log.time.column)
     if not guesses:
-        raise UnknownFormat("a log must have a column, got objects without keys", where=samples[0].path,
+        raise UnknownFormat("a log must have a column, got objects without keys", where=log.samples[0].path,
                             next_step="name a file with rows")  # fmt: skip
-    base = LogSchema("jsonl", (), None, encoding=encoding)
-    return _finish(base, guesses, samples, paths, len(found), unsure)
+    return _finish(log, base, guesses, parts, unsure)
 
 
-def _share(samples: Sequence[Sample], most_rows: int) -> int:
-    """The number of rows per part, equal for all parts."""
-    parts = sum(1 + len(sample.pieces) for sample in samples)
-    return max(most_rows // parts, 1)
-
-
-def _inferred_cells(
-    samples: Sequence[Sample], paths: Sequence[str], encoding: str, most_rows: int, unsure: tuple[str, ...], first: str
-) -> Inferred:
-    dialect = detect_dialect(first)
-    found = _cell_rows(samples, encoding, dialect, most_rows)
-    if not found:
-        raise UnknownFormat("a log must hold rows, got a header alone", where=samples[0].path,
+def _inferred_cells(log: _Log, unsure: tuple[str, ...]) -> Inferred:
+    first = log.samples[0]
+    text = b"".join(utf8_lines(first.head, log.encoding, first=True, last=first.is_whole)).removeprefix(_BOM)
+    dialect = detect_dialect(text, first.path)
+    base = _base_schema(dialect, log.encoding)
+    names, notes = _column_names(log, dialect, base)
+    texts = replace(base, columns=tuple(LogColumn(name, DType.STRING) for name in names), null=())
+    parts = sample_parts(log.samples, texts, log.most_rows)
+    columns, _ = text_columns(parts, texts)
+    if not any(columns.values()):
+        raise UnknownFormat("a log must hold rows, got a header alone", where=first.path,
                             next_step="name a file with rows")  # fmt: skip
-    width = len(found[0])
-    names = dialect.header or tuple(f"column_{at + 1}" for at in range(width))
-    guesses = [guess_column(name, [row[at] for row in found]) for at, name in enumerate(names) if name]
-    base = LogSchema(
+    limits = plausible_range_us(log.now)
+    guesses = [guess_column(name, columns[name], limits, is_named_time=name == log.time.column) for name in names]
+    return _finish(log, base, guesses, parts, (*unsure, *dialect.unsure, *notes))
+
+
+def _base_schema(dialect: Dialect, encoding: str) -> LogSchema:
+    syntax = dialect.syntax
+    return LogSchema(
         dialect.format, (), None, header=dialect.header is not None, encoding=encoding,
-        delimiter="" if dialect.delimiter in (",", "\t") else dialect.delimiter,
-        quote=True if dialect.format == "tsv" and dialect.quoted else None,
+        delimiter="" if syntax.delimiter in (",", "\t") else syntax.delimiter,
+        quote=True if dialect.format == "tsv" and syntax.quoted else None, escape=syntax.escape, preamble=dialect.preamble,
+        trailing_delimiter=dialect.trailing,
     )  # fmt: skip
-    notes = dialect.unsure
-    if dialect.header is None:
-        notes += ("the log has no header: rename column_1 and the others",)
-    return _finish(base, guesses, samples, paths, len(found), (*unsure, *notes))
 
 
-def _cell_rows(samples: Sequence[Sample], encoding: str, dialect: Dialect, most_rows: int) -> list[list[str]]:
-    share, found = _share(samples, most_rows), list[list[str]]()
-    width = 0 if dialect.header is None else len(dialect.header)
-    for text, is_start in _texts(samples, encoding):
-        rows = split_rows(text, dialect.delimiter or ",", quoted=dialect.quoted)
-        rows = rows[1:] if is_start and dialect.header is not None else rows
-        if not width and rows:
-            lengths = [len(row) for row in rows]
-            width = max(set(lengths), key=lengths.count)
-        found += [row for row in rows if len(row) == width][:share]
-    return found[:most_rows]
+def _column_names(log: _Log, dialect: Dialect, base: LogSchema) -> tuple[list[str], tuple[str, ...]]:
+    """The names of the columns, and doubts about them."""
+    if dialect.header is not None:
+        names, others = common_names(log.samples, base)
+        if not names:
+            raise UnknownFormat("the files of a log must share columns", where=log.samples[0].path,
+                                value=f"no name that all headers have: {', '.join(list(others)[:_NAMES_SHOWN])}",
+                                next_step="infer a schema for each kind of file")  # fmt: skip
+        left_out = [f"{name} ({path})" for name, path in list(others.items())[:_NAMES_SHOWN]]
+        note = f"the header of some files alone has {', '.join(left_out)}, which the schema leaves out"
+        return names, (note,) if left_out else ()
+    if dialect.commented is not None:
+        return list(dialect.commented), ("the names are those of a comment before the first row",)
+    return [f"column_{at + 1}" for at in range(dialect.width)], (
+        "the log has no header: rename column_1 and the others",
+    )
 
 
 def _finish(
-    base: LogSchema,
-    guesses: Sequence[ColumnGuess],
-    samples: Sequence[Sample],
-    paths: Sequence[str],
-    rows: int,
-    unsure: tuple[str, ...],
+    log: _Log, base: LogSchema, guesses: Sequence[ColumnGuess], parts: Sequence[SampledPart], unsure: tuple[str, ...]
 ) -> Inferred:
-    """Choose the event time and build the result."""
-    best = max(guesses, key=lambda guess: guess.time_rank)
+    """Choose the event time, try the schema, and build the result."""
+    event = choose_event_time(guesses, log.paths, log.time, unsure)
+    guesses = [_as_event(guess, event) if guess is event.guess else guess for guess in guesses]
     nulls = sorted({spelling for guess in guesses for spelling in guess.nulls})
-    rivals = [guess.column.name for guess in guesses if guess.time_rank and guess is not best]
-    if best.time_rank:
-        time = LogTime(best.column.name, best.column.unit)
-        guesses = [replace(one, column=replace(one.column, required=True)) if one is best else one for one in guesses]
-        if rivals:
-            unsure += (f"the event time may be another column: {', '.join(rivals[:5])}",)
-        if best.missing_share:
-            unsure += (f"{best.missing_share:.1%} of the event times are missing: those rows are rejected",)
-    else:
-        time, note = _made_up_time(paths, {guess.column.name for guess in guesses})
-        unsure += (note,)
-    schema = replace(base, columns=tuple(guess.column for guess in guesses), time=time, null=("", *nulls))
-    if best.time_rank:
-        about = _about_rows(samples, paths, rows)
-        schema = replace(schema, partition_by=suited_partitions(_span(best), rows if about is None else about))
+    guesses = [guess.without(nulls) for guess in guesses]
+    schema = replace(base, columns=tuple(guess.column for guess in guesses), time=event.time, null=("", *nulls))
+    trial = try_schema(parts, schema, guesses, log.now)
+    about = _about_rows(log.samples, log.paths)
+    if event.reading is not None:
+        span = timedelta(microseconds=event.reading.last_us - event.reading.first_us)
+        partition_by = suited_partitions(span, trial.rows if about is None else about)
+        trial = replace(trial, schema=replace(trial.schema, partition_by=partition_by))
     if nulls:
         unsure += (f"a missing value may be spelled {', '.join(map(repr, nulls))}, in every column",)
-    labels = tuple(guess.column.name for guess in guesses if guess.may_be_label)
-    return Inferred(schema, tuple(guesses), tuple(paths), rows, _about_rows(samples, paths, rows), labels, unsure)
-
-
-def _made_up_time(paths: Sequence[str], names: set[str]) -> tuple[LogTime, str]:
-    """The time for a log without times: the day in the files' names, or the order of rows."""
-    name = next(
-        one for one in ("time", "event_time", *(f"time_{at}" for at in range(len(names) + 1))) if one not in names
-    )
-    for form, regex in _DAY_IN_NAME:
-        if all(len(re.findall(regex, Path(path).name)) == 1 for path in paths):
-            found = [re.findall(regex, Path(path).name)[0] for path in paths]
-            if read_times(_strings(found), (time_pattern(form),)).read.all():
-                made_up = MadeUpTime(file_name=f"*{form}*")
-                return LogTime(name, None, made_up=made_up), "no column holds a time: it is the day in the file's name"
-    made_up = MadeUpTime(start=datetime(2000, 1, 1, tzinfo=UTC), rows_per_hour=_ROWS_PER_HOUR)
-    return LogTime(name, None, made_up=made_up), (
-        f"no column holds a time: it is made up from the order of rows, {_ROWS_PER_HOUR:,} per hour from 2000-01-01"
+    labels = tuple(guess.column.name for guess in _candidates(trial.guesses))
+    unsure = (*event.unsure, *unsure, *_rejects_note(trial))
+    return Inferred(
+        trial.schema, trial.guesses, tuple(log.paths), trial.rows, trial.rejected, trial.example, about, labels, unsure
     )
 
 
-def _strings(texts: Sequence[str]) -> object:
-    import pyarrow as pa
-
-    return pa.array(texts, pa.string())
-
-
-def _span(best: ColumnGuess) -> timedelta:
-    """The span of the event times."""
-    moments = [moment for text in best.times if (moment := _moment(text, best.column)) is not None]
-    return max(moments) - min(moments) if moments else timedelta(0)
+def _as_event(guess: ColumnGuess, event: EventTime) -> ColumnGuess:
+    """The column as the event time; what is unsure about it is said once, for the log."""
+    assert event.reading is not None
+    timed, own = event.reading.column, guess.column
+    column = LogColumn(
+        own.name, timed.dtype, required=True, unit=timed.unit, formats=timed.formats, path=own.path, trim=own.trim
+    )
+    return replace(guess, column=column, label="", unsure=())
 
 
-def _moment(text: str, column: LogColumn) -> datetime | None:
-    if column.dtype is not DType.TIMESTAMP:
-        return None
-    if column.unit in (None, "iso8601"):
-        patterns = tuple(map(time_pattern, column.formats)) or ISO_8601
-        times = read_times(_strings([text]), patterns)
-        return _EPOCH + timedelta(microseconds=int(times.microseconds[0])) if times.read[0] else None
-    scale = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[str(column.unit)]
-    return _EPOCH + timedelta(seconds=float(text) / scale)
+def _rejects_note(trial: Trial) -> tuple[str, ...]:
+    """The option that an import needs if it rejects many rows, with a margin: the log may have more than the sample."""
+    share = trial.rejected / max(trial.rows, 1)
+    if share <= _FEW_REJECTED_SHARE:
+        return ()
+    option = min(math.ceil(share * 150) / 100, 1.0)
+    return (f"{share:.0%} of the sampled rows are rejected: import with --max-reject-share {option}",)
 
 
-def _about_rows(samples: Sequence[Sample], paths: Sequence[str], rows: int) -> int | None:
+def _about_rows(samples: Sequence[Sample], paths: Sequence[str]) -> int | None:
     """The estimated rows of all files, from the first bytes of each; None if all were read, or any is compressed."""
     if len(samples) < len(paths) or any(sample.packed and not sample.is_whole for sample in samples):
         return None

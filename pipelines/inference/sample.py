@@ -1,24 +1,25 @@
-"""Sample a log file: its beginning and later pieces, in bounded time and memory."""
+"""Sample a log file: its beginning and later pieces, in bounded time and memory, no byte twice."""
 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipelines.errors import NoLogFiles
+from pipelines.errors import NoLogFiles, TruncatedLog
+from pipelines.parsing.compression import open_pieces, stored_compression
+from pipelines.parsing.file_kinds import refuse_other_kinds
 from warehouse.storage.errors import storage_error
 
 HEAD_BYTES = 1 << 20
 PIECE_BYTES = 1 << 17
 PIECES = 6
-#: Bytes of a gzip file that are decompressed, since it cannot be read from the middle.
+#: A file of at most these bytes is read whole: its beginning and its pieces would have no gaps between them.
+_WHOLE_BYTES = HEAD_BYTES + PIECES * PIECE_BYTES
+#: Bytes of a compressed file that are decompressed, since it cannot be read from the middle.
 _UNPACKED_BYTES = 64 << 20
-_CHUNK_BYTES = 1 << 16
-_GZIP_WINDOW_BITS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Sample:
         pieces: later bytes, each with arbitrary bounds.
         is_whole: whether ``head`` is the whole file.
         size_bytes: the stored size of the file.
-        packed: whether the file is gzipped.
+        packed: whether the file is compressed.
     """
 
     path: str
@@ -43,17 +44,19 @@ class Sample:
 
 
 def read_sample(path: str) -> Sample:
-    """A sample of the file. Raises :class:`NoLogFiles` and :class:`~transforms.errors.StorageError`.
+    """A sample of the file. Raises :class:`NoLogFiles`, :class:`~pipelines.errors.UnknownFormat` and ``StorageError``.
 
-    A truncated or damaged gzip file is sampled up to the damage.
+    A truncated or damaged compressed file is sampled up to the damage.
     """
     try:
         with Path(path).open("rb") as file:
             size_bytes = os.fstat(file.fileno()).st_size
-            if path.endswith(".gz"):
+            if stored_compression(file, path) is not None:
                 return _packed_sample(path, file, size_bytes)
-            head = file.read(HEAD_BYTES)
-            return Sample(path, head, tuple(_pieces(file, size_bytes)), len(head) >= size_bytes, size_bytes, False)
+            is_whole = size_bytes <= _WHOLE_BYTES
+            head = file.read(size_bytes if is_whole else HEAD_BYTES)
+            refuse_other_kinds(head, path)
+            return Sample(path, head, () if is_whole else tuple(_pieces(file, size_bytes)), is_whole, size_bytes, False)
     except (FileNotFoundError, IsADirectoryError):
         raise NoLogFiles("the log file must exist", where=path, next_step="check the path") from None
     except OSError as error:
@@ -61,22 +64,21 @@ def read_sample(path: str) -> Sample:
 
 
 def _pieces(file: IO[bytes], size_bytes: int) -> Iterator[bytes]:
-    left = size_bytes - HEAD_BYTES
-    if left <= 0:
-        return
-    starts = {HEAD_BYTES + left * piece // PIECES for piece in range(PIECES - 1)}
-    for start in sorted({*starts, max(HEAD_BYTES, size_bytes - PIECE_BYTES)}):
-        # An even place: UTF-16 has two bytes per character.
-        file.seek(start + (start & 1))
-        yield file.read(PIECE_BYTES)
+    """Pieces of a file that is not read whole, at equal distances and the last one at its end."""
+    distance = (size_bytes - HEAD_BYTES - PIECE_BYTES) / (PIECES - 1)
+    for piece in range(PIECES):
+        # A place divisible by four: a character of UTF-16 has two bytes, one of UTF-32 four.
+        start = HEAD_BYTES + int(piece * distance) & ~3
+        file.seek(start)
+        yield file.read(PIECE_BYTES if piece < PIECES - 1 else size_bytes - start)
 
 
 def _packed_sample(path: str, file: IO[bytes], size_bytes: int) -> Sample:
     held: list[bytes] = []
     pieces: list[bytes] = []
-    total, next_piece, step = 0, HEAD_BYTES, _UNPACKED_BYTES // PIECES
-    for data in _unpacked(file):
-        if total < HEAD_BYTES:
+    total, next_piece, step = 0, _WHOLE_BYTES, _UNPACKED_BYTES // PIECES
+    for data in _until_damage(open_pieces(file, path, PIECE_BYTES)):
+        if total <= _WHOLE_BYTES:
             held.append(data)
         elif total >= next_piece and len(pieces) < PIECES:
             pieces.append(data)
@@ -84,23 +86,12 @@ def _packed_sample(path: str, file: IO[bytes], size_bytes: int) -> Sample:
         total += len(data)
         if total >= _UNPACKED_BYTES:
             break
-    head = b"".join(held)
-    return Sample(path, head[:HEAD_BYTES], tuple(pieces), total <= HEAD_BYTES, size_bytes, True)
+    start, is_whole = b"".join(held), total <= _WHOLE_BYTES
+    return Sample(path, start if is_whole else start[:HEAD_BYTES], tuple(pieces), is_whole, size_bytes, True)
 
 
-def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    """The members of a gzip file in pieces, up to the first damage."""
-    stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-    while chunk := file.read(_CHUNK_BYTES):
-        while chunk:
-            if stream.eof:
-                stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-                chunk = chunk.lstrip(b"\0")
-                if not chunk:
-                    break
-            try:
-                data = stream.decompress(chunk, PIECE_BYTES)
-            except zlib.error:
-                return
-            chunk = stream.unused_data if stream.eof else stream.unconsumed_tail
-            yield data
+def _until_damage(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except TruncatedLog:
+        return

@@ -8,7 +8,8 @@ from typing import cast
 
 from pipelines.inference.infer import Inferred
 
-_WIDTH = 100
+#: The entries before the columns.
+_SYNTAX = ("format", "encoding", "delimiter", "header", "quote", "escape", "preamble", "trailing_delimiter", "null")
 
 
 def schema_text(inferred: Inferred) -> str:
@@ -22,11 +23,13 @@ def _lines(inferred: Inferred) -> Iterator[str]:
     yield "{"
     of = "" if inferred.about_rows is None else f" of about {inferred.about_rows:,}"
     yield f"  // {inferred.rows:,} rows{of} were sampled"
-    labels = ", ".join(inferred.labels[:5]) or "none found"
+    if inferred.rejected:
+        yield f"  // an import rejects {inferred.rejected:,} of them, such as {_plain(inferred.reject)}"
+    labels = ", ".join(inferred.shown_labels) or "none found"
     yield f"  // candidates for a model's label: {_plain(labels)}"
     for sentence in inferred.unsure:
         yield f"  // unsure: {_plain(sentence)}"
-    for key in ("format", "encoding", "delimiter", "header", "quote", "null"):
+    for key in _SYNTAX:
         if key in document:
             yield f"  {_entry(key, document.pop(key))},"
     yield '  "columns": ['
@@ -34,8 +37,8 @@ def _lines(inferred: Inferred) -> Iterator[str]:
         for sentence in guess.unsure:
             yield f"    // unsure: {_plain(sentence)}"
         yield f"    {_json(column)}{',' if position + 1 < len(columns) else ''}"
-    yield "  ],"
     rest = list(document.items())
+    yield "  ]," if rest else "  ]"
     for position, (key, value) in enumerate(rest):
         yield f"  {_entry(key, value)}{',' if position + 1 < len(rest) else ''}"
     yield "}"

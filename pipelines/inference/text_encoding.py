@@ -8,7 +8,9 @@ Latin-1 if a byte is undefined in CP1252.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from pipelines.parsing.text import utf8_pieces
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
           (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
@@ -39,24 +41,29 @@ def detect_encoding(parts: Sequence[bytes]) -> tuple[str, bool]:
 
 def decoded_lines(part: bytes, encoding: str, *, first: bool) -> str:
     """The text of the whole lines of a part; undecodable bytes become U+FFFD."""
-    if encoding.startswith(("utf-16", "utf-32")):
-        text = _wide(part, encoding, first=first)
-        start, end = (0 if first else text.find("\n") + 1), text.rfind("\n") + 1
-        return text[start : end or len(text)]
-    text = _whole_lines(part, first=first).decode(encoding, "replace")
+    text = b"".join(utf8_lines(part, encoding, first=first)).decode("utf-8", "replace")
     return text.removeprefix("\ufeff") if first else text
 
 
-def _wide(part: bytes, encoding: str, *, first: bool) -> str:
-    if first or encoding not in ("utf-16", "utf-32"):
-        return part.decode(encoding, "replace").removeprefix("\ufeff")
-    little = part[1::2].count(0) >= part[0::2].count(0)
-    return part.decode(f"{encoding}-{'le' if little else 'be'}", "replace")
+def utf8_lines(part: bytes, encoding: str, *, first: bool, last: bool = False) -> Iterator[bytes]:
+    """The whole lines of a part in UTF-8, decoded as an import does.
+
+    ``first``: whether the part begins a file; ``last``: whether it ends one, so that its last line is whole.
+    """
+    if not encoding.startswith(("utf-16", "utf-32")):
+        yield from utf8_pieces(iter([_whole_lines(part, first=first, last=last)]), encoding)
+        return
+    if not first and encoding in ("utf-16", "utf-32"):
+        little = part[1::2].count(0) >= part[0::2].count(0)
+        encoding = f"{encoding}-{'le' if little else 'be'}"
+    yield _whole_lines(b"".join(utf8_pieces(iter([part]), encoding)), first=first, last=last)
 
 
-def _whole_lines(part: bytes, *, first: bool) -> bytes:
+def _whole_lines(part: bytes, *, first: bool, last: bool = False) -> bytes:
     """The bytes of the whole lines of a part; all bytes if there is no line end."""
     start = 0 if first else part.find(b"\n") + 1
+    if last:
+        return part[start:]
     end = part.rfind(b"\n") + 1
     if end <= start:
         end = part.rfind(b"\r") + 1

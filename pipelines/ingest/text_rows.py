@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipelines.inference.dialect import split_rows
 from pipelines.inference.json_values import json_rows
 from pipelines.inference.sample import read_sample
-from pipelines.inference.text_encoding import decoded_lines
+from pipelines.inference.sampled_rows import header_names
+from pipelines.inference.text_encoding import utf8_lines
 from pipelines.log_schemas.columns import LogColumn, LogFormat, TimeUnit
+from pipelines.log_schemas.file_names import uncompressed_name
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.log import parse_log
 from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
@@ -23,7 +24,6 @@ from transforms.types import ColumnType, Dense, DType, Ragged
 
 _FORMATS: dict[str, LogFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 
-_HEADER_CHARACTERS = 1 << 16
 _LINES_LOOKED_AT = 1_000
 
 
@@ -43,8 +43,8 @@ class TextRows:
 
 
 def text_format(path: str) -> LogFormat | None:
-    """The format by a file's suffix, ignoring ``.gz``; None for Parquet and other files."""
-    return _FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
+    """The format by a file's suffix, before that of a compression; None for Parquet and other files."""
+    return _FORMATS.get(Path(uncompressed_name(path)).suffix.lower())
 
 
 def read_text_rows(
@@ -95,11 +95,11 @@ def _column(name: str, kind: ColumnType, log_format: LogFormat) -> LogColumn | N
 
 def held_columns(path: str, schema: LogSchema) -> list[str]:
     """The schema's columns that a file's header, or its first JSON lines, name."""
-    text = decoded_lines(read_sample(path).head, schema.encoding, first=True)
+    sample = read_sample(path)
     if schema.format != "jsonl":
-        rows = split_rows(text[:_HEADER_CHARACTERS], schema.cell_delimiter, quoted=schema.quoted)
-        return rows[0] if rows else []
-    found = json_rows(text.splitlines()[:_LINES_LOOKED_AT])
+        return header_names(sample, schema)
+    text = b"".join(utf8_lines(sample.head, schema.encoding, first=True)).removeprefix(b"\xef\xbb\xbf")
+    found = json_rows(text.split(b"\n")[:_LINES_LOOKED_AT])
     held = [column.name for column in schema.columns if any(_holds(row, column.keys) for row in found)]
     known = {column.keys[0] for column in schema.columns}
     return held + [key for key in dict.fromkeys(key for row in found for key in row) if key not in known]

@@ -202,6 +202,11 @@ class LogTime:
         return document | ({"zone": zone} if zone else {})
 
 
+def plausible_range_us(now: datetime) -> tuple[int, int]:
+    """The plausible event times of an import at ``now`` whose schema sets no range, end excluded."""
+    return LogTime("").bounded(now).bounded_range_us
+
+
 def micros(time: datetime) -> int:
     """Whole microseconds since 1970."""
     return (time - _EPOCH) // _MICROSECOND
@@ -308,13 +313,13 @@ def _time_forms(entry: Mapping[str, object], where: str) -> tuple[TimeUnit | Non
     return None, formats
 
 
-def read_column(value: object, where: str, time: LogTime, time_form: Mapping[str, object],
+def read_column(value: object, where: str, time: LogTime | None, time_form: Mapping[str, object],
                 log_format: LogFormat) -> LogColumn:  # fmt: skip
     """Read one column of a schema document; ``time_form``: unit, format and zone from the entry ``time``."""
     entry = object_entry(value, where, _COLUMN_KEYS)
     name = text_entry(needed(entry, "name", where), f"{where}.name")
     dtype = _dtype(entry, where)
-    is_time = time.made_up is None and name == time.column
+    is_time = time is not None and time.made_up is None and name == time.column
     if is_time and dtype != DType.TIMESTAMP:
         raise LogSchemaError("the time column must be a timestamp", where=f"{where}.type", value=dtype,
                              allowed="timestamp")  # fmt: skip

@@ -2,7 +2,7 @@
 
 A schema is a JSON document::
 
-    {"format": "tsv",                       tsv, csv or jsonl; a file name that ends in .gz is gunzipped
+    {"format": "tsv",                       tsv, csv or jsonl, compressed or not
      "header": false,                       tsv and csv: the first line names the columns (unlisted ones are skipped)
      "null": ["", "NULL"],                  spellings of a missing value; default [""]
      "columns": [{"name": "user_id", "type": "int64", "required": true},
@@ -17,7 +17,6 @@ every entry. For a log without times ``time`` states their source; the time colu
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Mapping
@@ -31,13 +30,20 @@ import pyarrow as pa
 from pipelines.errors import LogSchemaError
 from pipelines.log_schemas.columns import LogColumn, LogFormat, LogTime, MadeUpTime, TimeUnit, read_column, read_time
 from pipelines.log_schemas.entries import (
-    character_entry,
     choice_entry,
     flag_entry,
     list_entry,
     needed,
     object_entry,
     text_entry,
+)
+from pipelines.log_schemas.syntax import (
+    delimiter_entry,
+    encoding_entry,
+    escape_entry,
+    preamble_entry,
+    quote_entry,
+    refuse_in_json,
 )
 from transforms.graphs.encoding import digest
 from transforms.types import Dense, DType, arrow_type
@@ -46,19 +52,11 @@ __all__ = ["LogColumn", "LogFormat", "LogSchema", "LogTime", "MadeUpTime", "Part
 
 PartitionBy = Literal["hour", "day"]
 
-_SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote")
+_SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote", "escape",
+                "preamble", "trailing_delimiter")  # fmt: skip
 _MOST_BYTES = 16 << 20
 #: A comment line. JSON texts do not span lines.
 _COMMENT = re.compile(r"^[ \t]*//[^\r\n]*", re.MULTILINE)
-#: Codecs that decode text without escape states, as Python names them.
-ENCODINGS = frozenset(
-    {"utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "gb2312", "gbk", "gb18030",
-     "big5", "big5hkscs", "shift_jis", "shift_jisx0213", "shift_jis_2004", "euc_jp", "euc_jisx0213", "euc_jis_2004",
-     "euc_kr", "johab", "koi8-r", "koi8-u", "koi8-t", "kz1048", "ptcp154", "mac-roman", "mac-cyrillic", "mac-greek",
-     "mac-latin2", "mac-turkish", "mac-iceland", "tis-620", "hp-roman8", "cp932", "cp949", "cp950"}
-    | {f"iso8859-{part}" for part in range(1, 17) if part != 12} | {f"cp{page}" for page in range(1250, 1259)}
-    | {f"cp{page}" for page in (437, 720, 737, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 864, 865, 866, 869, 874, 1125)}
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,9 @@ class LogSchema:
         encoding: the text encoding of the files, as Python names it.
         delimiter: the character between cells; a tab in TSV.
         quote: whether a cell may be quoted; None for the format's default: yes in CSV, no in TSV.
+        escape: the character that makes a quote, a delimiter, a line end or itself a part of the value; empty for none.
+        preamble: the beginning of the lines that are skipped before the header and the first row; empty for none.
+        trailing_delimiter: whether a delimiter may follow the last cell.
     """
 
     format: LogFormat
@@ -86,6 +87,9 @@ class LogSchema:
     encoding: str = "utf-8"
     delimiter: str = ""
     quote: bool | None = None
+    escape: str = ""
+    preamble: str = ""
+    trailing_delimiter: bool = False
 
     @classmethod
     def from_file(cls, path: str) -> LogSchema:
@@ -105,8 +109,9 @@ class LogSchema:
     def from_document(cls, document: object, *, where: str = "schema") -> LogSchema:
         """The schema of a JSON document; ``where`` prefixes the places in errors."""
         top = object_entry(document, where, _SCHEMA_KEYS)
-        time, form = read_time(needed(top, "time", where), f"{where}, time")
+        time, form = read_time(top["time"], f"{where}, time") if "time" in top else (None, {})
         log_format = cast(LogFormat, choice_entry(needed(top, "format", where), LogFormat, f"{where}, format"))
+        refuse_in_json(top, where, log_format)
         columns = _columns(needed(top, "columns", where), where, time, form, log_format)
         nulls = list_entry(top.get("null", [""]), f"{where}, null")
         by = choice_entry(top.get("partition_by", "hour"), PartitionBy, f"{where}, partition_by")
@@ -117,9 +122,12 @@ class LogSchema:
             header=flag_entry(top.get("header", False), f"{where}, header"),
             null=tuple(text_entry(spelling, f"{where}, null") for spelling in nulls),
             partition_by=cast(PartitionBy, by),
-            encoding=_encoding(top.get("encoding", "utf-8"), f"{where}, encoding"),
-            delimiter=_delimiter(top, where, log_format),
-            quote=_quote(top, where, log_format),
+            encoding=encoding_entry(top.get("encoding", "utf-8"), f"{where}, encoding"),
+            delimiter=delimiter_entry(top, where, log_format),
+            quote=quote_entry(top, where, log_format),
+            escape=escape_entry(top, where),
+            preamble=preamble_entry(top, where),
+            trailing_delimiter=flag_entry(top.get("trailing_delimiter", False), f"{where}, trailing_delimiter"),
         )
 
     def to_document(self) -> dict[str, object]:
@@ -129,6 +137,8 @@ class LogSchema:
                    "header": self.header}  # fmt: skip
         document |= {key: value for key, value in options.items() if value}
         document |= {} if self.quote is None else {"quote": self.quote}
+        shapes = {"escape": self.escape, "preamble": self.preamble, "trailing_delimiter": self.trailing_delimiter}
+        document |= {key: value for key, value in shapes.items() if value}
         document |= {} if self.null == ("",) else {"null": list(self.null)}
         document["columns"] = [column.to_document() for column in self.columns]
         if self.time is not None:
@@ -173,8 +183,10 @@ class LogSchema:
         return digest([json.dumps(self.to_document(), sort_keys=True)])
 
 
-def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTime:
+def _time_of(columns: tuple[LogColumn, ...], time: LogTime | None, where: str) -> LogTime | None:
     """The event time with its column's unit. Raises :class:`LogSchemaError` unless its column exists."""
+    if time is None:
+        return None
     named = [column for column in columns if column.name == time.column]
     if time.made_up is not None:
         if named:
@@ -185,44 +197,6 @@ def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTi
         raise LogSchemaError("the time column must be one of the columns", where=f"{where}, time.column",
                              value=time.column, allowed=", ".join(column.name for column in columns))  # fmt: skip
     return replace(time, unit=named[0].unit)
-
-
-def _encoding(value: object, where: str) -> str:
-    name = text_entry(value, where)
-    try:
-        found = codecs.lookup(name).name if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", name) else ""
-    except LookupError:
-        found = ""
-    found = "utf-8" if found == "utf-8-sig" else found
-    if found not in ENCODINGS:
-        raise LogSchemaError("encoding must be a known text encoding", where=where, value=name,
-                             allowed="utf-8, latin-1, cp1252, utf-16, gb18030, big5, shift_jis, euc-jp, euc-kr, "
-                             "and other text encodings by their Python names")  # fmt: skip
-    return found
-
-
-def _delimiter(top: Mapping[str, object], where: str, log_format: LogFormat) -> str:
-    if "delimiter" not in top:
-        return ""
-    if log_format != "csv":
-        raise LogSchemaError(
-            "a delimiter must be given for CSV only", where=f"{where}, delimiter", value=top["delimiter"], allowed="csv"
-        )
-    delimiter = character_entry(top["delimiter"], f"{where}, delimiter", '"\r\n')
-    if not delimiter.isascii():
-        raise LogSchemaError("a delimiter must be an ASCII character", where=f"{where}, delimiter", value=delimiter)
-    return "" if delimiter == "," else delimiter
-
-
-def _quote(top: Mapping[str, object], where: str, log_format: LogFormat) -> bool | None:
-    if "quote" not in top:
-        return None
-    quote = flag_entry(top["quote"], f"{where}, quote")
-    if log_format == "jsonl":
-        raise LogSchemaError(
-            "quote must be given for TSV and CSV only", where=f"{where}, quote", value=quote, allowed="tsv, csv"
-        )
-    return None if quote == (log_format == "csv") else quote
 
 
 def _parse_json(content: bytes, path: str) -> object:
@@ -247,7 +221,7 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _columns(
-    value: object, where: str, time: LogTime, form: Mapping[str, object], log_format: LogFormat
+    value: object, where: str, time: LogTime | None, form: Mapping[str, object], log_format: LogFormat
 ) -> tuple[LogColumn, ...]:
     columns = tuple(
         read_column(item, f"{where}, columns[{position}]", time, form, log_format)

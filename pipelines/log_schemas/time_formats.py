@@ -289,7 +289,7 @@ def _looked_up(texts: pa.Array, meaning: Callable[[str], int]) -> Integers:
     return values[np.asarray(coded.indices)]
 
 
-#: Common time formats, likelier ones first; suggested when a time does not fit its schema.
+#: Common time formats, likelier ones first.
 WELL_KNOWN = (
     "%Y-%m-%d %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d%H",
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
@@ -297,31 +297,5 @@ WELL_KNOWN = (
     "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p", "%m/%d/%y %H:%M", "%d/%m/%y %H:%M", "%d/%b/%Y:%H:%M:%S %z",
     "%a %b %d %H:%M:%S %z %Y", "%a %b %e %H:%M:%S %Y", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z",
     "%d %b %Y %H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y", "%b %d, %Y %H:%M:%S", "%b %d, %Y", "%d %B %Y", "%Y年%m月%d日",
-    "%Y-%m-%d-%H.%M.%S.%f", "%Y-%m-%d %H:%M:%S,%f", "%Y-%m", "%Y/%m",
+    "%Y-%m-%d-%H.%M.%S.%f", "%Y-%m-%d %H:%M:%S,%f", "%Y-%m", "%Y/%m", "%y%m%d%H",
 )  # fmt: skip
-_UNITS = ((9, 11, "s"), (12, 14, "ms"), (15, 17, "us"), (18, 19, "ns"))
-
-
-@lru_cache(maxsize=4096)
-def fitting_entries(value: str) -> tuple[str, ...]:
-    """At most two schema entries of common formats that ``value`` fits, such as ``"format": "%d/%m/%Y"``."""
-    found = []
-    if any(re.fullmatch(one.regex, value) for one in ISO_8601) and _reads(value, ISO_8601):
-        found.append('"unit": "iso8601"')
-    digits = re.fullmatch(r"([0-9]{9,19})(?:\.[0-9]*)?", value)
-    if digits:
-        found += [f'"unit": "{unit}"' for least, most, unit in _UNITS if least <= len(digits[1]) <= most]
-    for text in WELL_KNOWN:
-        if len(found) == 2:
-            break
-        pattern = time_pattern(text)
-        if re.fullmatch(pattern.regex, value) and _reads(value, (pattern,)):
-            found.append(f'"format": "{text}"')
-    return tuple(found[:2])
-
-
-def _reads(value: str, patterns: Sequence[TimePattern]) -> bool:
-    try:
-        return bool(read_times(pa.array([value], pa.string()), patterns).read[0])
-    except UnicodeEncodeError:
-        return False

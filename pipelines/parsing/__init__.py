@@ -1,1 +1,1 @@
-"""Parsing of log files into typed rows: sources, encodings, delimited text, JSON lines, Parquet, rejects."""
+"""Parsing of log files into typed rows: sources, compression, encodings, delimited text, JSON lines, Parquet, rejects."""

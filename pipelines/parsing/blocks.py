@@ -1,33 +1,26 @@
-"""Read a log file as blocks of whole lines in UTF-8, gunzipped by suffix, with line numbers.
+"""Read a log file as blocks of whole lines in UTF-8, with line numbers.
 
 Memory is bounded by the block size and the longest line, not by the file. A longer line is counted and skipped; only its
-first bytes are kept. A truncated gzip stream is an error that states how much could be read.
+first bytes are kept. :mod:`pipelines.parsing.compression` gives the file's bytes.
 """
 
 from __future__ import annotations
 
 import itertools
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from pipelines.errors import NoLogFiles, TruncatedLog
+from pipelines.parsing.compression import log_pieces
 from pipelines.parsing.rejects import RAW_BYTES
 from pipelines.parsing.text import line_feed_pieces, utf8_pieces
-from warehouse.storage.errors import storage_error
 
 BLOCK_BYTES = 16 << 20
 #: Lines per block. Arrow's JSON reader accepts at most 100,000; the limit also bounds the number of Python objects.
 BLOCK_LINES = 1 << 16
 LONGEST_LINE_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
-#: Compressed bytes read at once: zlib copies the rest of them after each member, and a member may have 20 bytes.
-_CHUNK_BYTES = 1 << 16
-_GZIP_WINDOW_BITS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +74,14 @@ class LineBlock:
         rest = LineBlock(self.first_line + first.count(b"\n"), self.data[end:], starts, self.plain)
         return first.removesuffix(b"\n"), rest
 
+    def first(self, records: int) -> LineBlock:
+        """The block of at most the first ``records`` records."""
+        if records >= self.records:
+            return self
+        starts = None if self.starts is None else self.starts[:records]
+        end = int(line_ends(self.data)[records - 1]) + 1 if self.starts is None else int(self.starts[records])
+        return LineBlock(self.first_line, self.data[:end], starts, self.plain)
+
     def pieces(self, most_lines: int) -> Iterator[LineBlock]:
         """Split the block into blocks of at most ``most_lines`` lines."""
         ends = line_ends(self.data)
@@ -114,15 +115,23 @@ def line_ends(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def read_blocks(
     path: str, block_bytes: int = BLOCK_BYTES, longest_line_bytes: int = LONGEST_LINE_BYTES, encoding: str = "utf-8"
 ) -> Iterator[LineBlock | LongLine]:
-    """The file's lines in order, as UTF-8 in blocks of about ``block_bytes`` and at most 65,536 lines.
+    """The file's lines in order; see :func:`line_blocks`. Raises what :func:`~pipelines.parsing.compression.log_pieces` raises."""
+    pieces = log_pieces(path, min(block_bytes, _PIECE_BYTES))
+    return line_blocks(pieces, block_bytes, longest_line_bytes, encoding)
 
-    Whether a line is a :class:`LongLine` depends on the line alone, not on the bounds of blocks. Raises
-    :class:`TruncatedLog` for a truncated or damaged gzip file, after the blocks that could be read, :class:`NoLogFiles`
-    for a missing file, and :class:`~transforms.errors.StorageError`.
+
+def line_blocks(
+    pieces: Iterator[bytes],
+    block_bytes: int = BLOCK_BYTES,
+    longest_line_bytes: int = LONGEST_LINE_BYTES,
+    encoding: str = "utf-8",
+) -> Iterator[LineBlock | LongLine]:
+    """The lines of a file in pieces, as UTF-8 in blocks of about ``block_bytes`` and at most 65,536 lines.
+
+    Whether a line is a :class:`LongLine` depends on the line alone, not on the bounds of blocks.
     """
     cutter = _Cutter(block_bytes, longest_line_bytes)
-    pieces = utf8_pieces(_pieces(path, min(block_bytes, _PIECE_BYTES)), encoding)
-    for piece in line_feed_pieces(pieces):
+    for piece in line_feed_pieces(utf8_pieces(pieces, encoding)):
         for found in cutter.take(piece):
             yield from _within_limits(found, longest_line_bytes)
     for found in cutter.end():
@@ -204,48 +213,3 @@ def _within_limits(found: LineBlock | LongLine, longest_line_bytes: int) -> Iter
         yield LongLine(found.first_line + row, end - start, found.data[start : min(end, start + RAW_BYTES)])
         begin, line = end + 1, found.first_line + row + 1
     yield from LineBlock(line, found.data[begin:]).pieces(BLOCK_LINES)
-
-
-def _pieces(path: str, piece_bytes: int) -> Iterator[bytes]:
-    try:
-        with Path(path).open("rb") as file:
-            yield from (
-                _gunzip(file, path, piece_bytes) if path.endswith(".gz") else iter(lambda: file.read(piece_bytes), b"")
-            )
-    except (FileNotFoundError, IsADirectoryError):
-        raise NoLogFiles("the log file must exist", where=path, next_step="check the path") from None
-    except OSError as error:
-        raise storage_error(error, path, "read") from error
-
-
-def _gunzip(file: IO[bytes], path: str, piece_bytes: int) -> Iterable[bytes]:
-    """Every member of a gzip file, decompressed into pieces of at most ``piece_bytes``."""
-    stream, fresh, out_bytes, lines = zlib.decompressobj(_GZIP_WINDOW_BITS), True, 0, 0
-    while chunk := file.read(_CHUNK_BYTES):
-        while chunk:
-            if stream.eof:
-                stream, fresh = zlib.decompressobj(_GZIP_WINDOW_BITS), True
-                chunk = chunk.lstrip(b"\0")  # tape and block padding between members
-                if not chunk:
-                    break
-            try:
-                data = stream.decompress(chunk, piece_bytes)
-            except zlib.error as error:
-                raise _truncated(
-                    "the data of a gzip file must be intact", path, out_bytes, lines, str(error)
-                ) from error
-            chunk, fresh = stream.unused_data if stream.eof else stream.unconsumed_tail, False
-            out_bytes, lines = out_bytes + len(data), lines + data.count(b"\n")
-            yield data
-    if not stream.eof and not (fresh and out_bytes):
-        raise _truncated("a gzip file must end with its end-of-stream marker", path, out_bytes, lines, None)
-
-
-def _truncated(what: str, path: str, out_bytes: int, lines: int, value: str | None) -> TruncatedLog:
-    return TruncatedLog(
-        what,
-        where=path,
-        value=value or f"{lines} whole lines ({out_bytes} bytes) could be read",
-        allowed=f"a complete gzip file; {lines} whole lines ({out_bytes} bytes) could be read",
-        next_step="fetch the file again; nothing of it was imported",
-    )

@@ -1,9 +1,9 @@
 """Parse JSON lines into typed rows: by Arrow for a clean block, by Python line by line for a block with a bad line.
 
 The line-by-line reader is the definition. Arrow's reader is used only for blocks that both read equally (tests compare
-them), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes it. Types are
-strict: neither ``"5"`` nor ``1.5`` is an int64; ``null`` and an absent key are missing. Numbers are converted from their
-digits by :mod:`pipelines.cells.typed_cells`, like the cells of other formats. :mod:`pipelines.cells.json_values`
+them), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes it. A number may be
+in quotes; whether those of a column are is decided by the first lines of a block. ``null`` and an absent key are missing.
+Numbers are converted from their digits by :mod:`pipelines.cells.typed_cells`, like the cells of other formats. :mod:`pipelines.cells.json_values`
 defines the text of a JSON value in a column.
 """
 
@@ -24,10 +24,12 @@ from pipelines.cells.json_values import (
     DECODER,
     NO_TEXT,
     TWICE,
+    JsonNumber,
     JsonObject,
     arrow_fields,
     at_path,
     column_text,
+    holds_number,
     is_text,
     spelled,
     value_at,
@@ -46,6 +48,7 @@ from transforms.types import DType
 #: Numbers of lines that are read at once: the next smaller one after a bad line, single lines after the last.
 _PIECES = (BLOCK_LINES, 4096, 256)
 _DEEPEST = 100
+_LINES_LOOKED_AT = 16
 _WHITE = b" \t\r"
 _TEXT = pa.string()
 #: The end of a value that Arrow accepts although it is not JSON, such as ``Inf``.
@@ -87,8 +90,10 @@ def fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
 
 
 def _fast_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
-    fields = arrow_fields(schema.columns)
-    if fields is None or not _is_plain(block.data):
+    if not _is_plain(block.data):
+        return None
+    fields = arrow_fields(schema.columns, _quoted_columns(block, schema))
+    if fields is None:
         return None
     try:
         block.data.decode("utf-8")
@@ -106,6 +111,37 @@ def _fast_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
     if any(array is None for array in arrays):
         return None
     return ParsedBlock(pa.Table.from_arrays(arrays, schema=schema.read_schema), (), dict(notes))
+
+
+def _quoted_columns(block: LineBlock, schema: LogSchema) -> frozenset[str]:
+    """The columns of numbers whose first value in the first lines of the block is in quotes."""
+    undecided = [column for column in schema.columns if holds_number(column)]
+    quoted: set[str] = set()
+    end = 0
+    for _ in range(_LINES_LOOKED_AT):
+        if not undecided or end >= len(block.data):
+            break
+        start, end = end, (block.data.find(b"\n", end) + 1) or len(block.data)
+        read = _read_object(block.data[start:end])
+        values = {column.name: _first_item(at_path(read, column.keys)) for column in undecided}
+        quoted |= {
+            name for name, value in values.items() if isinstance(value, str) and not isinstance(value, JsonNumber)
+        }
+        undecided = [column for column in undecided if values[column.name] is None]
+    return frozenset(quoted)
+
+
+def _read_object(line: bytes) -> JsonObject | None:
+    try:
+        found = DECODER.decode(line.decode("utf-8").strip())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, JsonObject) else None
+
+
+def _first_item(value: object) -> object:
+    """The value, or the first item of a list; None for a list without items."""
+    return (value[0] if value else None) if isinstance(value, list) and not isinstance(value, JsonObject) else value
 
 
 def _is_plain(data: bytes) -> bool:
@@ -246,4 +282,9 @@ def _text_column(at: int, rows: Sequence[_Line], column: LogColumn, schema: LogS
     array = pa.array(texts, pa.list_(_TEXT) if column.is_list else _TEXT)
     if is_text(column):
         array = null_spellings(array, schema.null, trim=column.trim)
-    return TextColumn(array, unread, lambda row: spelled(rows[row].values[at]))
+    return TextColumn(
+        array,
+        unread,
+        lambda row: spelled(rows[row].values[at]),
+        lambda row, other: column_text(rows[row].values[at], other, schema.null),
+    )

@@ -9,7 +9,7 @@ and :mod:`pipelines.cells.typed_cells` converts the texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,17 +23,15 @@ from pipelines.errors import UnknownFormat
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import BLOCK_BYTES, LONGEST_LINE_BYTES, LineBlock, LongLine, read_blocks
-from pipelines.parsing.delimited_lines import Layout, Positions, good_lines, quoted_plainly, split_line
+from pipelines.parsing.cell_syntax import Syntax, masked, without_escapes
+from pipelines.parsing.delimited_lines import Layout, Positions, good_lines, quoted_plainly, rewritten
 from pipelines.parsing.json_lines import parse_json_block
+from pipelines.parsing.openings import open_rows, syntax_of, without_opening
 from pipelines.parsing.quoted_records import whole_records
 from pipelines.parsing.rejects import Reject, printable
-from pipelines.parsing.text import escape_bytes
 from pipelines.parsing.typed_rows import ParsedBlock, RowLines, TextColumn, typed_rows
-from transforms.errors import DataError, nearest
 
 _BOM = b"\xef\xbb\xbf"
-#: Most columns of a header; each column takes memory in every block.
-_MOST_COLUMNS = 100_000
 
 
 def parse_log(
@@ -50,52 +48,49 @@ def parse_log(
     Raises :class:`~pipelines.errors.TruncatedLog` for a damaged gzip file and :class:`~transforms.errors.DataError`
     for a bad header.
     """
-    layout = None if _has_header(schema) else _layout(schema)
-    empty = schema.read_schema.empty_table()
-    for block in _records(path, schema, block_bytes, longest_line_bytes):
+    records = read_records(
+        read_blocks(path, block_bytes, longest_line_bytes, schema.encoding), schema, longest_line_bytes
+    )
+    layout, records = open_rows(records, schema, path, longest_line_bytes)
+    if layout is None:
+        return
+    for block in records:
         if isinstance(block, LongLine):
-            if layout is None:
-                raise _bad_header(path, f"{block.length_bytes} bytes", f"at most {longest_line_bytes} bytes")
-            yield _timed(ParsedBlock(empty, (_long_reject(block, longest_line_bytes),)), schema, path, first_row)
+            reject = _long_reject(block, longest_line_bytes)
+            yield _timed(ParsedBlock(schema.read_schema.empty_table(), (reject,)), schema, path, first_row)
             first_row += 1
             continue
-        if layout is None:
-            if not block.data.strip(b"\n"):
-                continue
-            layout, block = _open_layout(block, schema, path)
         if block.data.strip(b"\n"):
-            parsed = (
-                parse_json_block(block, schema) if schema.format == "jsonl" else _parse_delimited(block, schema, layout)
-            )
-            yield _timed(parsed, schema, path, first_row)
+            yield _timed(parse_block(block, schema, layout), schema, path, first_row)
         first_row += block.records
 
 
 def count_records(path: str, schema: LogSchema, *, longest_line_bytes: int = LONGEST_LINE_BYTES) -> int:
-    """The number of records of a file, without its header."""
-    count = 0
-    for block in _records(path, schema, BLOCK_BYTES, longest_line_bytes):
-        count += 1 if isinstance(block, LongLine) else block.records
-    return max(count - _has_header(schema), 0)
+    """The number of records of a file that :func:`parse_log` counts: without its preamble and its header."""
+    records = read_records(
+        read_blocks(path, BLOCK_BYTES, longest_line_bytes, schema.encoding), schema, longest_line_bytes
+    )
+    _, records = open_rows(records, schema, path, longest_line_bytes)
+    return sum(1 if isinstance(block, LongLine) else block.records for block in records)
 
 
-def _has_header(schema: LogSchema) -> bool:
-    return schema.header and schema.format != "jsonl"
+def read_records(
+    blocks: Iterable[LineBlock | LongLine], schema: LogSchema, longest_line_bytes: int, *, is_cut: bool = False
+) -> Iterator[LineBlock | LongLine]:
+    """The records of the lines of a file, in order, without the byte order mark and the preamble.
+
+    ``is_cut``: whether the file goes on after these lines.
+    """
+    lines = without_opening(blocks, schema)
+    syntax = syntax_of(schema)
+    if schema.format == "jsonl" or not (syntax.quoted or syntax.escape):
+        return lines
+    return whole_records(lines, syntax, longest_line_bytes, is_cut=is_cut)
 
 
-def _records(path: str, schema: LogSchema, block_bytes: int, longest_line_bytes: int) -> Iterator[LineBlock | LongLine]:
-    """The file's records in order, without the byte order mark."""
-    blocks = _without_mark(read_blocks(path, block_bytes, longest_line_bytes, schema.encoding))
-    if schema.format == "jsonl" or not schema.quoted:
-        return blocks
-    return whole_records(blocks, schema.cell_delimiter, longest_line_bytes)
-
-
-def _without_mark(blocks: Iterator[LineBlock | LongLine]) -> Iterator[LineBlock | LongLine]:
-    for block in blocks:
-        if isinstance(block, LineBlock) and block.first_line == 1 and block.data.startswith(_BOM):
-            block = LineBlock(1, block.data.removeprefix(_BOM))
-        yield block
+def parse_block(block: LineBlock, schema: LogSchema, layout: Layout) -> ParsedBlock:
+    """The rows and rejects of a block of records."""
+    return parse_json_block(block, schema) if schema.format == "jsonl" else _parse_delimited(block, schema, layout)
 
 
 def _timed(parsed: ParsedBlock, schema: LogSchema, path: str, first_row: int) -> ParsedBlock:
@@ -125,48 +120,13 @@ def _long_reject(line: LongLine, longest_line_bytes: int) -> Reject:
                   expected=f"at most {longest_line_bytes} bytes")  # fmt: skip
 
 
-def _layout(schema: LogSchema) -> Layout:
-    return Layout(schema.cell_delimiter, schema.quoted, len(schema.columns), tuple(range(len(schema.columns))))
-
-
-def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout, LineBlock]:
-    """The layout by the header, and the block after the header."""
-    plain = _layout(schema)
-    first, rest = block.after_first()
-    line = first.removesuffix(b"\r")
-    cells = split_line(line, plain.delimiter, plain.quoted)
-    if cells is None or b"\r" in line or b"\n" in line:
-        raise _bad_header(path, printable(line)[:200], "column names on one line, quotes closed, no carriage return")
-    if len(cells) > _MOST_COLUMNS:
-        raise _bad_header(path, f"{len(cells)} columns", f"at most {_MOST_COLUMNS} columns")
-    names = [escape_bytes(cell).decode("utf-8", "backslashreplace") for cell in cells]
-    counts = Counter(names)
-    for name in schema.names:
-        if counts[name] > 1:
-            found = [str(position) for position, other in enumerate(names, 1) if other == name]
-            raise _bad_header(path, f"{name} at {', '.join(found[:-1])} and {found[-1]} of {len(names)}",
-                              "each column of the schema once")  # fmt: skip
-        if not counts[name]:
-            raise DataError("the header must name every column of the schema", where=f"{path}, line 1", value=name,
-                            allowed=nearest(name, names),
-                            next_step="correct the name, or say \"header\": false if the first line is a row")  # fmt: skip
-    at = {name: position for position, name in enumerate(names)}
-    layout = Layout(plain.delimiter, plain.quoted, len(names), tuple(at[name] for name in schema.names))
-    return layout, rest
-
-
-def _bad_header(path: str, value: str, allowed: str) -> DataError:
-    return DataError(f"the header must have {allowed}", where=f"{path}, line 1", value=value, allowed=allowed,
-                     next_step="correct the first line, or say \"header\": false if it is a row")  # fmt: skip
-
-
 def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> ParsedBlock:
-    raw = _read_cells(block.data, layout, block.starts is not None) if _is_plain(block, layout) else None
+    raw = _plain_cells(block, layout)
     rejects: list[Reject] = []
     places: Positions | None = None
     if raw is None or raw.num_rows != block.records:
         places, kept, rejects = good_lines(block, layout)
-        raw = _read_cells(kept, layout, True)
+        raw = _read_cells(kept, rewritten(layout), True)
         if raw is None or raw.num_rows != len(places):
             raise UnknownFormat(f"the log must be {schema.format} with one row per line",
                                 where=f"line {block.first_line} and after",
@@ -183,20 +143,37 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
     return replace(parsed, rejects=tuple(sorted([*rejects, *parsed.rejects], key=lambda reject: reject.line)))
 
 
-def _is_plain(block: LineBlock, layout: Layout) -> bool:
-    """Whether Arrow's reader splits the block into the same cells as :func:`split_line`."""
+def _plain_cells(block: LineBlock, layout: Layout) -> pa.Table | None:
+    """The cells of a block that Arrow's reader splits as :func:`split_line` does; None for other blocks."""
+    data = _plain_data(block, layout.syntax)
+    if data is None:
+        return None
+    many_lines = block.starts is not None
+    if layout.trailing:
+        beyond = str(layout.width)
+        wider = replace(layout, width=layout.width + 1, positions=(*layout.positions, layout.width))
+        raw = _read_cells(data, wider, many_lines)
+        if raw is not None and not pc.any(pc.not_equal(raw.column(beyond), b"")).as_py():
+            return raw
+    return _read_cells(data, layout, many_lines)
+
+
+def _plain_data(block: LineBlock, syntax: Syntax) -> bytes | None:
+    """The block without escapes, if Arrow's reader splits it into the same cells as :func:`split_line`."""
     data = block.data
-    if data.count(b"\r") != data.count(b"\r\n"):
-        return False
-    if block.plain or not layout.quoted:
-        return True
-    return block.starts is None and quoted_plainly(data, layout.delimiter)
+    plain = masked(data, syntax)
+    if plain is None or data.count(b"\r") != data.count(b"\r\n"):
+        return None
+    if not syntax.quoted or block.plain or (block.starts is None and quoted_plainly(plain, syntax.delimiter)):
+        return without_escapes(data, plain, syntax)
+    return None
 
 
 def _read_cells(data: bytes, layout: Layout, many_lines: bool) -> pa.Table | None:
     """All cells as bytes; None if a row has another number of cells. ``many_lines``: values hold line breaks."""
     names = [str(position) for position in range(layout.width)]
     wanted = [str(position) for position in layout.positions]
+    syntax = layout.syntax
     if not data:
         return pa.table({name: pa.array([], pa.binary()) for name in wanted})
     if data.startswith(_BOM):
@@ -206,10 +183,10 @@ def _read_cells(data: bytes, layout: Layout, many_lines: bool) -> pa.Table | Non
             pa.BufferReader(data),
             read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(data) + 1),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=layout.delimiter,
-                quote_char='"' if layout.quoted else False,
-                double_quote=layout.quoted,
-                newlines_in_values=many_lines and layout.quoted,
+                delimiter=syntax.delimiter,
+                quote_char='"' if syntax.quoted else False,
+                double_quote=syntax.quoted,
+                newlines_in_values=many_lines and syntax.quoted,
             ),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=wanted,
@@ -231,7 +208,7 @@ def _text_column(cells: pa.Array, schema: LogSchema, column: LogColumn) -> TextC
     encoding = "UTF-8" if schema.encoding == "utf-8" else schema.encoding
     unread = dict.fromkeys(np.flatnonzero(not_text).tolist(), f"not {encoding}")
     text = null_spellings(text, schema.null, trim=column.trim)
-    return TextColumn(text, unread, lambda row: printable(cells[row].as_py()))
+    return TextColumn(text, unread, lambda row: printable(cells[row].as_py()), lambda row, _: text[row].as_py())
 
 
 def _row_lines(block: LineBlock, places: Positions | None) -> RowLines:

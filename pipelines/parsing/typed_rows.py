@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.cells.time_advice import fitting_entries
 from pipelines.cells.typed_cells import typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
-from pipelines.log_schemas.time_formats import fitting_entries
 from pipelines.parsing.rejects import Reject
-from transforms.types import DType
+from transforms.types import Dense, DType
 
 NOT_ITS_TYPE = "a value cannot be read as its type"
 MISSING = "a required value is missing"
@@ -52,11 +52,13 @@ class TextColumn:
         text: a string or a list of strings per row, null for a missing value.
         unread: reasons, by row, why a value is no text of this column; its text is null.
         spell: the text of a row's value for a reject.
+        reread: the text of a row's value if the column were another one; no text for a value that it does not take.
     """
 
     text: pa.Array
     unread: Mapping[int, str]
     spell: Callable[[int], str]
+    reread: Callable[[int, LogColumn], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,10 @@ def typed_rows(columns: Sequence[TextColumn], schema: LogSchema, lines: RowLines
         missing = np.asarray(cells.text.is_null()) if column.required else np.zeros(rows, np.bool_)
         for row, what in _faults(cells.unread, np.flatnonzero(missing), np.flatnonzero(not_typed)):
             if row not in faults:
-                faults[row] = _reject(row, what, cells, column, lines)
+                faults[row] = _reject(row, what, cells, column, schema, lines)
         for row in implausible(array, column, schema):
             if row not in faults:
-                faults[row] = Reject(lines.number(row), OUT_OF_RANGE, lines.raw(row), column.name, cells.spell(row),
-                                     plausible(schema))  # fmt: skip
+                faults[row] = _reject(row, OUT_OF_RANGE, cells, column, schema, lines)
     table = pa.Table.from_arrays(arrays, schema=schema.read_schema)
     if not faults:
         return ParsedBlock(table, (), dict(notes))
@@ -128,10 +129,11 @@ def _faults(
     yield from ((row, NOT_ITS_TYPE) for row in not_typed.tolist())
 
 
-def _reject(row: int, what: str, cells: TextColumn, column: LogColumn, lines: RowLines) -> Reject:
-    expected = column.expected
-    text = cells.text[row].as_py() if what == NOT_ITS_TYPE and column.dtype is DType.TIMESTAMP else None
-    if isinstance(text, str):
-        fitting = fitting_entries(text)
+def _reject(row: int, what: str, cells: TextColumn, column: LogColumn, schema: LogSchema, lines: RowLines) -> Reject:
+    expected = plausible(schema) if what == OUT_OF_RANGE else column.expected
+    if what in (NOT_ITS_TYPE, OUT_OF_RANGE) and column.dtype is DType.TIMESTAMP and column.type == Dense(column.dtype):
+        is_event = schema.time is not None and schema.time.made_up is None and schema.time.column == column.name
+        bounds = schema.time.range_us if is_event and schema.time is not None else None
+        fitting = fitting_entries(column, lambda other: cells.reread(row, other), bounds)
         expected += f"; {' or '.join(fitting)} would fit" if fitting else ""
     return Reject(lines.number(row), what, lines.raw(row), column.name, cells.spell(row), expected)

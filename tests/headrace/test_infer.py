@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.inference.test_infer import LOGS, ROWS
+from tests.pipelines.inference.test_infer import LOGS, ROWS, WITHOUT_TIME
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
     assert "80 rows of 1 file" in shown.out
     assert "I_DATE, iso8601" in shown.out
     assert "PURCHASE_FLG" in shown.out
-    assert "unsure of I_DATE: the times have no zone" in shown.out
+    assert "unsure: the times have no zone" in shown.out
     assert f"then headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
     assert "must not exist yet" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
     found = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--json").json
@@ -40,7 +40,8 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
 @pytest.mark.parametrize("name", sorted(LOGS))
 def test_an_inferred_schema_is_imported_as_it_is(cli, tmp_path, name):
     (tmp_path / name).write_bytes(LOGS[name]())
-    cli("table", "infer", tmp_path / name, "--output", tmp_path / "schema.json")
+    order = ["--row-order"] if name in WITHOUT_TIME else []
+    cli("table", "infer", tmp_path / name, "--output", tmp_path / "schema.json", *order)
     done = cli("table", "import", "log", tmp_path / name, "--schema", tmp_path / "schema.json", "--json").json
     assert (done["rows"], done["rejected"]) == (len(ROWS), 0)
 
@@ -50,7 +51,9 @@ def test_an_inferred_schema_is_imported_as_it_is(cli, tmp_path, name):
 )
 def test_the_made_up_public_logs_are_imported_as_inferred(cli, tmp_path, name):
     log = Path(__file__).parents[1] / "data/logs" / name
-    found = cli("table", "infer", log, "--output", tmp_path / "schema.json", "--json").json
+    # The searches have no times; 1 of 37 views has an implausible one, which leaves fewer than 99 %.
+    chosen = {"home_search.csv": ["--row-order"], "coupons.csv": ["--time-column", "view_time"]}.get(name, [])
+    found = cli("table", "infer", log, "--output", tmp_path / "schema.json", *chosen, "--json").json
     options = ("--schema", tmp_path / "schema.json", "--max-reject-share", "0.2")
     done = cli("table", "import", "log", log, *options, "--json").json
     assert done["rows"] >= 0.8 * found["rows"]

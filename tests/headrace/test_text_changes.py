@@ -73,8 +73,11 @@ def test_new_columns_need_a_schema_file_and_infer_writes_it(cli, table, tmp_path
     (tmp_path / "spam.csv").write_text("id,spam_score\n" + "".join(f"{i},0.{i}\n" for i in range(12)))
     error = cli("table", "overlay", "log", tmp_path / "spam.csv", "--on", "id", status=2).err
     assert "spam_score" in error
-    assert "headrace table infer" in error
-    cli("table", "infer", tmp_path / "spam.csv", "--output", tmp_path / "values.json", status=0)
+    assert f"headrace table infer {tmp_path / 'spam.csv'} --no-time --output values.json" in error
+    shown = cli("table", "infer", tmp_path / "spam.csv", "--no-time", "--output", tmp_path / "values.json").out
+    assert f"then headrace table overlay NAME {tmp_path / 'spam.csv'} --on KEY" in shown
+    error = cli("table", "import", "new", tmp_path / "spam.csv", "--schema", tmp_path / "values.json", status=2).err
+    assert "an imported log must have an event time" in error
     done = cli("table", "overlay", "log", tmp_path / "spam.csv", "--on", "id", "--schema", tmp_path / "values.json")
     assert "overlaid spam_score of 12 rows" in done.out
     assert values_of(cli, "spam_score")

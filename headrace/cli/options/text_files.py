@@ -66,7 +66,7 @@ def sources_of(
     if not texts:
         if schema:
             raise InputError("a schema file must be that of text files", where="--schema", value=schema,
-                             allowed="files that end in .csv, .tsv, .jsonl, .ndjson, and .gz after it")  # fmt: skip
+                             allowed="files that end in .csv, .tsv, .jsonl, .ndjson, also with .gz, .bz2, .xz, .zst or .lz4 after it")  # fmt: skip
         return list(files), ()
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
@@ -124,7 +124,7 @@ def _schema_for(
     if unknown := [name for name in names if name not in chosen.names]:
         raise InputError("a column of a text file must be known, or in a schema file", where=file, value=", ".join(unknown[:5]),
                          allowed=", ".join(chosen.names),
-                         next_step=_INFER.format(file=file))  # fmt: skip
+                         next_step=_INFER.format(file=f"{file} --no-time"))  # fmt: skip
     return replace(_with_columns(chosen, names), time=None, header=chosen.format != "jsonl"), []
 
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.cells.time_advice import fitting_entries
 from pipelines.cells.times import FINER, SKIPPED, TWICE
 from pipelines.cells.typed_cells import typed_cells
 from pipelines.log_schemas.columns import LogColumn
-from pipelines.log_schemas.time_formats import ISO_8601, WELL_KNOWN, fitting_entries, read_times, time_pattern
+from pipelines.log_schemas.time_formats import ISO_8601, WELL_KNOWN, read_times, time_pattern
 from tests.support.examples import scaled
 from transforms.types import DType
 
@@ -147,14 +148,30 @@ def test_a_local_time_equals_that_of_python(local: datetime, zone: str) -> None:
     assert found == [local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)]
 
 
-def test_a_refused_time_shows_what_was_tried_and_what_would_fit() -> None:
+UNTIL_2027 = (0, 1_798_761_600_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "range_us", "entries"),
+    [
+        ("2011-07-02 7:50", None, ['"unit": "iso8601"']), ("13/07/2017 7:50", None, ['"format": "%d/%m/%Y %H:%M"']),
+        ("04/03/2017", None, ['"format": "%d/%m/%Y"', '"format": "%m/%d/%Y"']), ("1501632000.25", None, ['"unit": "s"']),
+        ("1501632000000", None, ['"unit": "ms"']), ("noon", None, []), ("\udfff", None, []),
+        # Hours in ten digits are also seconds of 2034: advice is tried, also against the plausible times.
+        ("2026030107", None, ['"unit": "s"', '"format": "%Y%m%d%H"']), ("2026030107", UNTIL_2027, ['"format": "%Y%m%d%H"']),
+        ("26030107", UNTIL_2027, ['"format": "%y%m%d%H"']), ("26133107", UNTIL_2027, []), ("2026-02-30", None, []),
+    ],
+)  # fmt: skip
+def test_a_refused_time_shows_what_would_fit(text: str, range_us: tuple[int, int] | None, entries: list[str]) -> None:
+    column = LogColumn("t", DType.TIMESTAMP, formats=("%Y",))
+    assert list(fitting_entries(column, lambda _: text, range_us)) == entries
+
+
+def test_advice_is_tried_on_the_kind_of_the_value() -> None:
+    column = LogColumn("t", DType.TIMESTAMP, unit="ms")
+    takes_numbers = fitting_entries(column, lambda other: "20260301" if other.formats else None, None)
+    assert takes_numbers == ()  # a number is no ISO 8601 time in JSON lines
     assert LogColumn("t", DType.TIMESTAMP, formats=("%Y-%m-%d", "%s")).expected == 'a time as "%Y-%m-%d" or "%s"'
-    assert fitting_entries("2011-07-02 7:50") == ('"unit": "iso8601"', '"format": "%Y-%m-%d %H:%M:%S"')[:1]
-    assert fitting_entries("13/07/2017 7:50") == ('"format": "%d/%m/%Y %H:%M"',)
-    assert fitting_entries("04/03/2017") == ('"format": "%d/%m/%Y"', '"format": "%m/%d/%Y"')
-    assert fitting_entries("1501632000.25") == ('"unit": "s"',)
-    assert fitting_entries("1501632000000") == ('"unit": "ms"',)
-    assert fitting_entries("noon") == fitting_entries("\udfff") == ()
 
 
 def test_every_well_known_form_is_a_pattern() -> None:

@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.errors import LogSchemaError, NoLogFiles, UnknownFormat
+from pipelines.errors import LogSchemaError, NoLogFiles, UnclearEventTime, UnknownFormat
+from pipelines.inference.event_time import TimeOptions
 from pipelines.inference.infer import Inferred, infer_schema
+from pipelines.inference.json_values import guess_json_columns, json_rows
 from pipelines.inference.sample import HEAD_BYTES, PIECE_BYTES, PIECES, read_sample
 from pipelines.inference.schema_file import schema_text
 from pipelines.inference.text_encoding import decoded_lines, detect_encoding
-from pipelines.inference.values import guess_column
+from pipelines.inference.values import ColumnGuess, guess_column
+from pipelines.log_schemas.columns import plausible_range_us
 from pipelines.log_schemas.schema import LogSchema
+from pipelines.parsing.log import parse_log, parse_whole_log
 from tests.support.examples import scaled
 from transforms.errors import HeadraceError
 from transforms.types import DType
@@ -69,9 +73,20 @@ LOGS = {"search.csv": search_log, "coupons.csv": coupon_log, "installs.tsv": ins
         "news.jsonl": news_log}  # fmt: skip
 
 
+#: The logs without a column of times.
+WITHOUT_TIME = frozenset({"search.csv"})
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+LIMITS = plausible_range_us(NOW)
+
+
 def inferred(tmp_path: Path, name: str, content: bytes, **options: Any) -> Inferred:
     (tmp_path / name).write_bytes(content)
-    return infer_schema([str(tmp_path / name)], **options)
+    order = TimeOptions(by_row_order=name.removesuffix(".gz") in WITHOUT_TIME)
+    return infer_schema([str(tmp_path / name)], clock=lambda: NOW, **{"time": order, **options})
+
+
+def guess(name: str, values: list[str | None]) -> ColumnGuess:
+    return guess_column(name, values, LIMITS)
 
 
 def kinds(found: Inferred) -> dict[str, str]:
@@ -102,7 +117,7 @@ def test_install_ads(tmp_path: Path) -> None:
                                            "Dense[float64]"]  # fmt: skip
     assert found.schema.null == ("", "NULL")
     assert found.schema.columns[1].unit == "s"
-    assert found.columns[4].missing_share > 0.6
+    assert found.columns[4].missing_share(found.schema.null) > 0.6
 
 
 def test_chinese_web_search(tmp_path: Path) -> None:
@@ -170,19 +185,19 @@ def test_comments_are_lines_of_their_own(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_column_is_what_its_values_are(values: list[str | None], kind: str) -> None:
-    assert str(guess_column("x", values).column.type) == kind
+    assert str(guess("x", values).column.type) == kind
 
 
 def test_days_and_months_in_either_order_are_said() -> None:
-    guess = guess_column("day", ["01/02/2017", "03/04/2017"])
-    assert guess.column.formats == ("%d/%m/%Y",)
-    assert any("%m/%d/%Y" in sentence for sentence in guess.unsure)
+    found = guess("day", ["01/02/2017", "03/04/2017"])
+    assert found.column.formats == ("%d/%m/%Y",)
+    assert any("%m/%d/%Y" in sentence for sentence in found.unsure)
 
 
 def test_a_few_odd_values_are_said_and_the_type_stays() -> None:
-    guess = guess_column("n", [*map(str, range(400)), "oops"])
-    assert guess.column.dtype is DType.INT64
-    assert "'oops'" in guess.unsure[0]
+    found = guess("n", [*map(str, range(400)), "oops"])
+    assert found.column.dtype is DType.INT64
+    assert found.unsure == ("1 of 401 values are no int64, such as 'oops': those rows are rejected",)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +226,7 @@ def test_the_encoding_is_found_by_the_stated_rule(content: bytes, encoding: str)
     ("name", "content", "step"),
     [
         ("a.parquet", b"PAR1....", "table import"),
-        ("a.csv", gzip.compress(b"a,b\n", mtime=0), "its name must end in .gz"),
+        ("a.csv", gzip.compress(b"PAR1....", mtime=0), "table import"),
         ("a.csv", b"PK\x03\x04....", "unpack"),
         ("a.json", b'[{"a": 1},\n {"a": 2}]', "jq -c '.[]'"),
         ("a.json", b'{\n "a": 1\n}', "jq -c '.'"),
@@ -248,6 +263,151 @@ def test_the_sample_is_bounded_and_reaches_the_end(tmp_path: Path) -> None:
     found = read_sample(str(packed))
     assert len(found.head) == HEAD_BYTES
     assert sum(map(len, found.pieces)) <= PIECES * PIECE_BYTES
+
+
+@pytest.mark.parametrize("over_bytes", [-PIECE_BYTES * PIECES, -1, 0, 1, 5_000, PIECE_BYTES, 3 << 20])
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_row_is_sampled_twice(tmp_path: Path, over_bytes: int, packed: bool) -> None:
+    size_bytes = HEAD_BYTES + PIECES * PIECE_BYTES + over_bytes
+    content = b"".join(b"%08d\n" % at for at in range(size_bytes // 9 + 1))[:size_bytes]
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    sample = read_sample(str(path))
+    assert sample.is_whole == (over_bytes <= 0) == (sample.head == content)
+    lines = [line for part in (sample.head, *sample.pieces) for line in part.split(b"\n") if len(line) == 8]
+    assert len(lines) == len(set(lines))
+    assert content.split(b"\n")[-2] in lines or packed
+
+
+def test_figures_of_missing_values_are_those_of_an_import(tmp_path: Path) -> None:
+    lines = [
+        f"2026-03-01 0{at % 9}:00,{'NA' if at % 4 else at},{('NA', 'DE', '', ' ')[at % 4]},{'-' if at % 2 else ''}"
+        for at in range(80)
+    ]
+    found = inferred(tmp_path, "log.csv", ("time,price,country,gone\n" + "\n".join(lines) + "\n").encode())
+    table = parse_whole_log(str(tmp_path / "log.csv"), found.schema.bounded(NOW)).table
+    shares = {guess.column.name: guess.missing_share(found.schema.null) for guess in found.columns}
+    assert shares == {name: table.column(name).null_count / 80 for name in table.column_names}
+    assert shares == {"time": 0.0, "price": 0.75, "country": 0.5, "gone": 0.5}
+    assert found.columns[3].unsure == ("every value in the sample is empty or '-', which may mean a missing one",)
+    assert (found.columns[2].distinct, found.columns[2].examples) == (2, ("DE", ""))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "doubt"),
+    [
+        ([str(10**19 + at) for at in range(50)] + ["123456789012345678"] * 50, "string", "integers are beyond int64, up to 20 digits"),
+        ([str(2**63 + at) for at in range(1)] + [str(2**62 + at) for at in range(500)], "string", "1 of 501 integers are beyond int64"),
+        (["9" * 20, *map(str, range(200))], "int64", "1 of 201 values are no int64"),
+        (["12345678901234567890.5", "1.5"], "float64", "have more digits than float64 keeps"),
+        (["0.1000000014901161", "1e-7", "3"], "float64", ""),
+        ([f"{1_000_000_000 + at}.{1_700_000_000 + at * 7}" for at in range(99)], "string", "as ids do: they are kept as text"),
+        ([*map(str, range(100, 199)), "007"], "int64", "1 of 100 integers have leading zeros, which int64 drops"),
+        (["1e999", *["1.5"] * 200], "float64", "1 of 201 values are no float64, such as '1e999'"),
+    ],
+)  # fmt: skip
+def test_numbers_that_their_type_does_not_hold_are_said(values: list[str | None], kind: str, doubt: str) -> None:
+    found = guess("n", values)
+    assert str(found.column.dtype) == kind
+    assert doubt in "".join(found.unsure)
+    assert bool(found.unsure) == bool(doubt)
+
+
+START_SECS = 1_772_323_200  # 2026-03-01
+
+
+def times_of(*columns: list[str], names: str = "event_time,signup_date") -> bytes:
+    return "\n".join([names, *map(",".join, zip(*columns, strict=True)), ""]).encode()
+
+
+def days(count: int, odd: int = 0) -> list[str]:
+    return ["unknown" if at < odd else f"2026-03-{1 + at % 28:02d}" for at in range(count)]
+
+
+def test_a_column_that_looks_more_like_the_event_time_is_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(UnclearEventTime) as caught:
+        inferred(tmp_path, "log.csv", times_of(days(200, 6), days(200)))
+    assert str(caught.value.value).startswith(
+        "event_time: 97.0% of the rows are times as ISO 8601 (such as 'unknown'); signup_date: 100.0%"
+    )
+    assert "--time-column event_time rejects 6 of the 200 sampled rows" in caught.value.next_step
+    chosen = inferred(tmp_path, "log.csv", times_of(days(200, 6), days(200)), time=TimeOptions("signup_date"))
+    assert chosen.schema.time is not None
+    assert (chosen.schema.time.column, chosen.rejected, kinds(chosen)["event_time"]) == (
+        "signup_date",
+        0,
+        "Dense[string]",
+    )
+    assert "194 of 200 values are times" in chosen.columns[0].unsure[0]
+
+
+def test_times_that_an_import_finds_implausible_are_no_event_time(tmp_path: Path) -> None:
+    late = [f"209{at % 10}-03-01" for at in range(100)]
+    with pytest.raises(UnclearEventTime) as caught:
+        inferred(tmp_path, "log.csv", times_of(late, ["x"] * 100, names="time,word"))
+    assert '"from" and "until"' in caught.value.next_step
+    found = inferred(tmp_path, "log.csv", times_of([*days(199), "9999-12-31"], ["x"] * 200, names="time,word"))
+    assert (found.rejected, found.reject.rpartition("log.csv, ")[2][:55]) == (
+        1,
+        "line 201, column time: the event time is outside the pl",
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name", "form"),
+    [
+        ([START_SECS + 977 * (at * 7919 % 1000) for at in range(300)], "created_at", "s"),
+        ([(START_SECS + at) * 1_000 for at in range(300)], "column_1", "ms"),  # ascending
+        ([(START_SECS + at) * 10**9 for at in range(300)], "ts", "ns"),
+        ([20260301 + at % 28 for at in range(300)], "dt", "%Y%m%d"),
+        ([260301 + at % 28 for at in range(300)], "day", "%y%m%d"),
+        ([2026030100 + at % 24 for at in range(300)], "column_1", "%Y%m%d%H"),
+        ([20260301000000 + at % 60 for at in range(300)], "column_1", "%Y%m%d%H%M%S"),
+        ([20260301 + at % 28 for at in range(300)], "column_1", None),  # days only if the name says so
+        ([START_SECS + 977 * (at * 7919 % 1000) for at in range(300)], "column_1", None),  # ids, as likely
+        ([START_SECS + at for at in range(300)], "order_id", None),
+        ([at % 24 for at in range(300)], "hour", None),
+        ([at * 60 for at in range(300)], "time_spent", None),
+    ],
+)  # fmt: skip
+def test_numbers_are_the_event_time_if_form_or_name_say_so(
+    tmp_path: Path, numbers: list[int], name: str, form: str | None
+) -> None:
+    content = times_of([str(number) for number in numbers], ["x"] * len(numbers), names=f"{name},word")
+    if form is None:
+        with pytest.raises(UnclearEventTime):
+            inferred(tmp_path, "log.csv", content)
+        found = inferred(tmp_path, "log.csv", content, time=TimeOptions(by_row_order=True))
+        assert kinds(found)[name] == "Dense[int64]"
+        return
+    found = inferred(tmp_path, "log.csv", content)
+    column = found.schema.columns[0]
+    assert (column.unit or column.formats[0], found.rejected) == (form, 0)
+
+
+def test_ascending_numbers_stay_numbers_beside_an_event_time(tmp_path: Path) -> None:
+    numbers = [str(START_SECS + at) for at in range(200)]
+    found = inferred(tmp_path, "log.csv", times_of(days(200), numbers, names="event_time,ticket"))
+    assert kinds(found) == {"event_time": "Dense[timestamp]", "ticket": "Dense[int64]"}
+
+
+def test_columns_that_some_headers_lack_are_left_out_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(times_of(days(50), ["x"] * 50, names="time,word"))
+    (tmp_path / "b.csv").write_bytes(times_of(["1"] * 50, ["x"] * 50, days(50), names="score,word,time"))
+    found = infer_schema([str(tmp_path)], clock=lambda: NOW)
+    assert (list(kinds(found)), found.rows, found.rejected) == (["time", "word"], 100, 0)
+    assert any(f"has score ({tmp_path / 'b.csv'})" in sentence for sentence in found.unsure)
+
+
+def test_a_column_that_too_many_rows_contradict_becomes_text(tmp_path: Path) -> None:
+    columns = [
+        ["oops" if at == 10 * column or at == 10 * column + 1 else str(at) for at in range(200)] for column in range(8)
+    ]
+    names = ",".join(["time", *(f"n{column}" for column in range(8))])
+    found = inferred(tmp_path, "log.csv", times_of(days(200), *columns, names=names))
+    assert found.rejected <= 0.025 * 200
+    said = [guess.column.name for guess in found.columns if any("kept as text" in one for one in guess.unsure)]
+    assert [name for name, kind in kinds(found).items() if kind == "Dense[string]"] == said != []
 
 
 def test_the_day_in_the_names_of_files_becomes_the_time(tmp_path: Path) -> None:
@@ -287,7 +447,7 @@ def test_the_types_of_a_generated_log_are_recovered(
     lines = [delimiter.join(row) for row in ([names] if header else []) + rows]
     path = tmp_path_factory.mktemp("log") / "log.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = infer_schema([str(path)])
+    found = infer_schema([str(path)], time=TimeOptions(by_row_order=True))
     assert (found.schema.format, found.schema.cell_delimiter) == ("tsv" if log_format == "tsv" else "csv", delimiter)
     plain = [f"{column.dtype}{column.separator or ''}" for column in found.schema.columns]
     assert plain == types
@@ -298,7 +458,6 @@ def test_the_types_of_a_generated_log_are_recovered(
 @pytest.mark.parametrize("name", LOGS)
 def test_damaged_logs_give_a_schema_or_one_error(tmp_path: Path, name: str) -> None:
     draw, content = random.Random(7), LOGS[name]()
-    path = tmp_path / name
     for _ in range(8):
         damaged = bytearray(content)
         for _ in range(draw.randrange(1, 30)):
@@ -314,9 +473,8 @@ def test_damaged_logs_give_a_schema_or_one_error(tmp_path: Path, name: str) -> N
                     damaged[at:at] = damaged[: draw.randrange(200)]
             if not damaged:
                 damaged = bytearray(b"x")
-        path.write_bytes(bytes(damaged))
         try:
-            found = infer_schema([str(path)])
+            found = inferred(tmp_path, name, bytes(damaged))
         except HeadraceError:
             continue
         (tmp_path / "schema.json").write_text(schema_text(found), encoding="utf-8")
@@ -325,5 +483,68 @@ def test_damaged_logs_give_a_schema_or_one_error(tmp_path: Path, name: str) -> N
 
 def test_distinct_values_of_lists_and_objects_are_counted_once(tmp_path):
     lines = [{"topics": ["a", "b"], "geo": {"at": [{"x": n % 2}]}, "n": n} for n in range(10)]
-    found = inferred(tmp_path, "news.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    found = inferred(tmp_path, "news.jsonl", content, time=TimeOptions(by_row_order=True))
     assert {guess.column.name: guess.distinct for guess in found.columns} == {"topics": 2, "geo_at": 2, "n": 10}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "doubt"),
+    [
+        (["4.9", "4.10", "4.1"], "string", "may be versions"), (["1.50", "2.25", "10.00"], "float64", "in quotes"),
+        (["1.0", "2.25", "7"], "float64", "in quotes"), (["007", "12"], "string", "leading zeros"),
+        (["10115"] * 299 + ["K1A 0B1"], "string", "1 of 300 strings are no int64"), (["17", "NULL", ""], "int64", "in quotes"),
+        (["3", " 4 "], "int64", "in quotes"), ([str(2**63), "1"], "string", "beyond int64"), (["NaN", "oops"], "string", ""),
+        (["1", "0"], "int64", "in quotes"), (["true", "false"], "string", ""), ([1, "2"], "int64", "in quotes"),
+        ([1, "two"], "string", "several types"), (["1000000001.1700000001", "7.5"], "string", "more digits than float64"),
+    ],
+)  # fmt: skip
+def test_strings_are_numbers_if_a_writer_of_numbers_may_have_written_them(
+    values: list[object], kind: str, doubt: str
+) -> None:
+    rows = json_rows([json.dumps({"x": value}).encode() for value in values])
+    (found,) = guess_json_columns(rows, LIMITS)
+    assert str(found.column.dtype) == kind
+    assert doubt in "".join(found.unsure)
+    texts = [None if value in ("", "NULL") else value for value in values]
+    assert found.missing_rows(tuple(found.nulls)) == texts.count(None)
+
+
+def test_files_without_a_common_time_column_are_said_to_differ(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(times_of(days(50), ["x"] * 50, names="time,word"))
+    (tmp_path / "b.csv").write_bytes(b"word,weight\n" + b"x,2\n" * 9)
+    with pytest.raises(UnclearEventTime) as caught:
+        infer_schema([str(tmp_path)], clock=lambda: NOW)
+    assert f"columns word; the header of some files alone has time ({tmp_path / 'a.csv'})" in str(caught.value.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "delimiter", "width"),
+    [
+        ("time,user,clicked", "2026-03-01 00:{at:02d},u{at},1", ",", 3),  # every time holds a space
+        ("time,tags,clicked", "2026-03-01,a|b|c,{at}", ",", 3),  # every row holds two pipes
+        ("zeit;preis;menge", "2026-03-01;{at},5;1,25", ";", 3),  # every row holds two commas
+        ("", "2026-03-01;{at},5;1,25", ";", 3),
+        ("", "2026-03-01T00:{at:02d} u{at} 5", " ", 3),
+        ("time\tnote", "2026-03-01\ta, b and c, {at}", "\t", 2),
+    ],
+)
+def test_a_few_damaged_rows_do_not_change_the_delimiter(
+    tmp_path: Path, header: str, row: str, delimiter: str, width: int
+) -> None:
+    lines = [row.format(at=at % 60) + f"{delimiter}x" * (at % 50 == 49) for at in range(400)]
+    content = "\n".join([*filter(None, [header]), *lines, ""]).encode()
+    found = inferred(tmp_path, "log", content)
+    assert (found.schema.cell_delimiter, len(found.schema.columns), found.rejected) == (delimiter, width, 8)
+
+
+def test_times_that_are_0_are_said(tmp_path: Path) -> None:
+    seconds = [str(0 if at % 100 == 0 else START_SECS + at) for at in range(300)]
+    found = inferred(tmp_path, "log.csv", times_of(seconds, ["x"] * 300, names="event_ts,word"))
+    assert any('"from": "1971-01-01"' in sentence for sentence in found.unsure)
+    assert found.schema.time is not None
+    document = found.schema.to_document() | {"time": {"column": "event_ts", "unit": "s", "from": "1971-01-01"}}
+    blocks = parse_log(str(tmp_path / "log.csv"), LogSchema.from_document(document).bounded(NOW))
+    assert sum(len(block.rejects) for block in blocks) == 3
+    later = inferred(tmp_path, "log.csv", times_of(seconds[1:100], ["x"] * 99, names="event_ts,word"))
+    assert not any("1970" in sentence for sentence in later.unsure)

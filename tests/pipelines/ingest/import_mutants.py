@@ -7,6 +7,7 @@ and prints one JSON line: how many were read, how many refused, and every mutant
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import resource
@@ -15,6 +16,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,10 +25,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.inference.event_time import TimeOptions
+from pipelines.inference.infer import infer_schema
+from pipelines.inference.schema_file import schema_text
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock, LongLine, read_blocks
 from pipelines.parsing.json_lines import slow_block
 from pipelines.parsing.log import parse_log
+from pipelines.parsing.openings import syntax_of
 from pipelines.parsing.quoted_records import whole_records
 from pipelines.parsing.typed_rows import ParsedBlock
 from tests.support.mutations import mutated
@@ -39,6 +45,8 @@ from warehouse.tables.table import Fragment
 
 #: More than reading a small file may need beyond what the process holds after its imports.
 MEMORY_BYTES = 1 << 30
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+TIME_OPTIONS = (TimeOptions(), TimeOptions(by_row_order=True), TimeOptions(is_none=True))
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "i", "type": "int64", "required": True},
@@ -80,7 +88,9 @@ WORDS = {
     "t": ["2026-01-01T00:00:00Z", "2026-01-01", "2026-01-01 02:00:00.25+02:00"],
     "u": ["0", "1767225600000", ""],
 }
+ESCAPED_WORDS = ['a\\"b', "\\\\", "\\,", "x\\\ty", "\\N", "C:\\dir", "\\\n", "é\\\r\n", ""]
 TEXT_TOKENS = [
+    b"\\", b'\\"', b"\\\n", b"\\,", b"\\\t", b"\\\r\n", b"\\\\", b'\\""',
     b'"', b'""', b'"a"b', b'a"b', b",", b"\t", b"\n", b"\r", b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xed\xa0\x80",
     b"-0", b"+1", b"0x1F", b" 1", b"1_0", b"nan", b"-inf", b"1e400", b"9" * 400, b"0000-01-01", b"9999-12-31T23:59:59-12",
     b"0001-01-01T00:00:00+14:00", b"1" * 40, b"\xe2\x80\xa8", b"|", b";", b"n/a", b"\xc3", b"." , b"e", b"0.1000000014901161",
@@ -112,27 +122,30 @@ class Seen:
 
 
 def log_schema(kind: str, header: bool = False) -> LogSchema:
-    wild, log_format = kind.startswith("wild_"), kind.removeprefix("wild_")
+    wild, escaped, log_format = kind.startswith("wild_"), kind.startswith("escaped_"), kind.rpartition("_")[2]
     columns = [{**column, **(WILD.get(column["name"], {}) if wild else {})} for column in COLUMNS]
     time = {"column": "t"} | ({"from": "2000-01-01", "until": "2030-01-01"} if wild else {"unit": "iso8601"})
     document = {"format": log_format, "header": header, "null": ["", "n/a"], "columns": columns, "time": time}
+    document |= {"escape": "\\", "trailing_delimiter": True} if escaped else {}
     return LogSchema.from_document(document | ({"delimiter": ";"} if kind == "wild_csv" else {}))
 
 
 def sound_log(kind: str, random: Random) -> bytes:
     lines = []
     words = WORDS | (WILD_WORDS if kind.startswith("wild_") else {})
+    words |= {"s": ESCAPED_WORDS} if kind.startswith("escaped_") else {}
     delimiter = ";" if kind == "wild_csv" else ","
+    trailing = random.choice((0.0, 0.5, 1.0)) if kind.startswith("escaped_") else 0.0
     for _ in range(random.choice((1, 2, 4, 8))):
         row = {name: random.choice(choices) for name, choices in words.items()}
         if kind.endswith("jsonl"):
             lines.append(_json_line(row, random))
         elif kind.endswith("tsv"):
-            lines.append("\t".join(row.values()))
+            lines.append("\t".join(row.values()) + "\t" * (random.random() < trailing))
         else:
             broken = {"s": random.choice(("", "\n", "\r\n"))}
             lines.append(delimiter.join(f'"{broken.get(name, "")}{cell}"' if random.random() < 0.3 else cell
-                                        for name, cell in row.items()))  # fmt: skip
+                                        for name, cell in row.items()) + "," * (random.random() < trailing))  # fmt: skip
     return ("\n".join(lines) + random.choice(("\n", "", "\r\n"))).encode()
 
 
@@ -224,13 +237,13 @@ def line_feeds(content: bytes) -> bytes:
 
 def _lines(content: bytes, schema: LogSchema, longest: int) -> Iterator[tuple[int, bytes]]:
     """Each line with its number; of CSV, each record."""
-    if not schema.quoted:
+    if not (schema.quoted or schema.escape):
         yield from enumerate(content.split(b"\n"), start=1)
         return
     mark = b"\xef\xbb\xbf"
     marked = content.startswith(mark)
     path_blocks = read_log_blocks(content.removeprefix(mark), longest)
-    for block in whole_records(path_blocks, schema.cell_delimiter, longest):
+    for block in whole_records(path_blocks, syntax_of(schema), longest):
         if isinstance(block, LongLine):
             yield block.number, content.split(b"\n")[block.number - 1].removeprefix(mark)
             continue
@@ -392,7 +405,47 @@ def _damaged_parquet(content: bytes, random: Random) -> bytes:
     return body + footer + len(footer).to_bytes(4, "little") + content[-4:]
 
 
+def infer_log(seed: int, folder: Path) -> Seen:
+    """Infer the schema of a damaged log: an import by it rejects what was said, and few rows unless more was said."""
+    random = Random(f"infer {seed}")
+    kind = random.choice(("csv", "tsv", "jsonl", "wild_csv", "wild_jsonl", "escaped_csv", "escaped_tsv"))
+    content = b"".join(sound_log(kind, random) for _ in range(random.choice((1, 4, 30))))
+    if not kind.endswith("jsonl") and random.random() < 0.5:
+        delimiter = {"tsv": "\t", "wild_csv": ";"}.get(kind.removeprefix("escaped_"), ",")
+        content = (
+            random.choice((b"", b"# exported\n", b"\n\n", b"sep=,\n"))
+            + delimiter.join(WORDS).encode()
+            + b"\n"
+            + content
+        )
+    if random.random() < 0.8:
+        content = mutated(content, random, JSON_TOKENS if kind.endswith("jsonl") else TEXT_TOKENS)
+    path = folder / "log"
+    path.write_bytes(random.choice((bytes, gzip.compress))(content))
+    try:
+        found = infer_schema([str(path)], time=random.choice(TIME_OPTIONS), clock=lambda: NOW)
+    except HeadraceError:
+        return Seen("refused")
+    (folder / "schema.json").write_text(schema_text(found), encoding="utf-8")
+    if LogSchema.from_file(str(folder / "schema.json")) != found.schema:
+        return Seen("read", f"written otherwise than inferred: {content!r}")
+    blocks = list(parse_log(str(path), found.schema.bounded(NOW)))
+    rows, rejected = sum(block.table.num_rows for block in blocks), sum(len(block.rejects) for block in blocks)
+    if (rows + rejected, rejected) != (found.rows, found.rejected):
+        return Seen(
+            "read", f"{rows} rows and {rejected} rejects instead of {found.rows} with {found.rejected}: {content!r}"
+        )
+    values = sum(
+        bool(reject.column) and not reject.what.startswith("not ") for block in blocks for reject in block.rejects
+    )
+    if values > 2 + 0.035 * found.rows:  # a few values are bad as texts too
+        return Seen("read", f"{values} of {found.rows} rows are rejected for a value: {content!r}")
+    return Seen("read")
+
+
 def reader_of(kind: str, folder: Path) -> Callable[[int], Seen]:
+    if kind == "infer":
+        return lambda seed: infer_log(seed, folder)
     if kind == "parquet":
         return ParquetScene.build(folder).read
     if kind == "schema":

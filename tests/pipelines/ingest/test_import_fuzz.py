@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.examples import scaled
 
-KINDS = ("tsv", "csv", "jsonl", "wild_tsv", "wild_csv", "wild_jsonl", "parquet", "schema")
+KINDS = ("tsv", "csv", "jsonl", "wild_tsv", "wild_csv", "wild_jsonl", "escaped_tsv", "escaped_csv", "infer", "parquet",
+         "schema")  # fmt: skip
 FAST_SEEDS, ALL_SEEDS, BATCH_SEEDS = 40, 3000, 500
 #: Logs whose schemas have every entry are read value by value, which takes its time.
 WILD_SEEDS = 1000

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pipelines.cells.typed_cells import typed_cells
 from pipelines.log_schemas.schema import LogColumn, LogSchema
 from pipelines.parsing.blocks import LineBlock
+from pipelines.parsing.cell_syntax import Syntax
 from pipelines.parsing.delimited_lines import quoted_plainly, split_line
 from pipelines.parsing.json_lines import fast_block, slow_block
 from pipelines.parsing.log import parse_log, parse_whole_log
@@ -215,7 +216,7 @@ def test_records_are_cut_as_the_rule_says(tmp_path: Path, lines: list[str], bloc
 def test_what_is_quoted_plainly_has_only_whole_quoted_cells(lines: list[str]) -> None:
     if quoted_plainly("\n".join(lines).encode()):
         for line in lines:
-            cells = split_line(line.encode(), ",", True)
+            cells = split_line(line.encode(), Syntax(",", True))
             assert cells is not None
             assert not any(b'"' in cell for cell in line.encode().split(b",") if b'"' not in (cell[:1], cell[-1:]))
 

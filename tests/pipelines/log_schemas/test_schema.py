@@ -81,7 +81,7 @@ def test_a_wrong_entry_is_named_with_what_is_allowed(
     assert allowed in caught.value.allowed
 
 
-@pytest.mark.parametrize("entry", ["format", "columns", "time"])
+@pytest.mark.parametrize("entry", ["format", "columns"])
 def test_a_missing_entry_is_named(entry: str) -> None:
     document = {key: value for key, value in GOOD.items() if key != entry}
     with pytest.raises(LogSchemaError, match=entry):
@@ -94,7 +94,7 @@ def test_a_missing_entry_is_named(entry: str) -> None:
         ("[" * 5000, "cannot be read"),
         ("9" * 5000, "cannot be read"),
         ('{"format": "tsv", "format": "csv"}', "cannot be read"),
-        ('{"format": "\\ud800"}', "must be given"),
+        ('{"format": "\\ud800"}', "must be one of its choices"),
         (json.dumps({**GOOD, "null": ["\ud800"]}), "lone surrogate"),
         (json.dumps({**GOOD, "columns": [{"name": "\udfff", "type": "string"}]}), "lone surrogate"),
         (" " * (17 << 20), "at most 16777216 bytes"),

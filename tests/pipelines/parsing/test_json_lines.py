@@ -49,12 +49,12 @@ def test_clean_lines_take_the_fast_way() -> None:
         ("{", "not a JSON object", "", None),
         ("[1]", "not a JSON object", "", "[1]"),
         ('{"user": 1, "user": 2, "time": 0}', "not a JSON object", "user", "a key appears twice"),
-        ('{"user": "1", "time": 0}', "a value cannot be read as its type", "user", '"1"'),
+        ('{"user": "1x", "time": 0}', "a value cannot be read as its type", "user", '"1x"'),
         ('{"user": 1.5, "time": 0}', "a value cannot be read as its type", "user", "1.5"),
         ('{"user": true, "time": 0}', "a value cannot be read as its type", "user", "true"),
         ('{"user": 99999999999999999999, "time": 0}', "a value cannot be read as its type", "user", "9" * 20),
         ('{"user": 1, "query": 5, "time": 0}', "a value cannot be read as its type", "query", "5"),
-        ('{"user": 1, "price": "1", "time": 0}', "a value cannot be read as its type", "price", '"1"'),
+        ('{"user": 1, "price": "1 USD", "time": 0}', "a value cannot be read as its type", "price", '"1 USD"'),
         ('{"user": 1, "price": NaN, "time": 0}', "a value cannot be read as its type", "price", "NaN"),
         ('{"user": 1}', "a required value is missing", "time", "null"),
         ('{"user": null, "time": 0}', "a required value is missing", "user", "null"),
@@ -181,7 +181,7 @@ def test_what_a_path_does_not_reach_is_missing() -> None:
     ("line", "column"),
     [
         ('{"t": 0, "user": 1}', "country"), ('{"t": 0, "user": {"geo": []}}', "country"), ('{"t": 0, "items": 1}', "items"),
-        ('{"t": 0, "items": [null]}', "items"), ('{"t": 0, "items": ["1"]}', "items"), ('{"t": 0, "items": [[1]]}', "items"),
+        ('{"t": 0, "items": [null]}', "items"), ('{"t": 0, "items": ["x"]}', "items"), ('{"t": 0, "items": [[1]]}', "items"),
         ('{"t": 0, "items": {}}', "items"), ('{"t": 0, "user": {"id": 1, "id": 2}}', "user_id"),
         ('{"t": 0, "user": {}, "user": {}}', "country"), ('{"t": 0, "seen": ["noon"]}', "seen"),
         ('{"t": 1893456000000}', "t"), ('{"t": -1}', "t"), ('{"t": 0, "weights": [1e39]}', "weights"),
@@ -258,3 +258,96 @@ def test_both_readers_agree_on_paths_and_lists(rows: list[dict[str, object]], do
         assert slow.rejects == ()
         assert fast.equals(slow.table)
     assert parse_json_block(block, NESTED).table.equals(slow.table)
+
+
+QUOTED = LogSchema.from_document(
+    {
+        "format": "jsonl",
+        "null": ["", "NULL"],
+        "columns": [
+            {"name": "session", "type": "int64"},
+            {"name": "price", "type": "float64", "trim": True},
+            {"name": "ratio", "type": "float32", "non_finite": True},
+            {"name": "ids", "type": "int64", "list": True},
+            {"name": "seen", "type": "timestamp", "unit": "s"},
+            {"name": "time", "type": "timestamp"},
+        ],
+        "time": {"column": "time", "unit": "us"},
+    }
+)
+
+
+def in_quotes(value: object) -> object:
+    """The value with its numbers in quotes, as BigQuery writes every INT64."""
+    if isinstance(value, list):
+        return [in_quotes(item) for item in value]
+    return json.dumps(value) if isinstance(value, (int, float)) else value
+
+
+def test_numbers_in_quotes_are_numbers() -> None:
+    line = {"session": "9007199254740993", "price": " 1.5", "ratio": "NaN", "ids": ["1", "2"], "seen": "1772409605.5",
+            "time": "1772409605123456"}  # fmt: skip
+    block = block_of(*[json.dumps(line)] * 3)
+    assert fast_block(block, QUOTED) is not None
+    parsed = parse_json_block(block, QUOTED)
+    assert parsed.rejects == ()
+    row = parsed.table.to_pylist()[0]
+    assert (row["session"], row["price"], str(row["ratio"]), row["ids"]) == (9007199254740993, 1.5, "nan", [1, 2])
+    assert [str(row[name]) for name in ("seen", "time")] == [
+        "2026-03-02 00:00:05.500000+00:00",
+        "2026-03-02 00:00:05.123456+00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        ('{"session": "1.0", "time": 0}', "session"), ('{"session": " 1", "time": 0}', "session"), ('{"session": "x", "time": 0}', "session"),
+        ('{"session": "0x1F", "time": 0}', "session"), ('{"session": "9223372036854775808", "time": 0}', "session"),
+        ('{"price": "1e400", "time": 0}', "price"), ('{"price": "NaN", "time": 0}', "price"), ('{"ids": ["1", ""], "time": 0}', "ids"),
+        ('{"ids": "1", "time": 0}', "ids"), ('{"time": "now"}', "time"), ('{"time": ""}', "time"), ('{"price": true, "time": 0}', "price"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_number_is_rejected(line: str, column: str) -> None:
+    assert values_of(line, QUOTED) == column
+
+
+def test_a_missing_number_may_be_spelled_in_quotes() -> None:
+    row = values_of('{"session": "", "price": "NULL", "seen": "NULL", "time": "0"}', QUOTED)
+    assert isinstance(row, dict)
+    assert (row["session"], row["price"], row["seen"]) == (None, None, None)
+
+
+NUMBERS = {"session": st.integers(-(2**63), 2**63 - 1), "price": st.floats(allow_nan=False, allow_infinity=False),
+           "ids": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3), "seen": st.integers(0, 10**10),
+           "time": st.integers(0, 10**15)}  # fmt: skip
+
+
+@given(st.lists(st.fixed_dictionaries(NUMBERS), min_size=1, max_size=20), st.data())
+@settings(max_examples=scaled(150))
+def test_the_same_numbers_in_quotes_are_the_same_table(rows: list[dict[str, object]], data: st.DataObject) -> None:
+    quoted = data.draw(st.sets(st.sampled_from(sorted(NUMBERS))), "columns in quotes")
+    mixed = data.draw(st.booleans(), "in every second row alone")
+    written = [
+        {name: in_quotes(value) if name in quoted and (at % 2 or not mixed) else value for name, value in row.items()}
+        for at, row in enumerate(rows)
+    ]
+    plain, other = (parse_json_block(block_of(*map(json.dumps, each)), QUOTED) for each in (rows, written))
+    assert plain.rejects == other.rejects == ()
+    assert other.table.equals(plain.table)
+    slow = slow_block(block_of(*map(json.dumps, written)), QUOTED)
+    assert slow.table.equals(plain.table)
+
+
+def test_advice_on_a_time_is_tried_on_its_json_value() -> None:
+    def expected(time: str, unit: str) -> str:
+        document = {"format": "jsonl", "columns": [{"name": "t", "type": "timestamp", "unit": unit}],
+                    "time": {"column": "t", "until": "2030-01-01"}}  # fmt: skip
+        parsed = parse_json_block(block_of(f'{{"t": {time}}}'), LogSchema.from_document(document))
+        return parsed.rejects[0].expected
+
+    assert expected("20260301", "iso8601") == "an ISO 8601 time"  # no pattern fits, and a number is no ISO 8601 time
+    assert expected('"2026-03-01"', "ms") == 'a time in ms since 1970; "unit": "iso8601" would fit'
+    assert expected("2026030107", "iso8601") == 'an ISO 8601 time; "format": "%Y%m%d%H" would fit'
+    assert expected("2026030107", "s").endswith('time set; "format": "%Y%m%d%H" would fit')
+    assert expected('"1772409605"', "iso8601") == 'an ISO 8601 time; "unit": "s" would fit'

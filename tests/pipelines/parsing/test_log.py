@@ -152,13 +152,6 @@ def test_a_truncated_gzip_file_says_how_much_could_be_read(tmp_path: Path, kept_
     assert 0.5 * kept_share * 5000 <= lines < 5000
 
 
-def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log.tsv.gz"
-    path.write_bytes(b"this is no gzip file")
-    with pytest.raises(TruncatedLog, match="damaged"):
-        parse_whole_log(str(path), log_schema())
-
-
 def test_gzip_members_are_read_one_after_the_other(tmp_path: Path) -> None:
     first = Path(write_log(tmp_path / "a.gz", tsv_line(1, 0))).read_bytes()
     second = Path(write_log(tmp_path / "b.gz", tsv_line(2, 0))).read_bytes()
@@ -268,7 +261,7 @@ def test_a_line_that_is_too_long_is_one_rejected_row(tmp_path: Path, log_format:
 @pytest.mark.parametrize(
     ("header", "longest"),
     [("user,qu\rery,price,tags,time", 1000), ('user,"query', 1000), ("user,user,query,price,tags,time", 1000),
-     ("user,query,price,tags,time," + "x" * 200, 100), ("," * 100_001, 1 << 20)],
+     ("user,query,price,tags,time," + "x" * 200, 100), ("x," * 100_001, 1 << 20)],
 )  # fmt: skip
 def test_a_header_that_cannot_be_read_is_refused(tmp_path: Path, header: str, longest: int) -> None:
     path = write_log(tmp_path / "log.csv", header + "\n1,q,1,a,0\n")
