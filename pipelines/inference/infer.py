@@ -18,7 +18,7 @@ from pipelines.inference.trial import Trial, try_schema
 from pipelines.inference.values import ColumnGuess, guess_column
 from pipelines.log_schemas.columns import LogColumn, plausible_range_us
 from pipelines.log_schemas.schema import LogSchema
-from pipelines.outputs.partitions import suited_partitions
+from pipelines.outputs.partitions import many_partitions_warning, suited_partitions
 from pipelines.parsing.sources import expand_files
 from transforms.errors import InputError
 from transforms.types import DType
@@ -198,6 +198,8 @@ def _finish(
         span = timedelta(microseconds=event.reading.last_us - event.reading.first_us)
         partition_by = suited_partitions(span, trial.rows if about is None else about)
         trial = replace(trial, schema=replace(trial.schema, partition_by=partition_by))
+        if warning := many_partitions_warning(span // timedelta(days=1), "day"):
+            unsure += (f"up to {warning}",)
     if nulls:
         unsure += (f"a missing value may be spelled {', '.join(map(repr, nulls))}, in every column",)
     labels = tuple(guess.column.name for guess in _candidates(trial.guesses))

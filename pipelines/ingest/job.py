@@ -12,6 +12,7 @@ files adds files.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,13 @@ from pipelines.ingest.report import ImportReport
 from pipelines.ingest.unique_rows import REPEATED, check_keys, without_known_keys
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
-from pipelines.outputs.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
+from pipelines.outputs.partitions import (
+    content_id,
+    many_partitions_warning,
+    parquet_bytes,
+    sort_by_time,
+    split_by_partition,
+)
 from pipelines.outputs.publication import ImportLedger, StagedFile, write_staged
 from pipelines.parsing.blocks import LONGEST_LINE_BYTES
 from pipelines.parsing.folder_columns import level_schema, unread_levels, with_levels
@@ -51,6 +58,8 @@ STEPS = ("Files", "Redistribute", "ParseLogs", "GroupByPartition", "WritePartiti
 
 _RUN_BYTES = 256 << 20
 _LONGEST_LINE_LIMIT = 256 << 20
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +219,8 @@ class ImportJob:
                 rows += table.num_rows
                 parts += self._stage_run(table, index, run)
             side.finish()
+            if warning := many_partitions_warning(len({partition for partition, _ in parts}), self.schema.partition_by):
+                _LOG.warning("%s has events of %s", source.path, warning)  # before any is written
             outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
                         "side_file": entry["side_file"], "notes": dict(notes), "example": side.example}  # fmt: skip
         except HeadraceError as error:

@@ -19,6 +19,8 @@ from pipelines.log_schemas.schema import PartitionBy
 ROW_GROUP_ROWS = 131_072
 _MOST_SPAN_BY_HOUR = timedelta(days=14)
 _LEAST_ROWS_BY_HOUR = 1_000
+#: With more, a table's manifest and the registration of each import take seconds and more.
+ADVISED_PARTITIONS = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION_US: dict[PartitionBy, int] = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
@@ -30,6 +32,16 @@ def suited_partitions(span: timedelta, rows: int) -> PartitionBy:
     """The default partitioning: days if the log spans more than 14 days or an hour has under 1,000 rows, else hours."""
     hours = max(span / timedelta(hours=1), 1)
     return "day" if span > _MOST_SPAN_BY_HOUR or rows < _LEAST_ROWS_BY_HOUR * hours else "hour"
+
+
+def many_partitions_warning(partitions: int, partition_by: PartitionBy) -> str:
+    """What a layout of so many partitions costs, with the coarser one; empty for at most :data:`ADVISED_PARTITIONS`."""
+    if partitions <= ADVISED_PARTITIONS:
+        return ""
+    advice = {"hour": '"partition_by": "day" in the schema, or --partition-by day for Parquet',
+              "day": "import the years that models read, older ones as a table of their own"}  # fmt: skip
+    return (f"{partitions:,} partitions, one for each {partition_by} with events: above {ADVISED_PARTITIONS:,}, importing and "
+            f"registering them takes minutes; next: {advice[partition_by]}")  # fmt: skip
 
 
 def partition_ordinals(times: pa.ChunkedArray | pa.Array, partition_by: PartitionBy) -> Ordinals:

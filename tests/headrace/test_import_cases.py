@@ -88,6 +88,15 @@ def test_seconds_over_decades_are_times(cli, tmp_path):
     assert sorted(table.column("created").to_pylist()) == days
 
 
+def test_infer_warns_of_more_days_than_a_table_should_have(cli, tmp_path):
+    days = [datetime(1971, 1, 1, tzinfo=UTC) + timedelta(days=at) for at in range(0, 18_000, 60)]
+    log = tmp_path / "decades.csv"
+    log.write_bytes(csv_of([f"{day:%Y-%m-%d},u{at},{at % 2}" for at, day in enumerate(days)]))
+    unsure = cli("table", "infer", log, "--output", tmp_path / "schema.json", "--json").json["unsure"]
+    (warning,) = [one for one in unsure if "partitions" in one]
+    assert warning.startswith("up to 17,940 partitions, one for each day with events: above 10,000")
+
+
 def test_a_delimiter_after_the_last_cell_is_no_column(cli, tmp_path):
     log = tmp_path / "trailing.csv"
     log.write_bytes(csv_of([f"{row}," for row in rows(200, timedelta(hours=1), "%Y-%m-%d %H:%M:%S", 48)]))

@@ -17,6 +17,7 @@ from pipelines.errors import NoLogFiles, TooManyRejects, TruncatedLog
 from pipelines.ingest.job import STEPS, ImportConfig, ImportJob, import_logs
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogSchema
+from pipelines.outputs.partitions import many_partitions_warning
 from pipelines.outputs.publication import ImportLedger
 from pipelines.runners.runner import RunnerOptions, pipeline_options
 from tests.pipelines.logs import log_schema, tsv_line, write_log
@@ -62,6 +63,28 @@ def test_days_are_partitions_where_the_schema_says_so(tmp_path: Path) -> None:
     config = configure(tmp_path)
     report = run(ImportConfig(config.files, log_schema(partition_by="day"), config.output, config.rejects))
     assert report.partitions == ("date=2026-01-01", "date=2026-01-02")
+
+
+def test_a_layout_of_many_partitions_is_warned_of_before_it_is_written(tmp_path, monkeypatch, caplog) -> None:
+    two_logs(tmp_path)
+    monkeypatch.setattr("pipelines.outputs.partitions.ADVISED_PARTITIONS", 2)
+    monkeypatch.setattr(ImportJob, "write_partition", fail)
+    with pytest.raises(RuntimeError, match="nothing is written"):
+        run(configure(tmp_path))
+    (warning,) = [record.getMessage() for record in caplog.records if "partitions" in record.getMessage()]
+    assert warning.startswith(
+        f"{tmp_path / 'logs' / 'b.tsv'} has events of 3 partitions, one for each hour with events: above 2"
+    )
+    assert warning.endswith('next: "partition_by": "day" in the schema, or --partition-by day for Parquet')
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("nothing is written")
+
+
+def test_a_layout_of_few_partitions_is_not_warned_of() -> None:
+    assert many_partitions_warning(10_000, "day") == ""
+    assert "import the years that models read" in many_partitions_warning(10_001, "day")
 
 
 def test_the_same_files_give_the_same_bytes_whatever_runs_them(tmp_path: Path) -> None:
