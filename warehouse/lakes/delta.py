@@ -64,8 +64,7 @@ class DeltaSnapshot:
         """All rows of a file, a row group at a time."""
         names = list(columns) if columns is not None else self.schema.names
         values = self._values[file.path]
-        # Spark writes times as INT96, also those of the year 9999, which nanoseconds do not hold.
-        with opened_source(self._storage, self._absolute(file.path), int96_unit="us") as (source, parquet):
+        with opened_source(self._storage, self._absolute(file.path)) as (source, parquet):
             stored = set(parquet.schema_arrow.names)
             physical = {name: self._physical(name) for name in names if name not in values}
             read = [name for name in physical.values() if name in stored]

@@ -58,6 +58,9 @@ def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
     return refuse if rule == "refuse" else replace
 
 
+#: Times of the type INT96, which Spark writes unless asked otherwise. Nanoseconds hold the years 1678 to 2262 only, and Arrow's
+#: reader would wrap others silently.
+_INT96_UNIT = "us"
 #: Fewer rows are decoded in less time than threads take to start.
 _WORTH_THREADS_ROWS = 1 << 12
 
@@ -294,14 +297,11 @@ def opened(storage: Storage, path: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def opened_source(storage: Storage, path: str, int96_unit: str | None = None) -> Iterator[tuple[Any, Any]]:
-    """(the source, the Parquet file over it); raises as :func:`opened` does.
-
-    ``int96_unit``: the unit of times of the type INT96, in place of nanoseconds, which hold the years 1678 to 2262 only.
-    """
+def opened_source(storage: Storage, path: str) -> Iterator[tuple[Any, Any]]:
+    """(the source, the Parquet file over it); raises as :func:`opened` does."""
     with storage.open_input(path) as source:
         try:
-            yield source, pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit=int96_unit)
+            yield source, pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit=_INT96_UNIT)
         except UnicodeDecodeError as error:
             raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
                               next_step="rename the column and write the file again") from error  # fmt: skip
@@ -334,7 +334,13 @@ def read_groups(
 
         codes = _stored_as_codes(file.metadata, groups[0], sound)
         if codes:
-            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=codes, pre_buffer=True)
+            file = pq.ParquetFile(
+                source,
+                metadata=file.metadata,
+                read_dictionary=codes,
+                pre_buffer=True,
+                coerce_int96_timestamp_unit=_INT96_UNIT,
+            )
         decoded = read_text(source, file, groups, sound)
     others = [name for name in columns if name not in decoded]
     if others or not decoded:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.scenes import write_partition
@@ -52,3 +54,17 @@ def test_texts_with_and_without_codes_become_texts(warehouse: Warehouse, tmp_pat
     coded = read_raw(warehouse.storage, fragment, ["t"], coded=["t"])
     assert coded.schema.field("t").type == pa.string()
     assert coded.column("t").to_pylist() == [*["a", None, "b"] * 400, *long, None]
+
+
+def test_times_that_spark_writes_as_int96_are_read_whatever_their_year(warehouse: Warehouse, tmp_path: Path) -> None:
+    years = [datetime(year, 12, 31, 23, 59, 59, 999_999, UTC) for year in (1, 1677, 2026, 2263, 9999)] * 300
+    rows = pa.table({"at": pa.array(years, pa.timestamp("us", "UTC")), "t": pa.array([str(at.year) for at in years])})
+    place = tmp_path / "log" / "date=2026-03-01"
+    place.mkdir(parents=True)
+    pq.write_table(rows, place / "part.parquet", use_deprecated_int96_timestamps=True)
+    registered = register_table(warehouse, "log", str(tmp_path / "log"))
+    assert registered.table.column("at").arrow_type.startswith("timestamp[us")
+    with warehouse.catalog.read() as connection:
+        (placed,) = current_fragments(connection, "log")
+    read = read_raw(warehouse.storage, placed.fragment, ["at", "t"], coded=["t"])
+    assert [at.replace(tzinfo=UTC) for at in read.column("at").to_pylist()] == years
