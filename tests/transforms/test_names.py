@@ -18,7 +18,8 @@ from transforms.errors import DataError, InputError
 from transforms.expressions.expression import int64
 from transforms.names import allowed_names, check_name, is_name, is_whole_number
 from warehouse.search.query import ComponentQuery
-from warehouse.tables.partitions import is_partition_folder, partition_range
+from warehouse.tables.hive_levels import parse_levels
+from warehouse.tables.partitions import partition_range
 
 LETTERS = string.ascii_letters + string.digits
 NAMES = st.from_regex(r"[A-Za-z0-9](\.?[A-Za-z0-9_-])*\.?", fullmatch=True).filter(lambda text: len(text) <= 64)
@@ -88,7 +89,8 @@ def test_numbers_are_of_digits_0_to_9(text):
     assert _accepts(lambda: bytes_of("--memory", f"{text}GiB")) == ascii_digits
     assert _accepts(lambda: ComponentQuery(operator=f"hash_buckets@{text}")) == ascii_digits
     if not ascii_digits:
-        assert not is_partition_folder(f"hour={text}")
+        with pytest.raises(DataError):
+            parse_levels(f"date=2026-01-01/hour={text}")
         with pytest.raises(DataError):
             partition_range(f"date=2026-01-0{text}")
 
