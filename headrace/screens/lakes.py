@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.changes import recompute_table
 from headrace.screens.json_fields import fields_of
-from headrace.screens.tables import unreadable_lines
+from headrace.screens.tables import schema_lines, unreadable_lines
 from headrace.terminal.units import bytes_text, count_text, many
 from warehouse.tables.lake_folders import FORMAT_NAMES
 
@@ -47,6 +47,7 @@ class LakeScreen:
         lines += [
             f"text that is not UTF-8 is read with U+FFFD for invalid bytes: {place}" for place in done.replaced[:4]
         ]
+        lines += schema_lines(done.schema_changes)
         lines += unreadable_lines(done.table.name, done.unreadable)
         lines += [f"a model that reads this column fails: {place}" for place in done.unfit]
         lines += done.notes

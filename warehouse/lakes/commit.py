@@ -13,6 +13,7 @@ from warehouse.lakes.edits import Edits
 from warehouse.lakes.origins import Origins, write_origins
 from warehouse.lakes.parts import NewPart
 from warehouse.lakes.state import KnownFile, check_lake, write_files, write_lake, write_parts
+from warehouse.tables.evolution.evolved import EvolvedSchema
 from warehouse.tables.followed import FollowedLake
 from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments
 from warehouse.tables.parquet import read_schema
@@ -28,7 +29,7 @@ class Refresh:
     """A refresh whose files are written.
 
     Attributes:
-        table: the table before it.
+        table: the table before it, with the columns that it has afterwards.
         lake: the lake at its new version.
         parts: parts with new rows.
         operation: the lake's operation, for the history.
@@ -38,6 +39,7 @@ class Refresh:
         edits: the changes of fragments.
         current: the table's fragments before.
         is_new: whether the table is new.
+        evolved: the schema with the lake's columns, of a table that is not new.
         notes: remarks for the user.
     """
 
@@ -51,6 +53,7 @@ class Refresh:
     edits: Edits = _NO_EDITS
     current: tuple[PlacedFragment, ...] = ()
     is_new: bool = False
+    evolved: EvolvedSchema | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -97,22 +100,24 @@ def commit_refresh(warehouse: Warehouse, refresh: Refresh, before: FollowedLake 
 
 def _apply(connection: Connection, warehouse: Warehouse, refresh: Refresh) -> Table:
     """The versions of a known table: deletions, then overlays, then new rows."""
-    table, edits = refresh.table, refresh.edits
+    edits, evolved = refresh.edits, refresh.evolved
+    table = refresh.table if evolved is None else replace(refresh.table, columns=evolved.before)
     if edits.deletions:
         rows = sum(one.fragment.deleted_rows - one.placed.fragment.deleted_rows for one in edits.deletions)
         note = _note(refresh, "delete", (), rows, len(edits.deletions))
-        version = apply_replacements(connection, warehouse, table, refresh.current, edits.deletions, note)
-        table = replace(table, version=version)
+        version = apply_replacements(connection, warehouse, table, refresh.current, edits.deletions, note, evolved)
+        table = replace(refresh.table, version=version)
     if edits.overlays:
         current = current_fragments(connection, table.name)
         note = _note(refresh, "overlay", edits.columns, edits.updated_rows, len(edits.overlays))
-        version = apply_replacements(connection, warehouse, table, current, edits.overlays, note)
-        table = replace(table, version=version)
+        version = apply_replacements(connection, warehouse, table, current, edits.overlays, note, evolved)
+        table = replace(refresh.table, version=version)
     if refresh.parts:
         current = current_fragments(connection, table.name)
         note = _note(refresh, "append", (), _rows(refresh), _fragments(refresh))
         files = [part.file for part in refresh.parts]
-        table = replace(table, version=apply_new_files(connection, warehouse, table, current, files, note))
+        version = apply_new_files(connection, warehouse, table, current, files, note, evolved)
+        table = replace(refresh.table, version=version)
     return table
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from transforms.errors import DataError, InputError
-from warehouse.catalog.catalog import Catalog
 from warehouse.changes.outcome import AffectedFragment, Recompute, find_recomputes
 from warehouse.errors import SchemaDrift
 from warehouse.lakes.commit import Refresh, commit_refresh
@@ -22,11 +23,13 @@ from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter, stored_colu
 from warehouse.lakes.placement import Placement, placement_of
 from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
-from warehouse.tables.evolution.evolved import FileSchema, evolved_schema
+from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
+from warehouse.tables.evolution.schema import SchemaChange
 from warehouse.tables.followed import FollowedLake, followed_lake
 from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, find_table
+from warehouse.tables.overflow import check_overflow, overflowing_types, refuse_overflow
 from warehouse.tables.parquet import invalid_text_rule
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
@@ -73,6 +76,7 @@ class Refreshed:
         rows: the live events of the whole table.
         bytes: the compressed bytes of its files.
         recompute: what models must compute again.
+        schema_changes: columns that are new or of a wider type.
         unreadable: columns that no model reads, of a new table.
         unfit: columns with values that their declared type cannot hold, one text each.
         replaced: columns in which invalid text was replaced, one text each.
@@ -92,6 +96,7 @@ class Refreshed:
     rows: int
     bytes: int
     recompute: tuple[Recompute, ...]
+    schema_changes: tuple[SchemaChange, ...] = ()
     unreadable: tuple[UnreadableColumn, ...] = ()
     unfit: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -108,6 +113,13 @@ class _Known:
     parts: Mapping[int, KnownPart]
     current: tuple[PlacedFragment, ...]
     file_digests: Mapping[str, Mapping[str, str]]
+
+    def read_by(self, evolved: EvolvedSchema) -> _Known:
+        """The table as a newer schema reads it: columns that it does not have yet are null."""
+        assert self.table is not None
+        columns = FragmentSchema(evolved.columns)
+        current = tuple(replace(placed, fragment=columns.of(placed.fragment)) for placed in self.current)
+        return replace(self, table=replace(self.table, columns=evolved.columns), current=current)
 
 
 def refresh_lake(
@@ -131,18 +143,26 @@ def refresh_lake(
     lake, placement = _followed(name, known, location, snapshot, options)
     if known.lake is not None and known.lake == lake:
         return _result(warehouse, known, Refresh.nothing(known.table, lake), ())
+    evolved = None
     if known.table is not None:
-        _check_columns(warehouse.catalog, known.table, snapshot, location)
+        evolved = _evolved(warehouse, known.table, known.current, snapshot, location)
+        known = known.read_by(evolved)
     replaced: list[str] = []
     checks = ValueChecks(None, False, {}, {})
-    writer = PartWriter(warehouse, name, placement, invalid_text_rule(options.invalid_text, replaced), checks.check)
+    overflowing = overflowing_types(evolved.columns) if evolved is not None else {}
+
+    def on_rows(path: str, first_row: int, rows: pa.Table) -> None:
+        check_overflow(rows, overflowing, location, f"table {name!r}")
+        checks.check(path, first_row, rows)
+
+    writer = PartWriter(warehouse, name, placement, invalid_text_rule(options.invalid_text, replaced), on_rows)
     editor: Editor | None = None
     try:
         if known.table is None or known.lake is None:
             refresh = _first(warehouse, name, snapshot, lake, placement, writer, progress)
         else:
             editor = Editor(warehouse, known.table, snapshot, placement, lake.keys, writer, known.file_digests)
-            refresh = _next(warehouse, known.table, known, snapshot, lake, editor, writer)
+            refresh = replace(_next(warehouse, known.table, known, snapshot, lake, editor, writer), evolved=evolved)
         recompute = _recomputes(warehouse, known, refresh)
     except BaseException:
         writer.discard()
@@ -204,23 +224,24 @@ def _followed(
                         placement.time_unit, tuple(keys)), placement  # fmt: skip
 
 
-def _check_columns(catalog: Catalog, table: Table, snapshot: LakeSnapshot, location: str) -> None:
-    columns = stored_columns(snapshot.schema)
+def _evolved(
+    warehouse: Warehouse, table: Table, current: Sequence[PlacedFragment], snapshot: LakeSnapshot, location: str
+) -> EvolvedSchema:
+    """The table's columns with those of the snapshot: new ones, and those of a wider type."""
+    files = [FileSchema(location, "", stored_columns(snapshot.schema))]
     try:
-        found = evolved_schema(
-            catalog, table, table.name, "add", [FileSchema(location, "", columns)], table.time_column
-        )
+        found = evolved_schema(warehouse.catalog, table, table.name, "add", files, table.time_column)
     except SchemaDrift as error:
         raise _drift(error.where, error.value, error.allowed) from error
-    for change in found.changes:
-        raise _drift(f"{location}, column {change.column}", change.after, change.before or "columns of the table")
     for name in found.lacking:
         raise _drift(f"{location}, column {name}", "absent", table.column(name).arrow_type)
+    refuse_overflow(warehouse.storage, found, (placed.fragment for placed in current))
+    return found
 
 
 def _drift(where: str, value: object, allowed: str) -> SchemaDrift:
-    return SchemaDrift("the columns of a lake must stay those of its table", where=where, value=value, allowed=allowed,
-                       next_step="add the lake under another table name")  # fmt: skip
+    return SchemaDrift("the columns of a lake must stay in it, with types that hold their values", where=where, value=value,
+                       allowed=allowed, next_step="add the lake under another table name")  # fmt: skip
 
 
 def _first(
@@ -337,6 +358,7 @@ def _result(warehouse: Warehouse, known: _Known, done: Refresh, recompute: tuple
         rows=sum(placed.fragment.live_rows for placed in current),
         bytes=sum(placed.fragment.size_bytes for placed in current),
         recompute=recompute,
+        schema_changes=() if done.evolved is None or done.table.version == before else done.evolved.changes,
         unreadable=unreadable_columns(done.table.file_columns) if known.table is None else (),
         notes=(*done.notes, *([small] if small and done.parts else [])),
     )

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -298,12 +299,48 @@ def test_a_row_without_a_time_is_refused_and_nothing_is_left(tmp_path: Path) -> 
     assert len(follower.rows()) == 4
 
 
+def test_a_column_that_a_lake_gains_is_null_before_and_changes_like_others(follower: Follower, lake: str) -> None:
+    follower.refresh(keys=("id",))
+    places = {row["id"]: place for place, row in follower.placed_rows("id")}
+    DeltaTable(lake).alter.add_columns([Field("extra", PrimitiveType("long"))])
+    added = follower.refresh()
+    assert (added.changed, added.schema_changes) == (False, ())  # no row has it yet
+    write_deltalake(lake, events([50]).append_column("extra", pa.array([1])), mode="append")
+    appended = follower.refresh()
+    assert [(one.column, one.before, one.after) for one in appended.schema_changes] == [("extra", "", "int64")]
+    assert (appended.appended_rows, appended.updated_rows) == (1, 0)
+    assert {row["id"]: row["extra"] for row in follower.rows("id", "extra") if row["extra"]} == {50: 1}
+    DeltaTable(lake).update(predicate="id < 3", updates={"extra": "id + 10"})
+    updated = follower.refresh()
+    assert (updated.updated_columns, updated.updated_rows, updated.deleted_rows) == (("extra",), 3, 0)
+    found = {row["id"]: row["extra"] for row in follower.rows("id", "extra") if row["extra"]}
+    assert found == {50: 1, 0: 10, 1: 11, 2: 12}
+    assert {row["id"]: place for place, row in follower.placed_rows("id")}.items() >= places.items()
+    assert follower.refresh().changed is False
+
+
+def test_a_column_and_new_values_of_kept_rows_arrive_in_one_version(follower: Follower, lake: str) -> None:
+    follower.refresh(keys=("id",))
+    rows = pa.Table.from_pylist(delta_rows(lake), schema=SCHEMA)
+    more = rows.append_column("extra", pa.array([f"x{one}" for one in rows.column("id").to_pylist()]))
+    write_deltalake(lake, more, mode="overwrite", schema_mode="merge")
+    done = follower.refresh()
+    assert (done.updated_columns, done.updated_rows, done.appended_rows) == (("extra",), rows.num_rows, 0)
+    assert {row["extra"] for row in follower.rows("extra")} == set(more.column("extra").to_pylist())
+
+
 def test_other_columns_and_another_table_are_refused(tmp_path: Path, follower: Follower, lake: str) -> None:
     follower.refresh()
-    write_deltalake(lake, events([50]).append_column("extra", pa.array([1])), mode="append", schema_mode="merge")
+    kept = events(range(3))
+    write_deltalake(lake, kept.drop_columns("label"), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(SchemaDrift, match="columns of a lake") as caught:
         follower.refresh()
-    assert "extra" in caught.value.where
+    assert ("label" in caught.value.where, caught.value.value) == (True, "absent")
+    texts = kept.set_column(3, "label", kept.column("label").cast(pa.string()))
+    write_deltalake(lake, texts, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(SchemaDrift, match="columns of a lake") as caught:
+        follower.refresh()
+    assert ("label" in caught.value.where, caught.value.value) == (True, "string")
     other = str(tmp_path / "other")
     write_deltalake(other, events(range(3)))
     with pytest.raises(InputError, match="the one of the registered table"):

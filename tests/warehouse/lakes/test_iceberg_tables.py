@@ -221,6 +221,22 @@ def test_renamed_columns_are_other_columns_and_older_files_have_nulls(
     assert {row["extra"] for row in rows} == {None, "x"}
 
 
+def test_a_type_that_a_lake_widens(tmp_path: Path, known: SqlCatalog) -> None:
+    from pyiceberg.types import LongType
+
+    small = events(range(8)).append_column("count", pa.array(range(8), pa.int32()))
+    table = known.create_table("ns.widened", schema=small.schema)
+    table.append(small)
+    follower = Follower.open(tmp_path / "home", table.location().removeprefix("file://"))
+    follower.refresh()
+    with table.update_schema() as update:
+        update.update_column("count", field_type=LongType())
+    table.append(events([50]).append_column("count", pa.array([2**40])))
+    done = follower.refresh()
+    assert [(one.column, one.before, one.after) for one in done.schema_changes] == [("count", "int32", "int64")]
+    assert sorted(row["count"] for row in follower.rows("count")) == [*range(8), 2**40]
+
+
 def test_what_is_no_table_is_refused(tmp_path: Path, known: SqlCatalog) -> None:
     empty = known.create_table("ns.empty", schema=events(range(8)).schema)
     follower = Follower.open(tmp_path / "home", empty.location().removeprefix("file://"))
