@@ -31,7 +31,7 @@ class LakeScreen:
     def line(self) -> str:
         """What changed, in one line."""
         done = self.done
-        lake = f"{FORMAT_NAMES[done.lake.format]} {done.lake.location}"  # type: ignore[index]
+        lake = f"{FORMAT_NAMES[done.lake.format]} {done.lake.location}"
         table = f"table {done.table.name}, version {done.table.version}"
         if not done.before:
             return f"{table}: {many(done.appended_rows, 'row')} of version {done.lake.version} of {lake}"

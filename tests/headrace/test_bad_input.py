@@ -362,7 +362,7 @@ def test_an_import_under_an_impossible_name_writes_nothing(cli, tmp_path, name):
 def test_an_import_of_another_schema_is_refused_before_it_writes(cli, tmp_path):
     import_log(cli, tmp_path, "clicks", range(3))
     before = sorted(tmp_path.rglob("*.parquet"))
-    assert "price" in import_log(cli, tmp_path, "clicks", range(5), price="float64", status=3).err
+    assert "price" in import_log(cli, tmp_path, "clicks", range(5), price="string", status=3).err
     assert sorted(tmp_path.rglob("*.parquet")) == before
     import_log(cli, tmp_path, "clicks", range(5))
     assert cli("table", "ls", "--json").json["tables"][0]["rows"] == 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -34,7 +34,7 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 class DeltaSnapshot:
     """One version of a Delta table; see :class:`warehouse.lakes.snapshot.LakeSnapshot`."""
 
-    format = "delta"
+    format: Final = "delta"
     keys: tuple[str, ...] = ()
 
     def __init__(self, storage: Storage, root: str, table: Any) -> None:

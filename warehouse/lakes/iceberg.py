@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class _Deletes:
 class IcebergSnapshot:
     """One snapshot of an Iceberg table; see :class:`warehouse.lakes.snapshot.LakeSnapshot`."""
 
-    format = "iceberg"
+    format: Final = "iceberg"
 
     def __init__(self, table: Any, version: str, where: str) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DataError
+from warehouse.tables.lake_folders import LakeFormat
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -33,7 +34,7 @@ class LakeSnapshot(Protocol):
     """One version of a lake's table."""
 
     @property
-    def format(self) -> str:
+    def format(self) -> LakeFormat:
         """``delta`` or ``iceberg``."""
         ...
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
 from warehouse.catalog import schema
+from warehouse.tables.lake_folders import LakeFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class FollowedLake:
     """
 
     location: str
-    format: str
+    format: LakeFormat
     lake_id: str
     version: str
     partition_by: str

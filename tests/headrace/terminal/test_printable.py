@@ -102,7 +102,8 @@ _OURS = {
 
 
 def _given(kind: type, name: str, hint: Any) -> Any:
-    is_ours = name in _OURS and (name != "changes" or "Mapping" in str(hint) or "dict" in str(hint)) and name != "kind"
+    is_mapping = "Mapping" in str(hint) or "dict" in str(hint)
+    is_ours = name in _OURS and (name not in ("changes", "schema") or is_mapping) and name != "kind"
     if is_ours or (name == "kind" and kind.__name__ == "Change"):
         return _OURS[name]
     if (kind.__name__, name) == ("PlannedAnalysis", "state"):
