@@ -86,6 +86,7 @@ def test_ratios_are_taken_within_a_round() -> None:
 needs_git = pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a git checkout")
 
 
+@pytest.mark.slow
 @needs_git
 def test_imports_of_a_revision_and_of_the_working_tree() -> None:
     with checkout("HEAD") as tree:

@@ -6,6 +6,7 @@ import gzip
 import re
 
 import numpy as np
+import pytest
 
 from benchmarks import hybrid_placement
 from benchmarks.support import cache_policies as policies
@@ -31,6 +32,7 @@ def test_bounds_are_bounds() -> None:
     assert found["hybrid placement"] > found["static"]
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path, capsys) -> None:
     logs = hybrid_placement.lookups_of(tmp_path, 20_000)
     assert "a synthetic log takes its place" in capsys.readouterr().out

@@ -39,6 +39,7 @@ def test_readers() -> None:
     assert readers_a_component([Born("a", (1, 2)), Born("b", (1, 3))]) == 4 / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["all", "none"])
 def test_a_small_year(tmp_path: Path, policy: str) -> None:
     found = simulate(SMALL, policy, tmp_path / policy)

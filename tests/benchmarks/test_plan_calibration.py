@@ -14,6 +14,7 @@ from trainer.planning.plan import cyclic_plan
 from trainer.planning.topologies import topology_of
 
 
+@pytest.mark.slow
 def test_rates_are_found_again_in_the_times_that_they_give():
     topology = topology_of("cpu:3")
     topology = replace(topology, rates=replace(topology.rates, shard_secs=2e-6, combine_byte_secs=1e-10))
@@ -50,6 +51,7 @@ def test_rank_correlation_is_of_ranks():
     assert rank_correlation([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]) == pytest.approx(-1)
 
 
+@pytest.mark.slow
 def test_processes_give_the_times_of_all_phases():
     drawn = replace(drawn_set(np.random.default_rng(2), most_tables=4), events=64)
     facts = drawn.facts()

@@ -198,6 +198,7 @@ def test_plans_of_torchrec_have_their_own_shardings(name):
         assert sharding_of(table, CORES, 8) in (sharding, "")
 
 
+@pytest.mark.slow
 def test_estimates_are_of_plans_that_torchrec_can_state():
     topology, events = _topology(200), 512
     request = request_of(TABLES, topology, events, 60)
@@ -226,6 +227,7 @@ def test_other_estimates_are_refused(data):
         read_millis(data, "answer", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), CASES.items())
 def test_no_other_plan_has_a_shorter_step(name, case, tmp_path):
     """The comparison of the benchmark, with the recorded answers."""

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from sqlalchemy import func, select
 
 from tests.support.processes import PATIENCE_SECS
@@ -28,6 +29,7 @@ with Warehouse.open(WarehouseConfig(home, url)) as warehouse:
 """
 
 
+@pytest.mark.slow
 def test_models_submitted_at_once_queue_no_memo_twice(config: WarehouseConfig, tmp_path: Path) -> None:
     sizes = (3, 4, 5, 5, 1, 5, 2, 4)
     with Warehouse.open(config) as warehouse:
@@ -48,6 +50,7 @@ def test_models_submitted_at_once_queue_no_memo_twice(config: WarehouseConfig, t
             assert connection.execute(select(func.count()).select_from(schema.waits)).scalar() == sum(sizes)
 
 
+@pytest.mark.slow
 def test_the_same_model_submitted_at_once_is_one_version(config: WarehouseConfig, tmp_path: Path) -> None:
     with Warehouse.open(config) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=2, rows=3)))

@@ -230,6 +230,7 @@ time.sleep(3600)
 """
 
 
+@pytest.mark.slow
 def test_a_worker_killed_between_bytes_and_row_costs_only_its_work(config: WarehouseConfig, tmp_path: Path) -> None:
     with Warehouse.open(replace(config, lease_secs=0.05)) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))

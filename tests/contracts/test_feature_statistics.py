@@ -50,6 +50,7 @@ def test_a_sample_counts_once(warehouse: Warehouse) -> None:
         assert set(newest_statistics(connection, ["b", "c"])) == {"b"}
 
 
+@pytest.mark.slow
 def test_old_versions_and_epochs_are_bounded(warehouse: Warehouse) -> None:
     for epoch in range(KEPT_EPOCHS + 3):
         assert record_sample(warehouse, sample("r", epoch, a=1), add)
@@ -75,6 +76,7 @@ for epoch in range(30):
 """
 
 
+@pytest.mark.slow
 def test_writers_at_one_time_lose_nothing(warehouse: Warehouse, config: WarehouseConfig) -> None:
     run_together([start(_WRITER, config.home, config.url, run) for run in ("r", "s", "r")])
     assert sums(warehouse) == {"a": (60, 60), "b": (120, 60)}

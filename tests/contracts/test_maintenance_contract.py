@@ -28,6 +28,7 @@ from warehouse import (
 from warehouse.catalog import schema
 
 
+@pytest.mark.slow
 def test_a_warehouse_is_kept(config: WarehouseConfig, tmp_path: Path) -> None:
     with Warehouse.open(config) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log")))

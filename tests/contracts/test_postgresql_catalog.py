@@ -108,6 +108,7 @@ def test_two_databases_do_not_wait_for_each_other(catalog: Catalog, new_database
     other.close()
 
 
+@pytest.mark.slow
 def test_schemas_of_one_database_are_catalogs_of_their_own(new_database: NewDatabase, postgres: PostgresServer) -> None:
     url = new_database(migrated=False)
     for name in ("one", "two"):
@@ -219,6 +220,7 @@ def test_a_connection_that_idled_while_the_server_was_restarted_is_not_noticed(
     assert waits == []
 
 
+@pytest.mark.slow
 def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, postgres: PostgresServer) -> None:
     failures: list[BaseException] = []
     commits: list[bool] = []

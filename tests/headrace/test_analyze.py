@@ -33,6 +33,7 @@ def model_file(cli: Callable[..., Any], small_log: Path, tmp_path: Path) -> Path
     return file
 
 
+@pytest.mark.slow
 def test_submit_names_what_is_missing_and_analyze_makes_it_once(cli: Callable[..., Any], model_file: Path) -> None:
     refused = cli("model", "submit", model_file, status=2)
     for said in ("vocabulary_ids(unigrams(lower(query)))", "standardize_over(price)", "headrace analyze"):

@@ -53,6 +53,7 @@ def test_a_log_in_azure(
     objects._shared.cache_clear()
 
 
+@pytest.mark.slow
 def test_lakes_in_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     rows = events(range(24))
     write_deltalake(str(tmp_path / "delta"), rows, partition_by=["country"])

@@ -103,6 +103,7 @@ def test_a_truncated_file(cli, small_log):
     assert cli("table", "ls", "--json").json["tables"] == []
 
 
+@pytest.mark.slow
 def test_a_raw_file_that_changed_after_it_was_registered(cli, tmp_path, table):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
@@ -131,6 +132,7 @@ m.input("a", picky(hr.text("query")))
 """
 
 
+@pytest.mark.slow
 def test_equal_failures_are_one_line_of_explain_with_an_event(cli, tmp_path, table):
     (tmp_path / "models.py").write_text(PICKY, encoding="utf-8")
     cli("model", "submit", tmp_path / "models.py")
@@ -207,6 +209,7 @@ def headrace(*arguments: str, home: Path, prefix: tuple[str, ...] = ()) -> subpr
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_second_process_on_a_run_folder_gets_an_error_with_its_holder(cli, tmp_path, table):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
@@ -218,6 +221,7 @@ def test_a_second_process_on_a_run_folder_gets_an_error_with_its_holder(cli, tmp
     assert str(os.getpid()) in error
 
 
+@pytest.mark.slow
 def test_a_second_process_on_a_locked_catalog_waits_and_then_fails(tmp_path, small_log, monkeypatch):
     import sqlite3
 
@@ -242,6 +246,7 @@ def test_a_second_process_on_a_locked_catalog_waits_and_then_fails(tmp_path, sma
     assert third.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_clear_error_and_nothing_is_half_written(tmp_path, cli, table):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
@@ -274,6 +279,7 @@ def _interrupted(process):
     raise AssertionError("the command goes on whatever one types")
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_leaves_quietly(tmp_path):
     headrace("init", home=tmp_path / "home").communicate()
     worker = headrace("work", home=tmp_path / "home")
@@ -300,6 +306,7 @@ model.input("place", endless(hr.int64("position")))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("told", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_worker_is_interrupted_whatever_it_computes(tmp_path, cli, table, told, status):
     """One line, and the tasks are in the queue again at once, though what it computes would never end."""
@@ -414,6 +421,7 @@ def test_a_baseline_that_is_no_number_is_refused_before_training(cli, table, tmp
     assert not (tmp_path / "home" / "runs").exists()
 
 
+@pytest.mark.slow
 def test_failures_are_shown_and_can_be_retried(cli, table, tmp_path):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")

@@ -43,6 +43,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0
     return captured.err if status else json.loads(captured.out)
 
 
+@pytest.mark.slow
 def test_from_a_log_in_a_bucket_to_memos_in_it(bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     added = call(capsys, "table", "add", "log", f"gs://{bucket}/log")
     assert added["added"]

@@ -41,6 +41,7 @@ def check_golden(name: str, text: str) -> None:
     assert text == place.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file, tmp_path):
     check_golden("table_add", cli("table", "add", "log", small_log, "--time-column", "time").out)
     check_golden("table_ls", cli("table", "ls").out)

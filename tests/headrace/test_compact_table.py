@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from headrace.screens.compact_table import CompactedTableScreen
 from tests.headrace.test_commands import check_golden
@@ -33,6 +35,7 @@ def test_an_age_excludes_recent_partitions(submitted: Any) -> None:
     assert "no such table" in submitted("table", "compact", "logs", status=4).err
 
 
+@pytest.mark.slow
 def test_registering_many_small_fragments_warns_once(cli: Any, tmp_path: Path) -> None:
     write_sample_log(tmp_path / "log", SampleLogConfig(hours=26, mean_rows_per_hour=20), late=False)
     added = cli("table", "add", "log", tmp_path / "log", "--time-column", "time")

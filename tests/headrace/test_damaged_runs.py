@@ -37,6 +37,7 @@ def manifests(folder: Path) -> dict[str, bytes]:
     return {path.name: (path / "manifest.json").read_bytes() for path in checkpoints_dir(folder).iterdir()}
 
 
+@pytest.mark.slow
 def test_a_damaged_run_gives_equal_weights_or_an_error(train, tmp_path):
     epochs = len(train(tmp_path / "straight").json["epochs"])
     straight = manifests(tmp_path / "straight")

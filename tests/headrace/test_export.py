@@ -224,6 +224,7 @@ def test_the_sample_log_through_both(cli, submitted, tmp_path):
     assert replayed(cli, tmp_path, model, events=250) == 250
 
 
+@pytest.mark.slow
 def test_a_request_without_missing_values_needs_no_flags(cli, submitted, tmp_path):
     import tensorflow as tf
 
@@ -254,6 +255,7 @@ whole.input("reversed", reverse(query))
 """
 
 
+@pytest.mark.slow
 def test_what_tensorflow_cannot_compute_is_named_or_left_out(cli, submitted, tmp_path):
     model = submitted(MODEL + OWN)
     said = cli("model", "export", model, "--output", tmp_path / "out", status=2).err
@@ -279,6 +281,7 @@ def test_what_tensorflow_cannot_compute_is_named_or_left_out(cli, submitted, tmp
     )
 
 
+@pytest.mark.slow
 def test_an_export_is_whole_and_is_not_overwritten(cli, submitted, tmp_path):
     model = submitted(MODEL)
     out = tmp_path / "out"

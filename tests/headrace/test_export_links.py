@@ -118,6 +118,7 @@ print("loaded:", *sorted(m for m in sys.modules if m in %r), file=sys.stderr)
     assert done.stderr.splitlines()[-1].split() == ["loaded:"]
 
 
+@pytest.mark.slow
 def test_a_target_follows_a_chain_until_it_is_stopped(cli: Callable[..., Any], folder: Path) -> None:
     """In a process of its own, which begins before there is a chain and is killed between two of its links."""
     command = [sys.executable, "-m", "headrace", "export", "apply", "chain", "--to", "served", "--follow", "--poll-secs", "0.05", "--json"]  # fmt: skip

@@ -163,6 +163,7 @@ def test_options_of_the_other_kind_are_refused(lake: str, tmp_path: Path, capsys
     assert "a table of files must not become" in call(capsys, "table", "add", "plain", lake, status=2)
 
 
+@pytest.mark.slow
 def test_follow_brings_each_version_until_it_is_stopped(lake: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headrace", "table", "add", "log", lake, "--follow", "--every", "0.2s", "--json"]
     process = subprocess.Popen(

@@ -73,6 +73,7 @@ def overlay(cli, log, number):
     return cli("table", "overlay", "coupons", log / f"spent{number}.parquet", "--on", "coupon")
 
 
+@pytest.mark.slow
 def test_labels_that_come_a_day_later(cli, log, train):
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
     error = cli("model", "submit", log / "model.py", status=2).err
@@ -118,6 +119,7 @@ def correct(cli, log, number, rows=ROWS):
     cli("table", "fix", "coupons", log / "fixed.parquet", "--on", "coupon", "--why", "wrong currency")
 
 
+@pytest.mark.slow
 def test_corrected_labels_are_trained_again(cli, log, train):
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
     for number in range(DAYS):
@@ -163,6 +165,7 @@ def test_a_corrected_label_is_refused_until_it_is_accepted(cli, log, train):
     assert train("--json").json["events_this_time"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "figures"),
     [

@@ -114,6 +114,7 @@ def test_a_check_of_a_slice_says_what_it_does_not_take(planned, tmp_path):
     assert "a plan must have the embedding tables of the model" in err
 
 
+@pytest.mark.slow
 def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp_path, monkeypatch):
     pytest.importorskip("tensorflow")
     from tests.support.emulated_slice import EmulatedSlice

@@ -57,6 +57,7 @@ def test_signs_of_python_are_found_and_a_missing_twin_is_explained() -> None:
     assert forms("no_such_operator") == []
 
 
+@pytest.mark.slow
 def test_page_is_equal_in_every_process_and_is_written_where_it_is_asked(tmp_path: Path) -> None:
     output = tmp_path / "page.md"
     command = [sys.executable, "-m", "headrace.reference", "--output", str(output)]

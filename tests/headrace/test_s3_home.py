@@ -46,6 +46,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0
     return captured.err if status else json.loads(captured.out)
 
 
+@pytest.mark.slow
 def test_a_local_home_reads_a_log_in_s3(bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     added = call(capsys, "table", "add", "log", f"s3a://{bucket}/log/", "--time-column", "time")
     assert added["added"]

@@ -31,6 +31,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+@pytest.mark.slow
 def test_a_log_that_changes(cli, log, tmp_path):
     cli("table", "add", "log", log, "--time-column", "time")
     (tmp_path / "model.py").write_text(MODEL)
@@ -174,6 +175,7 @@ def test_an_import_of_parquet_that_does_not_fit_names_the_file(cli, tmp_path):
     assert f"where:   {wider}, column price" in error
 
 
+@pytest.mark.slow
 def test_levels_of_folders(cli, tmp_path):
     log = tmp_path / "log"
     for number in (1, 2):

@@ -27,6 +27,7 @@ OPTIONS = {**UNTRIED, "deep": True, "embedding_learning_rate": 0.03, "determinis
 NAMES = ["click", "top", "place"]
 
 
+@pytest.mark.slow
 def test_several_labels_from_the_model_file_to_scores(cli, small_log, tmp_path):
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")

@@ -51,6 +51,7 @@ def failed(submitted: Any, tmp_path: Path) -> Any:
     return submitted
 
 
+@pytest.mark.slow
 def test_the_quarantine_from_list_to_drop(failed: Any, tmp_path: Path) -> None:
     check_golden("tasks_list", without_times(failed("tasks", "list").out))
     check_golden("tasks_list_each", without_times(failed("tasks", "list", "--each").out))
@@ -123,6 +124,7 @@ model.input("price", hr.float32("price").fill_null(0.0))
 """
 
 
+@pytest.mark.slow
 def test_from_a_failure_and_its_sample_to_a_fixed_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
     """A real worker, what it found, the very lines of ``docs/quarantine.md`` over the sample, drop, and a new version."""
     cli("table", "add", "log", small_log)

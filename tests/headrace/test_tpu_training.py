@@ -44,6 +44,7 @@ def options_file(tmp_path, **options):
     return str(file)
 
 
+@pytest.mark.slow
 def test_a_slice_trains_and_a_test_on_this_machine_follows(submitted, on_slice, tmp_path):
     plain = options_file(tmp_path)
     expected = submitted(*TRAIN, "--config", plain, "--run-dir", tmp_path / "cpu", "--json").json

@@ -130,6 +130,7 @@ def test_equal_seeds_draw_equal_mutants(tree: Path) -> None:
     assert any(draw != draws[0] for draw in draws[2:])
 
 
+@pytest.mark.slow
 def test_the_nearest_tests_are_named_after_the_module_or_import_it() -> None:
     tests = NearestTests(ROOT)
     assert tests.of("warehouse/scheduling/fair_shares.py")[0] == "tests/warehouse/scheduling/test_fair_shares.py"
@@ -143,6 +144,7 @@ def test_a_module_without_a_test_is_tested_by_its_folder(tree: Path) -> None:
     assert NearestTests(tree).of("pipelines/lonely.py") == ()
 
 
+@pytest.mark.slow
 def test_survivors_are_shown_and_the_tree_is_untouched(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(tree)
     status = main(["--root", str(tree), "--since", "HEAD", "--jobs", "2"])
@@ -158,6 +160,7 @@ def test_survivors_are_shown_and_the_tree_is_untouched(tree: Path, capsys: pytes
     assert "(target: at most 5%); seed 0" in last
 
 
+@pytest.mark.slow
 def test_tests_that_fail_anyway_judge_nothing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "tests" / "warehouse" / "test_numbers.py").write_text("def test_it():\n    assert False\n")
     assert main(["--root", str(tree), "--since", "HEAD", "--count", "2", "--jobs", "1"]) == 0
@@ -170,6 +173,7 @@ def test_without_tests_a_mutant_counts_as_a_survivor(tree: Path, capsys: pytest.
     assert "no tests" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_the_tree_as_it_is(tree: Path) -> None:
     before, status = contents(tree), git(tree, "status", "--porcelain")
     command = [sys.executable, "-m", "tests.mutants", "--root", str(tree), "--since", "HEAD", "--jobs", "1"]

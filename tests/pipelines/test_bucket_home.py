@@ -59,6 +59,7 @@ def work(warehouse: Warehouse) -> int:
     return run_worker(warehouse, WorkerConfig("worker"), until_idle=True).memos
 
 
+@pytest.mark.slow
 def test_a_home_in_a_bucket_holds_what_a_local_one_would(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
     with open_home(tmp_path / "home") as local, open_bucket(gcs_server, bucket, tmp_path) as remote:
         queued = fill(local, tmp_path / "log", model())
@@ -95,6 +96,7 @@ def test_registering_again_reads_only_what_is_new(gcs_server: GcsServer, bucket:
             register_table(warehouse, "other", f"gs://{bucket}/nothing")
 
 
+@pytest.mark.slow
 def test_memos_go_and_orphans_are_swept(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
     with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
         fill(warehouse, f"gs://{bucket}/log", model())
@@ -116,6 +118,7 @@ def test_memos_go_and_orphans_are_swept(gcs_server: GcsServer, bucket: str, tmp_
         assert work(warehouse) == 12
 
 
+@pytest.mark.slow
 def test_a_worker_outlives_a_server_that_stumbles(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
     """Every tenth upload is refused, and every seventh answer lost, and nothing is computed twice."""
     with proxied(gcs_server.address) as proxy:
@@ -154,6 +157,7 @@ def test_full_passes_run_in_a_bucket(gcs_server: GcsServer, bucket: str, tmp_pat
         assert (made.partitions, made.partitions_read) == (3, 0)
 
 
+@pytest.mark.slow
 def test_a_log_that_changes_under_a_reader_is_an_error_that_names_it(
     gcs_server: GcsServer, bucket: str, tmp_path: Path
 ) -> None:

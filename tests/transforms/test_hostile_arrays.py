@@ -33,6 +33,7 @@ def _python(source: str, **environment: str) -> subprocess.CompletedProcess[str]
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_plans_over_hostile_arrays_refuse_or_give_what_ordinary_arrays_give(tmp_path: Path) -> None:
     tally = run_apart(1, 0, 250, tmp_path, bounds_checked=False)
     assert (tally.plans, tally.deaths, tally.out_of_bounds, tally.defects) == (250, 0, 0, [])

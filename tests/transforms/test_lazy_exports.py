@@ -54,6 +54,7 @@ def test_a_name_that_is_not_exported_is_an_attribute_error(lazy_package):
         _ = lazy_package.hidden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["bytecode", "archive"])
 def test_a_package_needs_no_source(tmp_path, form):
     """The real packages, as an installation without sources has them."""

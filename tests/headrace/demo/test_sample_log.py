@@ -37,6 +37,7 @@ def test_late_rows_are_the_missing_ones_in_their_own_hours(tmp_path):
         assert [f"hour={hour[0].as_py():02d}"] == [path.parent.name]
 
 
+@pytest.mark.slow
 def test_clicks_depend_on_the_features(tmp_path):
     write_sample_log(tmp_path, SampleLogConfig(hours=2, mean_rows_per_hour=20_000), late=False)
     table = pq.read_table(tmp_path, partitioning=None)

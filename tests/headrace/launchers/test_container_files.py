@@ -64,6 +64,7 @@ def test_images_and_pods_agree_on_their_users(capsys: pytest.CaptureFixture[str]
             assert any("--uid 1000" in arguments for name, arguments in steps(role) if name == "RUN")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", FILES)
 def test_the_requirements_of_an_image_resolve_to_the_pinned_set(role: str) -> None:
     """In a dry run, without a registry: what an image installs is what this environment was tested with."""

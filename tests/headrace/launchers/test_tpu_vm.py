@@ -155,6 +155,7 @@ def test_the_script_starts_each_role_on_its_machine(tmp_path: Path, capsys: pyte
     assert (files / "catalog.env").read_text() == "HEADRACE_CATALOG_URL=postgresql://user:pass'word@10.1.2.3/headrace\n"
 
 
+@pytest.mark.slow
 def test_a_slice_whose_job_failed_stays_and_is_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = script(capsys)
     done = run_script(tmp_path, text, status=3)

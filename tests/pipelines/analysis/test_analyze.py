@@ -172,6 +172,7 @@ def test_artifacts_and_their_keys_stay_what_they_were(scene: Scene) -> None:
     assert kept >= GOLDEN_KEYS
 
 
+@pytest.mark.slow
 def test_tensorflow_is_not_needed() -> None:
     program = "import sys, pipelines.analysis.analyze, tfx_bsl.sketches; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -185,6 +186,7 @@ def test_vocabularies_equal_a_plain_count(scene: Scene) -> None:
     assert of(scene, 2) == ranked(items)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_by_label_equals_tf_transforms(scene: Scene) -> None:
     import tensorflow as tf
 
@@ -232,6 +234,7 @@ def small(over: Any = TWO) -> Model:
     return made
 
 
+@pytest.mark.slow
 def test_a_changed_fragment_reads_its_partition_again_and_an_analysis_may_follow_another(tmp_path: Path) -> None:
     for number in (1, 2):
         write_day(tmp_path / "log", number, day(number))

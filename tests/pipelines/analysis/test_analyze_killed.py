@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import analyze_model
@@ -60,6 +61,7 @@ def contributions(home: Path) -> set[str]:
     return {file.stem for file in home.glob("analysis/sums-*/*/*.arrow") if not file.name.startswith(".")}
 
 
+@pytest.mark.slow
 def test_a_killed_analysis_reads_again_what_was_being_read_and_no_more(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for hour in range(PARTITIONS):

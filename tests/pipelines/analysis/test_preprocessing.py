@@ -202,6 +202,7 @@ def small_columns() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_model_is_bound_to_what_its_function_finds_and_late_rows_change_nothing(tmp_path: Path) -> None:
     rows = pa.table({
         "job": ["b", "a", "b", "c", "a", "b"], "age": [10, 20, 30, 40, 50, 60], "flag": [True, False] * 3,
@@ -237,6 +238,7 @@ def test_a_model_is_bound_to_what_its_function_finds_and_late_rows_change_nothin
             submit_model(warehouse, model_of(made, "other"))
 
 
+@pytest.mark.slow
 def test_a_null_that_a_dense_tensor_would_have_to_hold_is_one_clear_error(tmp_path: Path) -> None:
     write_days(tmp_path / "log", pa.table({"fare": pa.array([1.0, None], pa.float32()), "clicked": [0, 1]}), days=1)
     made = from_preprocessing_fn(

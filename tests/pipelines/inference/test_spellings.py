@@ -178,6 +178,7 @@ BAD = {"wide": ["x"] * 7, "narrow": ["2026-01-01"], "time": ["unknown", "u", "1"
        "number": ["2026-01-01", "u", "1", "one", "0", "n"]}  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     bad=st.lists(st.sampled_from(sorted(BAD)), max_size=3),
     seed=st.integers(0, 2**32),
@@ -217,6 +218,7 @@ CELLS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     kinds=st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5),
     odd=st.sampled_from([0.0, 0.004, 0.02, 0.2]),

@@ -30,6 +30,7 @@ def read_mutants(kind: str, first: int, count: int) -> dict[str, int]:
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_gives_equal_values_or_is_refused(kind: str) -> None:
     read_mutants(kind, 0, FAST_SEEDS)

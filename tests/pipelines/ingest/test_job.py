@@ -259,6 +259,7 @@ def test_an_import_killed_while_it_publishes_is_finished_by_the_next(tmp_path: P
     assert report.rows in (0, 6)
 
 
+@pytest.mark.slow
 def test_an_import_killed_at_any_moment_leaves_all_or_nothing(tmp_path: Path) -> None:
     for number in range(4):
         text = "".join(tsv_line(n, n % 40) for n in range(number, 4000))

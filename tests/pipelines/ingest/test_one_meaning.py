@@ -196,6 +196,7 @@ def rows_of(text: bytes) -> tuple[list[tuple[str, str]], int]:
     return rows, bad
 
 
+@pytest.mark.slow
 @given(st.lists(CSV_TEXT, min_size=1, max_size=5), st.integers(1, 40))
 @settings(max_examples=scaled(400))
 def test_records_are_cut_as_the_rule_says(tmp_path: Path, lines: list[str], block_bytes: int) -> None:
@@ -261,6 +262,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_bare_null_is_a_rejected_line(tmp_path: Path) -> None:
     texts = {"null\n": 1, "null": 1, "null\n" * 100_000: 100_000, '{"t": 0}\nnull\n': 2, 'null{"t": 0}\n': 1}
     paths = [write_log(tmp_path / f"{at}.jsonl", text) for at, text in enumerate(texts)]

@@ -86,6 +86,7 @@ def sampled(failure: Failure) -> list[dict[str, object]]:
     return list(table.to_pylist())
 
 
+@pytest.mark.slow
 def test_what_raises_fails_with_the_one_event_that_makes_it(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.raises(MOOD))
     assert failure.kind == "raised"
@@ -93,6 +94,7 @@ def test_what_raises_fails_with_the_one_event_that_makes_it(tmp_path: Path, proc
     assert (failure.events, sampled(failure)) == ((BAD,), [{"mood": "bad"}])
 
 
+@pytest.mark.slow
 def test_events_that_fail_only_together_are_found_together(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.dislikes_the_pair(MOOD))
     assert failure.kind == "raised"
@@ -100,28 +102,33 @@ def test_events_that_fail_only_together_are_found_together(tmp_path: Path, proce
     assert sampled(failure) == [{"mood": "bad"}, {"mood": "other bad"}]
 
 
+@pytest.mark.slow
 def test_a_crash_in_c_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.crashes(MOOD))
     assert (failure.kind, failure.error, failure.events) == ("lost", "its process was ended by SIGSEGV", (BAD,))
 
 
+@pytest.mark.slow
 def test_a_function_that_ends_its_process_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.quits(MOOD))
     assert (failure.kind, failure.error, failure.events) == ("lost", "its process ended with status 7", (BAD,))
 
 
+@pytest.mark.slow
 def test_what_allocates_for_ever_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.hoards(MOOD), rows=30)
     assert (failure.kind, failure.error) == ("memory", "needed more than 0.4 GB")
     assert failure.events == (BAD % 30,)
 
 
+@pytest.mark.slow
 def test_what_is_refused_memory_is_out_of_memory(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.asks_too_much(MOOD))
     assert (failure.kind, failure.events) == ("memory", (BAD,))
     assert "Unable to allocate" in failure.error
 
 
+@pytest.mark.slow
 def test_what_never_ends_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
     failure = failed_beside_healthy(tmp_path, processes, scenes.loops(MOOD), HASTY, rows=5)
     assert (failure.kind, failure.error, failure.events) == ("stalled", "took more than 1.5 s", (BAD % 5,))
@@ -146,6 +153,7 @@ def test_every_misbehaviour_at_once(tmp_path: Path, processes: ChildProcesses) -
     assert len(result.files) == 1
 
 
+@pytest.mark.slow
 def test_a_sample_makes_the_component_fail_by_itself(tmp_path: Path, processes: ChildProcesses) -> None:
     """What is kept is enough to see the failure again, far from the data."""
     model = made({**healthy(), "bad": scenes.dislikes_the_pair(MOOD)})
@@ -215,6 +223,7 @@ def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[p
     return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
 
 
+@pytest.mark.slow
 def test_known_culprits_do_not_delay_other_components(tmp_path: Path, processes: ChildProcesses) -> None:
     model = made({**healthy(), "bad": scenes.quits(MOOD)})
     home, works = leased(tmp_path, model, hours=2)
@@ -256,6 +265,7 @@ def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildPr
         isolated(work, home, processes, LIMITS, KnownCulprits())
 
 
+@pytest.mark.slow
 def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
     tmp_path: Path, processes: ChildProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -289,6 +299,7 @@ def depends_on_the_hash_seed(text):
     return pa.array([str(hash(each)) for each in text.to_pylist()])
 
 
+@pytest.mark.slow
 def test_what_differs_in_another_process_is_not_committed(tmp_path: Path, processes: ChildProcesses) -> None:
     inputs = {**healthy(), "bad": depends_on_the_hash_seed(MOOD), "good": scenes.raises(hr.text("query"))}
     _, outcomes = memoized(tmp_path, inputs, processes)
@@ -327,6 +338,7 @@ def starts_a_process_and_loops(text):
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "kind", "command"),
     [

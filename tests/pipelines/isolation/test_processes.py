@@ -62,6 +62,7 @@ def test_a_child_is_kept_for_the_next_request(own_processes: ChildProcesses) -> 
     assert own_processes.started == 3
 
 
+@pytest.mark.slow
 def test_a_child_outlives_a_timeout_that_its_parent_has_for_all_sockets(
     own_processes: ChildProcesses, request: pytest.FixtureRequest
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_child_outlives_a_timeout_that_its_parent_has_for_all_sockets(
         assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answer)
 
 
+@pytest.mark.slow
 def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     started = []
     for _ in range(4):
@@ -86,6 +88,7 @@ def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     assert pid_of(own_processes) == started[-1]
 
 
+@pytest.mark.slow
 def test_a_late_answer_does_not_count_for_the_next_request(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         (server, *_) = own_processes.running
@@ -99,6 +102,7 @@ def test_a_late_answer_does_not_count_for_the_next_request(own_processes: ChildP
     assert server not in own_processes.running
 
 
+@pytest.mark.slow
 def test_a_child_that_was_killed_while_it_waited_is_not_handed_out(own_processes: ChildProcesses) -> None:
     pid = pid_of(own_processes)
     os.kill(pid, signal.SIGKILL)
@@ -108,6 +112,7 @@ def test_a_child_that_was_killed_while_it_waited_is_not_handed_out(own_processes
         assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer)
 
 
+@pytest.mark.slow
 def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
     for number, said in ((signal.SIGKILL, "its process was ended by SIGKILL"), (signal.SIGBUS, "ended by SIGBUS")):
         with own_processes.child(LIMITS, fresh=True) as child:
@@ -121,6 +126,7 @@ def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
         assert said in ended.description
 
 
+@pytest.mark.slow
 def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
     pid_of(own_processes)
     server = own_processes.running[0]
@@ -133,6 +139,7 @@ def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
     assert eventually(lambda: len(descendants(server)) == 1), "the one that waits; no zombies"
 
 
+@pytest.mark.slow
 def test_a_child_holds_no_file_but_its_own(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as one, own_processes.child(LIMITS) as other:
         for child in (one, other):
@@ -145,6 +152,7 @@ def test_a_child_holds_no_file_but_its_own(own_processes: ChildProcesses) -> Non
     assert sorted(links) == sorted([*sockets, *["/memfd:headrace-progress (deleted)"] * 2])
 
 
+@pytest.mark.slow
 def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
     pid = pid_of(own_processes)
     tight = replace(LIMITS)
@@ -158,6 +166,7 @@ def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
     assert eventually(is_let_go)
 
 
+@pytest.mark.slow
 def test_children_end_with_the_server_and_another_is_started(own_processes: ChildProcesses) -> None:
     child = pid_of(own_processes)
     server = own_processes.running[0]
@@ -184,6 +193,7 @@ def test_a_system_that_refuses_processes_is_one_error(
         own_processes.prepare()
 
 
+@pytest.mark.slow
 def test_a_defect_in_a_child_is_an_answer(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         answer = child.ask(NOTHING, "{}", LIMITS)
@@ -224,6 +234,7 @@ time.sleep(3600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stuck", ["loops", "backtracks"])
 def test_no_child_survives_its_parent(tmp_path: Path, stuck: str) -> None:
     """The children are busy, in Python and in C, and nothing but the kernel can tell them."""

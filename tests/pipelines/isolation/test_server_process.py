@@ -52,6 +52,7 @@ def run(after: str, before: str = "", status: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_children_are_forks_of_one_process_that_has_imported_everything_once() -> None:
     program = """
 assert shares and parent(server) == os.getpid()
@@ -66,6 +67,7 @@ with processes.child(limits) as first, processes.child(limits) as second:
     run(program)
 
 
+@pytest.mark.slow
 def test_a_process_with_another_thread_starts_an_interpreter() -> None:
     before = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     run(
@@ -86,6 +88,7 @@ with processes.child(limits) as child:
     run(program)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_is_replaced_by_an_interpreter() -> None:
     """By then the worker has threads and connections."""
     program = """
@@ -100,6 +103,7 @@ assert not Path(f"/proc/{server}").exists(), "the killed server must be waited f
     run(program)
 
 
+@pytest.mark.slow
 def test_a_server_holds_no_file_of_its_parent_and_writes_nothing_of_its() -> None:
     before = "held = open('pyproject.toml'); sys.stdout.write('once ')"
     program = """
@@ -113,6 +117,7 @@ assert os.getsid(server) != os.getsid(0), "Ctrl-C is for the parent"
     assert run(program, before) == "once "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["os.close(0); os.close(1)", "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"])
 def test_a_parent_may_have_no_standard_files_and_ignore_the_ends_of_processes(before: str) -> None:
     run("assert shares\nwith processes.child(limits) as child: assert answers(child)", before)
@@ -122,6 +127,7 @@ def test_a_server_ends_when_it_is_closed() -> None:
     assert run("processes.close()\nassert not Path(f'/proc/{server}').exists()\nprint('closed')") == "closed\n"
 
 
+@pytest.mark.slow
 def test_kernels_and_pandas_are_imported_once_for_all_children_and_not_before_work_is_expected() -> None:
     """A worker without a task needs neither. Arrow would import pandas in each child."""
     program = """

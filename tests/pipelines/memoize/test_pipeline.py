@@ -171,6 +171,7 @@ def test_a_missing_or_damaged_raw_file_fails_every_component_with_its_name(
     assert not (tmp_path / "home" / work.output).exists()
 
 
+@pytest.mark.slow
 def test_plans_are_compiled_once_for_a_set_of_components(tmp_path: Path) -> None:
     works = leased_works(tmp_path, hours=3)
     plans = PlanCache(kept=1)

@@ -245,6 +245,7 @@ ROWS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(ROWS, min_size=1, max_size=4), st.booleans())
 @settings(max_examples=scaled(300))
 def test_both_readers_agree_on_paths_and_lists(rows: list[dict[str, object]], doubled: bool) -> None:

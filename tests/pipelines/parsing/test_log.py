@@ -286,6 +286,7 @@ print(held_mib("VmHWM") - before, sum(block.table.num_rows for block in blocks),
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 @pytest.mark.parametrize("log_format", ["tsv", "jsonl"])
 def test_a_gzip_file_that_is_one_line_takes_bounded_memory(tmp_path: Path, log_format: str) -> None:

@@ -122,6 +122,7 @@ def test_a_record_that_an_escape_would_make_whole_says_so(tmp_path: Path) -> Non
 VALUES = st.text(st.sampled_from(list('",\\\n aé;\t#')), max_size=6)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1, max_size=8),
     st.booleans(),

@@ -65,6 +65,7 @@ def test_undecodable_rows_are_rejected_with_their_bytes(tmp_path: Path, encoding
     assert json.loads(reject.to_json("log"))["raw"] == f"1\tx{shown}"
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=40), st.sampled_from(sorted(ENCODINGS)), st.integers(1, 9))
 @example(b"\x04\x22\x4d\x18", "ascii", 1)
 @example(b"Obj\x01,x\n", "utf-8", 1)

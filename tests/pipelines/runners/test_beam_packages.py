@@ -48,6 +48,7 @@ print("loaded:", *(name for name in heavy if name in sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_task_loads_no_beam(tmp_path):
     subprocess.run([sys.executable, "-m", "headrace", "init", "--home", str(tmp_path)], cwd=ROOT, check=True)
     done = subprocess.run(

@@ -59,6 +59,7 @@ def test_a_stopped_worker_cancels_its_job_and_releases_its_tasks(
         assert queued(warehouse) == [(tasks, 0)]
 
 
+@pytest.mark.slow
 def test_a_failed_job_is_one_error_and_its_tasks_are_released(cloud: Cloud) -> None:
     text = "Traceback (most recent call last): no space on the worker's disk"
     cloud.service.on_job = lambda job: cloud.service.fail(job, text)
@@ -90,6 +91,7 @@ def test_an_unattended_job_is_cancelled(cloud: Cloud) -> None:
     assert job["currentState"] == "JOB_STATE_CANCELLED"
 
 
+@pytest.mark.slow
 def test_a_project_that_may_not_run_jobs_is_one_error(cloud: Cloud) -> None:
     cloud.service.refusal = (403, "Dataflow API has not been used in project my-project before or it is disabled")
     with cloud.open() as warehouse:
@@ -101,6 +103,7 @@ def test_a_project_that_may_not_run_jobs_is_one_error(cloud: Cloud) -> None:
     assert "docs/dataflow.md" in caught.value.next_step
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_template_and_says_that_nothing_ran(
     cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,7 @@ def test_the_staged_files_are_this_headrace_and_its_pins(asked: Cloud, job: dict
     assert not [name for name in asked.names("tmp") if "session" in name]
 
 
+@pytest.mark.slow
 def test_files_are_sent_once_for_all_jobs(cloud: Cloud) -> None:
     with cloud.open() as warehouse:
         cloud.fill(warehouse)
@@ -147,6 +148,7 @@ def test_an_image_has_everything_and_nothing_is_packed(cloud: Cloud, location: s
     assert [one["name"] for one in pool["packages"]] == ["submission_environment_dependencies.txt"]
 
 
+@pytest.mark.slow
 def test_a_requirements_file_of_the_users_is_kept(cloud: Cloud, location: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("numba==0.61.0\n")
     with cloud.open() as warehouse:
@@ -157,6 +159,7 @@ def test_a_requirements_file_of_the_users_is_kept(cloud: Cloud, location: str, t
     assert any(name.endswith(".whl") for name in cloud.names("tmp"))
 
 
+@pytest.mark.slow
 def test_a_template_may_be_a_file_of_this_machine(cloud: Cloud, tmp_path: Path) -> None:
     with cloud.open() as warehouse:
         cloud.fill(warehouse)
@@ -235,6 +238,7 @@ def test_a_home_on_this_machine_is_refused_before_anything_is_leased(
     assert caught.value.value == str(tmp_path / "home")
 
 
+@pytest.mark.slow
 def test_raw_data_on_this_machine_gives_its_tasks_back(cloud: Cloud, location: str, tmp_path: Path) -> None:
     with cloud.open() as warehouse:
         tasks = fill(warehouse, write_log(tmp_path / "log"))

@@ -67,6 +67,7 @@ def test_its_record_has_the_checksum_of_every_file(tmp_path: Path, metadata: Own
         assert lines[-1] == [record, "", ""]
 
 
+@pytest.mark.slow
 def test_an_installed_headrace_packs_itself_into_the_same_bytes(tmp_path: Path, metadata: OwnMetadata) -> None:
     wheel = packed(tmp_path / "wheel", metadata)
     place = tmp_path / "environment"

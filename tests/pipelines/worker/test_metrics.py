@@ -154,6 +154,7 @@ def test_a_taken_port_is_refused(warehouse: Warehouse) -> None:
 _REQUEST = b"GET /metrics?name[]=headrace_rows_total HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text;q=0.5,text/plain\r\nAccept-Encoding: gzip\r\n\r\n"
 
 
+@pytest.mark.slow
 def test_what_other_processes_send_ends_without_a_trace(
     warehouse: Warehouse, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_report_keeps_the_first_different_errors_and_counts_all() -> None:
     assert report.errors == [f"ValueError: number {number}" for number in range(ERRORS_KEPT)]
 
 
+@pytest.mark.slow
 def test_what_crashes_is_quarantined_with_its_sample_and_the_others_commit(tmp_path: Path) -> None:
     @op(result="string")
     def quits(text):
@@ -236,6 +237,7 @@ def slow_model() -> Model:
     return slow
 
 
+@pytest.mark.slow
 def test_an_unattended_job_ends(tmp_path: Path, warehouse: Warehouse) -> None:
     """Nobody keeps its leases: what it would compute from then on, others compute too."""
     fill(warehouse, write_log(tmp_path / "log", hours=40, rows=5), slow_model())
@@ -410,6 +412,7 @@ def test_workers_killed_in_the_middle_lose_nothing(tmp_path: Path) -> None:
         assert memo_files(home) == files
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_queue(tmp_path: Path) -> None:
     root = write_log(tmp_path / "log", 24, 300)
     values, _ = undisturbed(tmp_path, root)

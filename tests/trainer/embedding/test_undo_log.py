@@ -186,6 +186,7 @@ def run_apart(call: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_an_update_of_a_killed_process_happens_once(tmp_path):
     run_apart(f"""
 from pathlib import Path
@@ -194,6 +195,7 @@ killed_updates(Path({str(tmp_path)!r}), {scaled(150)})
 """)
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_one_error_or_none(tmp_path):
     """Whatever the bytes of an open log are, nothing outside the tables is written."""
     engine = engine_in(SharedMemory(tmp_path))

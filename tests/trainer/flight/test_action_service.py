@@ -81,6 +81,7 @@ def test_a_port_in_use_is_named():
         ActionService(Address("203.0.113.1", 0), answer, token="t", most_bytes=1)
 
 
+@pytest.mark.slow
 def test_long_messages_are_refused():
     with serve() as service:
         client = Client(service.address)
@@ -97,6 +98,7 @@ def memory_mb(process_id: int) -> int:
     return next(int(one.split()[1]) // 1024 for one in lines if one.startswith("VmHWM"))
 
 
+@pytest.mark.slow
 def test_a_long_message_takes_no_memory_of_a_controller(tmp_path):
     with ControllerProcesses() as controllers:
         controllers.start(run_dir=str(tmp_path), stops=[10])
@@ -185,6 +187,7 @@ def test_results_that_are_lost_repeated_or_reordered_are_found():
         list(open_results(frames, 6))
 
 
+@pytest.mark.slow
 def test_calls_through_a_damaged_connection_are_answered_right_or_not_at_all():
     """Flips, drops, repeats and reorders in what gRPC sends, its own frames and headers among them."""
     with serve(token="secret") as service, Links() as links:

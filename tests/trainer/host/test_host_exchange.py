@@ -574,6 +574,7 @@ def test_a_flip_of_each_part_of_a_message_or_its_answer_is_mended(linked, direct
         assert [found for found, _ in together(hosts, exchanged(3, (40,)), attempt=attempt)] == expected
 
 
+@pytest.mark.slow
 def test_connections_that_are_cut_are_made_again(linked):
     hosts, links, each = linked
     expected = [found for found, _ in together(hosts, exchanged(200), attempt=1)]

@@ -129,6 +129,7 @@ def expected(make):
         return logits, rows_of(calm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continues", [True, False])
 def test_tables_move_between_two_attempts(make, places, expected, continues):
     """Rows are copied where the hosts go on from what they have, and loaded where they go on from a commit."""
@@ -146,6 +147,7 @@ def test_tables_move_between_two_attempts(make, places, expected, continues):
     assert is_locked(job.files.folder)
 
 
+@pytest.mark.slow
 def test_hosts_that_are_started_again_find_the_tables(make, places, expected):
     """Also those that begin with the servers of the job's begin; a later launch has servers of its own."""
     job = make(of(places[0]))
@@ -165,6 +167,7 @@ def test_hosts_that_are_started_again_find_the_tables(make, places, expected):
     assert {one.servers for one in job.moves} == {later}
 
 
+@pytest.mark.slow
 def test_a_plan_goes_with_a_request_and_to_hosts_that_are_started_again(make, scene, places, expected):
     features = joined_features(scene[1].layout, scene[0], scene[1].head)
     job = make(of(places[0]))
@@ -190,6 +193,7 @@ def test_a_plan_goes_with_a_request_and_to_hosts_that_are_started_again(make, sc
     assert "as large as the engine's" in report.problem["what"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["count", "same", "away", "other training"])
 def test_a_request_that_cannot_be_met_changes_nothing(make, places, expected, monkeypatch, case):
     monkeypatch.setattr(move_checks, "FIRST_ANSWER_SECS", 0.2)
@@ -218,6 +222,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(make, places, expected, mo
     assert (logits, rows_of(job)) == expected
 
 
+@pytest.mark.slow
 def test_a_move_that_fails_in_the_middle_leaves_the_tables_where_they_are(make, places, monkeypatch):
     """The attempt fails, and the next one goes on from the commit, on the servers before."""
     calm, job = make(of(places[2]), "calm", hosts=1), make(of(places[0]), hosts=1)

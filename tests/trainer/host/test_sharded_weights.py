@@ -67,6 +67,7 @@ def assert_equal(one, other):
             np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "hosts"), [("dlrm", 1), ("dlrm", 2), ("dlrm", 3), ("dropout", 2), ("dcn", 3)])
 def test_buckets_and_overlap_change_no_bit(prepared_of, name, hosts):
     scene = prepared_of(name)
@@ -100,6 +101,7 @@ def test_all_hosts_count_the_hidden_units_that_are_off_for_all_of_their_events(p
     assert 5 <= off < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("staleness", [1, 3])
 def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
     scene = prepared_of("dlrm", staleness=staleness)
@@ -108,6 +110,7 @@ def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
         assert_equal(trained(scene, 2, bucketed(600), in_pipeline(staleness), delays=delays), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hosts", "staleness"), [(2, 0), (3, 0), (5, 2)])
 def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, staleness):
     """Also where a tower has several hosts, and a host no events."""
@@ -117,6 +120,7 @@ def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, stalene
     assert_equal(trained(scene, hosts, by_towers(towers), train), trained(scene, hosts, by_towers(()), train))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "hosts"), [("dlrm", 2), ("dcn", 3), ("dlrm", 5)])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_modules_on_the_hosts_of_their_towers_train_what_all_hosts_would(prepared_of, name, hosts, optimizer):

@@ -390,6 +390,7 @@ def run_role(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_SECS)
 
 
+@pytest.mark.slow
 def test_services_need_a_free_port_and_their_jobs_token(warehouse, tmp_path):
     run_dir = tmp_path / "run"
     launch(warehouse, run_dir, patient(), **OPTIONS)

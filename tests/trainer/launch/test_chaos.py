@@ -209,6 +209,7 @@ def run_chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
 
+@pytest.mark.slow
 def test_chaos_runs_training_jobs_only(tmp_path):
     done = run_chaos("--", "evict", "--home", str(tmp_path))
     assert done.returncode == 2

@@ -45,6 +45,7 @@ def test_a_reader_with_a_token_refuses_a_neighbour():
             assert visit("reader", service.address) is is_refused
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_answer_was_not_visited():
     nowhere = Address("127.0.0.1", free_port())
     with pytest.raises(Unreachable):
@@ -67,6 +68,7 @@ def test_a_full_memory_has_no_room_for_a_byte_and_then_its_room_again():
     assert not memory.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_while_its_folder_is_full_runs_again_when_there_is_space(tmp_path):
     """Killed at that time it has no space for its snapshot or its files: no other server is lost by that, and it is not given up."""
     if not may_limit_memory():

@@ -71,6 +71,7 @@ def test_a_server_lets_its_client_finish_and_refuses_others(tmp_path):
     assert "the server ends: it has no clients" in server.log
 
 
+@pytest.mark.slow
 def test_a_server_ends_when_its_clients_take_too_long_or_a_second_signal_comes(tmp_path):
     with started(tmp_path, "--drain-secs", "2", "--terminated-status", "143") as server:
         engine = engine_on(server)
@@ -89,6 +90,7 @@ def test_a_server_ends_when_its_clients_take_too_long_or_a_second_signal_comes(t
         engine.close()
 
 
+@pytest.mark.slow
 def test_the_training_that_watches_a_server_lets_it_go_and_sees_the_next_one(tmp_path):
     with started(tmp_path, "--drain-secs", "3000") as server, ServerWatch([server.address]) as watch:
 

@@ -90,6 +90,7 @@ def run(seed: int, events: int, moves: Moves, *, servers: bool = False) -> list[
     return log
 
 
+@pytest.mark.slow
 def test_random_events_move_a_job_only_as_the_table_says() -> None:
     moves: Moves = Counter()
     for seed in range(scaled(240)):

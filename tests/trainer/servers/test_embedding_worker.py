@@ -165,6 +165,7 @@ def good_streams() -> list[list[Frame]]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_mutated_streams_beside_an_engine_change_none_of_its_bits(caplog):
     """Bad clients of another place, or that watch; those of the same place would take the engine's session."""
     caplog.set_level("ERROR")

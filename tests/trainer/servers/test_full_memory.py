@@ -68,6 +68,7 @@ def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_pa
         assert (rows.is_open, list(folder.iterdir())) == (False, [])
 
 
+@pytest.mark.slow
 def test_where_a_page_is_missing_nothing_of_the_tables_stays(tmp_path):
     """With ever more space, each file of the folder is once the one that has none: the last one describes the tables."""
     with small_folder(tmp_path / "small", 4 * MIB) as disk:

@@ -72,6 +72,7 @@ def test_rows_of_a_process_end_with_it():
     assert opened(None).generation not in (0, generation)
 
 
+@pytest.mark.slow
 def test_other_tables_replace_the_rows(tmp_path):
     rows = opened(tmp_path)
     updated(rows, range(3))
@@ -84,6 +85,7 @@ def test_other_tables_replace_the_rows(tmp_path):
     assert (again.digest, again.generation) == (held(seed=4).digest, rows.generation)
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_tables_are_replaced_leaves_no_rows_of_neither(tmp_path, monkeypatch):
     """At every file that is removed: either the old tables with all rows, or none."""
     unlink, reached = Path.unlink, True

@@ -104,6 +104,7 @@ def test_servers_killed_a_thousand_times_make_each_update_once(tmp_path, seed):
     disturbed_training(tmp_path, killer(1000, seed), 3)
 
 
+@pytest.mark.slow
 def test_servers_that_are_stopped_for_a_while_change_no_bit(tmp_path):
     def disturb(servers, _steps):
         random = Random(1)
@@ -117,6 +118,7 @@ def test_servers_that_are_stopped_for_a_while_change_no_bit(tmp_path):
     disturbed_training(tmp_path, disturb)
 
 
+@pytest.mark.slow
 def test_a_server_stopped_for_longer_than_the_patience_is_lost_and_serves_the_next_attempt(tmp_path):
     """The clock runs faster while the server is stopped: no stall of the machine is taken for one of the server."""
     stopped = threading.Event()
@@ -141,6 +143,7 @@ def test_a_server_stopped_for_longer_than_the_patience_is_lost_and_serves_the_ne
         again.close()
 
 
+@pytest.mark.slow
 def test_a_restarted_server_answers_in_under_a_second(tmp_path):
     """No test depends on speed: the limit is far above the milliseconds that it takes."""
     with processes(tmp_path, 1) as (server,):
@@ -157,6 +160,7 @@ def test_a_restarted_server_answers_in_under_a_second(tmp_path):
         engine.close()
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_a_load_is_lost(tmp_path):
     """Its rows are neither the old ones nor the loaded ones: the client must not go on."""
     state = CpuEngine(FEATURES, seed=SEED)
@@ -218,6 +222,7 @@ def killed_clients(address: Address, kills: int) -> None:
     print(f"{kills} kills, {steps} steps")
 
 
+@pytest.mark.slow
 def test_messages_of_killed_clients_are_made_whole_or_not_at_all(tmp_path):
     with processes(tmp_path, 1) as (server,):
         run_apart(f"""
@@ -226,6 +231,7 @@ killed_clients(Address({server.address.host!r}, {server.address.port}), {scaled(
 """)
 
 
+@pytest.mark.slow
 def test_summed_updates_of_clients_over_killed_servers_are_made_once(tmp_path):
     """Three clients in threads: each number is applied as one, whatever was killed meanwhile."""
     clients, steps = 3, scaled(60)

@@ -94,6 +94,7 @@ def disturb(workers: Sequence[WorkerProcess], trainings: Sequence[Training], tim
             time.sleep(1e-3)
 
 
+@pytest.mark.slow
 def test_killed_and_stopped_workers_change_no_bit():
     with thread_servers(2) as servers, processes(servers, 1) as workers, ThreadPoolExecutor(1) as pool:
         engine, alone = engine_of(run_of(servers, [workers[0].address])), CpuEngine(FEATURES, seed=SEED, held=3)
@@ -119,6 +120,7 @@ def train_all(engine, client: int, steps: int) -> list[bytes]:
     return training.seen
 
 
+@pytest.mark.slow
 def test_summed_updates_of_clients_over_killed_workers_are_made_once():
     """Two clients, each of a worker of its own, which goes over to the other worker while its own is away."""
     clients, times = 2, scaled(60)
@@ -150,6 +152,7 @@ def test_summed_updates_of_clients_over_killed_workers_are_made_once():
             one.close()
 
 
+@pytest.mark.slow
 def test_a_client_goes_over_to_another_worker_when_its_own_stays_stopped():
     """The worker that was stopped goes on afterwards, with what it was sent: servers refuse its session."""
     with thread_servers(2) as servers, processes(servers, 2) as workers:

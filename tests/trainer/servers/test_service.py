@@ -332,6 +332,7 @@ def throw(server: ThreadServer, content: bytes) -> None:
             continue
 
 
+@pytest.mark.slow
 def test_mutated_streams_leave_a_server_that_serves(caplog):
     """Thousands of sessions whose bytes were changed, beside a good client: no crash, memory and threads in bounds."""
     caplog.set_level("ERROR")

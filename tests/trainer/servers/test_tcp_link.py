@@ -79,6 +79,7 @@ def cut_off_training(cuts: int, seed: int) -> None:
         print(f"{cuts} cuts, {steps} steps, {[server.rows.status().repeated_updates for server in servers]} repeated")
 
 
+@pytest.mark.slow
 def test_training_through_connections_that_are_cut_off_changes_no_bit():
     cut_off_training(scaled(400), 0)
 
@@ -547,6 +548,7 @@ def test_the_right_bytes_are_received_where_they_are_wanted():
         link.close()
 
 
+@pytest.mark.slow
 def test_mutated_answers_are_one_error_or_an_answer():
     """The link of an engine reads bytes that a server has not sent so."""
     counts = struct.pack("<3q", 1, 2, 3)

@@ -113,6 +113,7 @@ def test_a_snapshot_that_was_ended_is_not_read():
         engine.close()
 
 
+@pytest.mark.slow
 def test_a_reader_whose_machine_is_lost_is_freed_by_the_next_attempt():
     """Nothing ends its connection: the update that waits for it must not keep the next attempt out."""
     with thread_servers(1) as (server,), cutting(server.address, lambda: None) as proxy, ThreadPoolExecutor(1) as pool:

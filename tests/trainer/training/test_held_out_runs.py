@@ -79,6 +79,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_ends_the_same(tmp_path):
     data, kinds = memorable(3, 100), []
     options = {"passes": 3, "stop_passes_early": True}

@@ -55,6 +55,7 @@ def test_a_run_trains_every_event_and_reports_it(tmp_path):
     assert report.to_document()["ledger"]["exact"]
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path):
     data = Synthetic(4, 2000)
     report = train(data.solution, data.read, config(tmp_path, passes=4, batch_rows=256, dense_learning_rate=0.01))
@@ -69,6 +70,7 @@ def test_partitions_are_grouped_into_epochs(tmp_path):
     assert [item.partitions for item in report.history] == [("hour=00", "hour=01"), ("hour=02",)]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_at_its_position(tmp_path):
     data = Synthetic(4, 200)
     straight = train(data.solution, data.read, config(tmp_path / "straight", dropout=0.2))

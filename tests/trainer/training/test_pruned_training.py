@@ -23,6 +23,7 @@ tf = pytest.importorskip("tensorflow")
 PRUNING = {"budget": 0.3, "round_steps": 3, "decay_steps": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["zero", "restored"])
 def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path, reset):
     data, options = Synthetic(4, 200), {"pruning": {**PRUNING, "reset": reset}, "linear": True, "batch_rows": 50}
@@ -40,6 +41,7 @@ def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path, reset):
         assert (f"{kind}-left/rows/{name}" in one.arrays) == (reset == "restored")
 
 
+@pytest.mark.slow
 def test_a_run_moves_to_servers_and_back(tmp_path):
     """Deep and linear part have one engine there, and one each here."""
     data, options = Synthetic(6, 200), {"pruning": PRUNING, "linear": True, "batch_rows": 50}

@@ -34,6 +34,7 @@ def test_each_run_on_the_same_servers_trains_as_one_without_servers(tmp_path):
             assert losses_of(report) == pytest.approx(alone, rel=1e-6), "each begins with initial rows"
 
 
+@pytest.mark.slow
 def test_held_out_events_are_scored_after_the_snapshot_that_is_written(tmp_path, monkeypatch):
     """The tables have one snapshot at a time: a second one would be written as a part of the first."""
 

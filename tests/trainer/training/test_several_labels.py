@@ -122,6 +122,7 @@ def test_predictions_are_by_label(warehouse, tmp_path):
     assert ((found["click"] > 0) & (found["click"] < 1)).all()
 
 
+@pytest.mark.slow
 def test_a_conversion_that_arrives_later_is_a_changed_label(warehouse, tmp_path):
     """Of a trained event: it is trained again if changed labels are, and refused otherwise."""
     train_changed = ChangePolicy(train_labels=True)

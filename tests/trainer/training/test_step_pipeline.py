@@ -281,6 +281,7 @@ def test_a_failed_step_ends_its_thread_and_names_its_batch(scene):
         assert steps.latest is broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("staleness", [1, 3])
 def test_a_run_with_staleness_learns_and_repeats_bit_for_bit(tmp_path, staleness):
     data = Synthetic(4, 300)
@@ -304,6 +305,7 @@ def test_a_run_with_staleness_learns_and_repeats_bit_for_bit(tmp_path, staleness
     assert last[0] > 0.65, "the figure of the third pass, over events that were trained before"
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     """A run that is stopped after every epoch, and one that is not."""
     data, options = Synthetic(4, 300), {"staleness": 3, "passes": 2, "linear": True}

@@ -110,6 +110,7 @@ def test_a_slice_counts_the_hidden_units_that_are_off(tmp_path, slice_):
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sparse_cores", "most", "options"),
     [
@@ -126,6 +127,7 @@ def test_other_optimizers_and_the_engine_of_v2_to_v4(tmp_path, sparse_cores, mos
     assert_close(tmp_path / "tpu", tmp_path / "cpu", most)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_moves_from_the_cpu_engine_to_a_slice_and_back(tmp_path, slice_):
     data, options = Synthetic(3, 150), {"linear": True, "dropout": 0.0}
     run(data, config(tmp_path / "straight", **options))
@@ -137,6 +139,7 @@ def test_a_checkpoint_moves_from_the_cpu_engine_to_a_slice_and_back(tmp_path, sl
     assert_close(tmp_path / "moved", tmp_path / "straight")
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_with_the_same_bits(tmp_path, slice_):
     data, options = Synthetic(3, 150), {"linear": True, "dropout": 0.2, "staleness": 1}
     straight = run(data, config(tmp_path / "straight", **options), slice_)
@@ -179,6 +182,7 @@ def news(shared_data: Path, tmp_path: Path):
         yield opened, read_solution(opened, "clicks")
 
 
+@pytest.mark.slow
 def test_real_clicks_train_the_same_model_and_metrics(tmp_path, slice_, news):
     warehouse, solution = news
     train_range = replace(solution, partitions=solution.partitions[:2])
@@ -196,6 +200,7 @@ def test_real_clicks_train_the_same_model_and_metrics(tmp_path, slice_, news):
     assert scores["tpu"].log_loss == pytest.approx(scores["cpu"].log_loss, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_divergence_is_an_error_and_the_last_checkpoint_stays(tmp_path, slice_):
     data = Synthetic(2, 300)
     good = run(data, config(tmp_path), slice_, stop=lambda: True)

@@ -39,6 +39,7 @@ def train_on(warehouse, run_dir):
     return train(solution, lambda f: read_fragment(warehouse.storage, solution, f), config(run_dir))
 
 
+@pytest.mark.slow
 def test_computed_and_memoized_weights_train_the_same_run(warehouse, tmp_path):
     submit_model(warehouse, trainable())
     first = train_on(warehouse, tmp_path / "computed")

@@ -193,6 +193,7 @@ print(f(hr.int64("x")).node.identity)
 """
 
 
+@pytest.mark.slow
 def test_what_a_set_holds_is_written_in_one_order_in_every_process(tmp_path):
     place = tmp_path / "features.py"
     place.write_text(HEAD + SETS, encoding="utf-8")
@@ -206,6 +207,7 @@ def test_what_a_set_holds_is_written_in_one_order_in_every_process(tmp_path):
     assert len(found) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "says"),
     [("-O", "AssertionError"), ("-Xno_debug_ranges", "its source cannot be found")],
@@ -226,6 +228,7 @@ print(hr.op(result="int64")(pair[1])(pa.array([1])))
     assert says in answer.stderr
 
 
+@pytest.mark.slow
 def test_fingerprint_is_one_in_every_process(tmp_path):
     text = (
         HEAD

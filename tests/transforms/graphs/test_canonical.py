@@ -304,6 +304,7 @@ def deep(build, start, count):
     return start
 
 
+@pytest.mark.slow
 def test_depth_is_no_limit():
     built = deep(lambda x, i: (x | P) if i % 2 else (x & Q), boolean("b"), 50_000)
     forms = CanonicalForms()

@@ -67,6 +67,7 @@ def test_every_compiled_function_is_kept_under_the_digest_of_its_sources() -> No
             assert value._cache.files._cache_file._source_stamp == compiled.digest_of_sources(_file(module)), value
 
 
+@pytest.mark.slow
 def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_while_it_was_kept(tmp_path) -> None:
     body, kernels = tmp_path / "body.py", tmp_path / "kernels"
     run = [sys.executable, "-c", "import body; print(body.f(1))"]
@@ -159,6 +160,7 @@ def test_compiled_code_is_loaded_without_what_compiling_needs(tmp_path) -> None:
     assert _run_body(tmp_path, source, program) == ["2", "False", "False"]
 
 
+@pytest.mark.slow
 def test_code_that_needs_more_of_numba_loads_it_first(tmp_path) -> None:
     """Hashes of texts depend on symbols that only a module of numba's compiler defines."""
     source = "@compiled\ndef f(x):\n    return hash(x)"
@@ -167,6 +169,7 @@ def test_code_that_needs_more_of_numba_loads_it_first(tmp_path) -> None:
         assert _run_body(tmp_path, source, program) == ["True", "True"]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_where_its_callee_is_loaded(tmp_path) -> None:
     source = "@compiled\ndef g(x):\n    return x + 1\n\n@compiled\ndef f(x, y):\n    return g(x) * g(y)"
     assert _run_body(tmp_path, source, "print(body.f(1, 2))") == ["6"]

@@ -34,6 +34,7 @@ def test_a_session_ends_where_more_than_the_gap_passes() -> None:
         assert found(times.session_index(1800), {"times": [row, [], [7]]}) == [[0, 0, 0, 1, 1, 1, 2], [], [0]]
 
 
+@pytest.mark.slow
 def test_sessions_and_gaps_of_a_hundred_thousand_items() -> None:
     row = np.cumsum(np.random.default_rng(1).integers(0, 3600 * SECOND, 100_000)).tolist()
     steps = np.diff(row)

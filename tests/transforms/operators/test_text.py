@@ -196,6 +196,7 @@ def test_literals_fold_by_the_meaning_that_columns_have() -> None:
 _CATEGORIES = "d463ca588b78f1a17258b91917544e06082744114741a0f54982118d400d4b84"
 
 
+@pytest.mark.slow
 def test_general_categories_are_those_of_unicode_14() -> None:
     known = "".join(unicode14.known_pieces("".join(EVERY)))
     for name in unicode14.CATEGORIES:
@@ -234,6 +235,7 @@ def test_case_folding_of_re2_is_what_it_was() -> None:
 # Case and normal forms in TensorFlow.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(_TWINNED_TABLES))
 def test_twin_of_every_code_point(name: str) -> None:
     change = _TWINNED_TABLES[name]
@@ -251,6 +253,7 @@ def _samples() -> list[str]:
     return ["".join(source.choice(source.choice(pools)) for _ in range(source.randrange(14))) for _ in range(40_000)]
 
 
+@pytest.mark.slow
 def test_twins_of_case_and_normal_form_on_mixed_text() -> None:
     samples = _samples()
     parts = [unicodedata.normalize("NFD", sample) for sample in samples[:5000]]

@@ -86,6 +86,7 @@ def test_what_is_written_otherwise_and_computes_the_same_has_one_fingerprint(fir
     assert bits(computed(one)) == bits(computed(other))
 
 
+@pytest.mark.slow
 def test_what_a_graph_does_not_hold_is_refused_by_the_name_of_the_operation(tmp_path):
     cases = refused(tmp_path)
     assert sum(len(pairs) for pairs in cases.values()) >= 35
@@ -151,6 +152,7 @@ def test_a_table_of_a_file_follows_the_file(tmp_path, way):
     assert fingerprint(bridged(function, QUERY).node) == fingerprint(first.node)
 
 
+@pytest.mark.slow
 def test_a_table_of_a_file_needs_no_file_once_it_is_traced(tmp_path):
     path = tmp_path / "words"
     path.write_text("c\nb\n")

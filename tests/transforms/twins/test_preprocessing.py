@@ -113,6 +113,7 @@ def test_order_matters_where_it_is_not_commutative():
     assert run(texts, a=["x"], b=["y"])["ba"].to_pylist() == ["yx"]
 
 
+@pytest.mark.slow
 def test_fingerprint_is_one_in_every_process(tmp_path):
     text = "\n".join([
         "from tests.transforms.twins.test_preprocessing import *",
@@ -175,6 +176,7 @@ def test_tables_are_part_of_the_graph_by_content():
     assert run({"it": first}, query=["b", "zz", None])["it"].to_pylist() == [1, -1, None]
 
 
+@pytest.mark.slow
 def test_served_one_by_one_or_together_the_bits_are_the_same():
     from transforms.twins.graph import compute
     from transforms.twins.tensors import from_arrow, to_arrow

@@ -308,6 +308,7 @@ def run(examples: int, steps: int) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_changing_data_is_what_recomputing_everything_gives() -> None:
     run(examples=4, steps=12)
 

@@ -228,6 +228,7 @@ def expected(small: SmallCatalog, request: EvictionRequest, free: list[SomeMemo]
     return gone
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(data=st.data(), small=small_catalogs(), batch=st.sampled_from((1, 3, 100_000)))
 def test_an_eviction_takes_what_a_naive_one_does(

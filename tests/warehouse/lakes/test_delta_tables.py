@@ -522,6 +522,7 @@ _STEP = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(16))
 @given(steps=st.lists(_STEP, min_size=1, max_size=6), has_key=st.booleans(), partitioned=st.booleans())
 def test_any_operations_leave_the_lakes_rows_and_the_places_of_kept_ones(

@@ -520,6 +520,7 @@ with Warehouse.open(WarehouseConfig(home, read_threads=1, rates=FREE_READS)) as 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["file", "merge", "memos", "parts", "group", "second file", "matching"])
 def test_killed(warehouse: Warehouse, log: Path, clock: Clock, point: str) -> None:
     if warehouse.config.catalog_url:
@@ -628,6 +629,7 @@ def _rows(warehouse: Warehouse, first: int, last: int, version: int | None = Non
     return [(table.schema, table.num_rows, table_digests(table)) for table in read]
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10))
 @example(steps=[("compact", 3), ("overlay", 9), ("work", 0)], span=[1, 2])  # the column is new, and in one member only
 @given(

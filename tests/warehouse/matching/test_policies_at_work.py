@@ -172,6 +172,7 @@ def test_new_data_follows_the_policy(warehouse: Warehouse, log: Path) -> None:
 _TEXTS: list[Callable[[Expr], Expr]] = [lambda e: e.lower(), lambda e: e.strip(), lambda e: e.upper()]
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(12))
 @given(
     choices=st.lists(st.tuples(st.sampled_from(["query", "title"]), st.integers(0, 2), st.integers(2, 60)), min_size=1,

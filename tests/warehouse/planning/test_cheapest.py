@@ -107,6 +107,7 @@ def dags(draw: st.DrawFn, most: int = 6) -> tuple[list[DagNode], list[str]]:
     return nodes, wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(400))
 @given(dags(), st.sampled_from([1.0, 1.5, 2.0, 5.0]))
 def test_no_plan_is_cheaper(drawn: tuple[list[DagNode], list[str]], reuse: float) -> None:

@@ -155,6 +155,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_killed_while_the_catalog_is_created(tmp_path: Path) -> None:
     random_moments = random.Random("headrace create")
     killed = 0
@@ -198,6 +199,7 @@ with Warehouse.open(WarehouseConfig(home)) as warehouse:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_during_registration_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "log/date=2026-01-01"
     folder.mkdir(parents=True)

@@ -170,6 +170,7 @@ with Warehouse.open(WarehouseConfig(sys.argv[1], pin_ttl_secs=1.0)) as warehouse
 """
 
 
+@pytest.mark.slow
 def test_the_pin_of_a_killed_job_runs_out(tmp_path: Path) -> None:
     with Warehouse.open(WarehouseConfig(str(tmp_path / "other"))) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log2", hours=1)))

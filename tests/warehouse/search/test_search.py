@@ -166,6 +166,7 @@ def expected(small: SmallCatalog, query: ComponentQuery, sort: Sort) -> list[str
     return [FINGERPRINTS[at] for at in sorted(found, key=keys[sort])]
 
 
+@pytest.mark.slow
 @_FEW
 @given(small=small_catalogs(), asked=st.lists(st.tuples(queries(), st.sampled_from(SORTS)), min_size=4, max_size=8),
        narrow=st.sampled_from((0, 1, 5000)), page=st.tuples(st.integers(1, 4), st.integers(0, 3)))  # fmt: skip

@@ -50,11 +50,13 @@ def test_a_column_of_nulls_is_as_long_as_its_file(home: str) -> None:
         read_raw(Storage(home), next(solution.fragments), ["late"])
 
 
+@pytest.mark.slow
 def test_damaged_components_are_read_or_refused() -> None:
     found = run_trials(_TRIALS, "component", 0, 400, "")
     assert found["DataError"] > 200, found
 
 
+@pytest.mark.slow
 def test_damaged_solutions_are_read_or_refused(home: str) -> None:
     found = run_trials(_TRIALS, "solution", 0, 300, home)
     assert found["DataError"] > 150, found

@@ -193,6 +193,7 @@ def test_a_root_that_moves_up_gets_a_level(warehouse: Warehouse, tmp_path: Path)
     assert add(warehouse, root).unchanged == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(8))
 @given(st.integers(0, 10**9))
 def test_levels_are_the_columns_that_files_could_have(seed: int) -> None:

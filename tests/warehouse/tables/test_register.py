@@ -263,6 +263,7 @@ def test_a_column_name_that_is_not_utf8_is_refused(warehouse: Warehouse, tmp_pat
     assert (caught.value.where, caught.value.value) == (str(path), b"t\xfftle")
 
 
+@pytest.mark.slow
 def test_a_file_damaged_after_its_registration_is_refused_or_read_as_it_was(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:

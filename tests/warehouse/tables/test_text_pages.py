@@ -151,6 +151,7 @@ def test_adjacent_columns_are_one_read() -> None:
     assert len(reads) == 1
 
 
+@pytest.mark.slow
 def test_a_read_leaves_nothing_behind() -> None:
     content = written(pa.table({"t": ["a", "b"] * 50}))
     source = pa.BufferReader(content)

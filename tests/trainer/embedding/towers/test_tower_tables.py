@@ -35,6 +35,7 @@ def same_states(one, other):
             assert getattr(table, part).tobytes() == getattr(other[name], part).tobytes(), (name, part)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(st.data(), placements(), st.booleans())
 def test_activations_and_states_have_the_bits_of_the_flat_exchange(data, placement, is_swapped):

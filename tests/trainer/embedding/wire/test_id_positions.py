@@ -61,6 +61,7 @@ def _batches(draw: st.DrawFn) -> IdBatch:
     return batch
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(1000))
 @given(_batches())
 def test_any_batch_comes_back_bit_for_bit(batch: IdBatch) -> None:

@@ -51,6 +51,7 @@ def workload(name: str, uid: str, **spec: Any) -> dict[str, Any]:
             "spec": {"podSets": [podset], **spec}}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_jobset_is_suspended_and_resumed_by_its_own_field(server: KubernetesServer) -> None:
     suspension = Suspension(api_of(server), PLACE)
     server.put(PLACE.path, jobset())

@@ -21,6 +21,7 @@ def kills(kind: str, folder: Path, step: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STEPS)
 def test_a_process_killed_at_some_lines_leaves_everything_whole(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, STEPS[kind]) > 400

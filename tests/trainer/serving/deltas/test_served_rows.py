@@ -135,6 +135,7 @@ def test_one_process_at_a_time_changes_a_state_or_a_chain(chain, tmp_path):
         export_full(run_files(tmp_path / "run"), chain)
 
 
+@pytest.mark.slow
 def test_any_mutation_of_any_file_of_a_link_is_refused_and_changes_nothing(chain, tmp_path):
     random, copy, target = Random(3), tmp_path / "copy", tmp_path / "target"
     shutil.copytree(chain, copy)
@@ -161,6 +162,7 @@ def test_any_mutation_of_any_file_of_a_link_is_refused_and_changes_nothing(chain
     assert_at(target, 1)
 
 
+@pytest.mark.slow
 def test_files_with_other_rows_under_valid_digests_are_refused_or_applied(chain, tmp_path):
     """An exporter with a defect: digests verify, but ids do not ascend or counts are of other rows."""
     import hashlib
@@ -229,6 +231,7 @@ def test_manifests_of_other_values_are_refused_or_applied_in_little_memory(chain
     assert content(target) == content(tmp_path / "kept")
 
 
+@pytest.mark.slow
 def test_mutated_states_are_refused_or_start_again_from_a_full_snapshot(chain, tmp_path):
     random, target = Random(5), tmp_path / "target"
     apply_chain(chain, target, until=1)

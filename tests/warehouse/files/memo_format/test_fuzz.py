@@ -36,6 +36,7 @@ _TRIALS = "tests.warehouse.files.memo_format.trials"
 _KINDS = ("memo", "artifact", "overlay")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", _KINDS)
 def test_damaged_files_are_read_or_refused(kind: str) -> None:
     found = run_trials(_TRIALS, kind, 0, 300)
