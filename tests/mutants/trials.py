@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tests.mutants.candidates import Mutant
 
-#: How much longer than with the tree's own code tests may take with a mutant, which may loop forever.
-_TIMES, _MORE_SECS = 3.0, 60.0
+#: The time of all tests of a mutant, and of one of them: a mutant may loop for ever.
+_LIMIT_SECS, _TEST_SECS = 900.0, 240
 #: The modification times of a mutated file are so far apart: bytecode of the one before is not taken for that of the next.
 _MTIME_STEP_SECS = 10
 _NO_TESTS, _PASSED = 5, 0
@@ -60,6 +60,8 @@ class TimedRun:
 class Copy:
     """A copy of the tree in which one mutant at a time is applied."""
 
+    _CACHE = ".mutant-tests"
+
     def __init__(self, root: Path, folder: Path, files: Iterable[str], options: Sequence[str]) -> None:
         self._folder, self._options = folder, options
         for file in files:
@@ -68,28 +70,34 @@ class Copy:
             shutil.copyfile(root / file, target)
         self._mtime_secs = int(time.time())
 
-    def run(self, tests: Sequence[str], limit_secs: float | None) -> TimedRun:
-        """Run tests; the first failure ends them."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self._options, *tests]
+    def run(self, tests: Sequence[str], *options: str) -> TimedRun:
+        """Run tests; the first failure ends them, and is remembered."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"cache_dir={self._CACHE}", "--timeout", str(_TEST_SECS),
+                   *self._options, *options, *tests]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(self._folder)}
         began = time.monotonic()
         process = subprocess.Popen(command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
         try:
-            status: int | None = process.wait(limit_secs)
+            status: int | None = process.wait(_LIMIT_SECS)
         except subprocess.TimeoutExpired:
             status = None
         finally:
             _end_group(process)
         return TimedRun(status, time.monotonic() - began)
 
-    def run_mutated(self, mutant: Mutant, tests: Sequence[str], limit_secs: float) -> TimedRun:
+    def run_failed(self, tests: Sequence[str]) -> TimedRun:
+        """Run the test that failed last; all of them if none did, as after a time limit."""
+        return self.run(tests, "--last-failed", "--last-failed-no-failures=all")
+
+    def run_mutated(self, mutant: Mutant, tests: Sequence[str]) -> TimedRun:
         """Run tests with a mutant in its file, which is restored after them."""
         path = self._folder / mutant.file
         source = path.read_bytes()
+        shutil.rmtree(self._folder / self._CACHE, ignore_errors=True)
         self._write(path, mutant.applied(source))
         try:
-            return self.run(tests, limit_secs)
+            return self.run(tests)
         finally:
             self._write(path, source)
 
@@ -114,39 +122,32 @@ def run_trials(
 ) -> list[Trial]:
     """The trials of all mutants, in their order; ``on_trial`` is called for each as it ends, by any thread.
 
-    Tests run once without a mutant first: those that fail then judge nothing, and their time limits the others.
+    A test that fails with a mutant runs again without it: one that fails anyway judges nothing.
     """
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy in copies:
         free.put(copy)
 
-    def baseline(tests: tuple[str, ...]) -> TimedRun:
-        copy = free.get()
-        try:
-            return copy.run(tests, None)
-        finally:
-            free.put(copy)
-
     def trial(mutant: Mutant) -> Trial:
-        tests = tests_of(mutant.file)
         copy = free.get()
         try:
-            done = _tried(copy, mutant, tests, usual.get(tests))
+            done = _tried(copy, mutant, tests_of(mutant.file))
         finally:
             free.put(copy)
         on_trial(done)
         return done
 
     with ThreadPoolExecutor(len(copies)) as threads:
-        groups = sorted({tests for mutant in mutants if (tests := tests_of(mutant.file))})
-        usual = dict(zip(groups, threads.map(baseline, groups), strict=True))
         return list(threads.map(trial, mutants))
 
 
-def _tried(copy: Copy, mutant: Mutant, tests: tuple[str, ...], usual: TimedRun | None) -> Trial:
-    if usual is None or usual.status == _NO_TESTS:
+def _tried(copy: Copy, mutant: Mutant, tests: tuple[str, ...]) -> Trial:
+    if not tests:
         return Trial(mutant, Outcome.UNTESTED, tests, 0.0)
-    if usual.status != _PASSED:
-        return Trial(mutant, Outcome.UNJUDGED, tests, 0.0)
-    run = copy.run_mutated(mutant, tests, _TIMES * usual.secs + _MORE_SECS)
-    return Trial(mutant, Outcome.SURVIVED if run.status == _PASSED else Outcome.KILLED, tests, run.secs)
+    run = copy.run_mutated(mutant, tests)
+    if run.status == _PASSED:
+        return Trial(mutant, Outcome.SURVIVED, tests, run.secs)
+    if run.status == _NO_TESTS:
+        return Trial(mutant, Outcome.UNTESTED, tests, run.secs)
+    outcome = Outcome.KILLED if copy.run_failed(tests).status == _PASSED else Outcome.UNJUDGED
+    return Trial(mutant, outcome, tests, run.secs)
