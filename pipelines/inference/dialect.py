@@ -254,7 +254,7 @@ def _with_header(text: bytes, dialect: Dialect, where: str) -> Dialect:
     rest = [row for row in later if len(row) in (len(names), len(names) + headed.trailing)]
     if rest and any(_share_of_values([row[at] for row in rest]) > 0.8 for at in range(len(names))):
         return headed
-    if not rest and later and _holds_values(later, dialect.width):
+    if not rest and later:
         raise UnknownFormat("the rows must have as many cells as the header", where=where,
                             value=f"{dialect.width} cells in most rows, {len(names)} names in the header",
                             allowed="one name per cell; a delimiter after the last cell is accepted",
@@ -300,11 +300,6 @@ def _fitted(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -> Dial
         return replace(dialect, width=width, trailing=False)
     unsure = f"a delimiter follows the last cell of rows: they are read as {width} cells"
     return replace(dialect, width=width, trailing=True, unsure=(*dialect.unsure, unsure))
-
-
-def _holds_values(rows: Sequence[Sequence[str]], width: int) -> bool:
-    whole = [row for row in rows if len(row) == width]
-    return any(_share_of_values([row[at] for row in whole]) > 0.8 for at in range(width) if whole)
 
 
 def _share_of_values(cells: Sequence[str]) -> float:

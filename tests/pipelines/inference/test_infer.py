@@ -548,3 +548,23 @@ def test_times_that_are_0_are_said(tmp_path: Path) -> None:
     assert sum(len(block.rejects) for block in blocks) == 3
     later = inferred(tmp_path, "log.csv", times_of(seconds[1:100], ["x"] * 99, names="event_ts,word"))
     assert not any("1970" in sentence for sentence in later.unsure)
+
+
+def test_objects_without_keys_are_no_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("{}\n" * 20)
+    with pytest.raises(UnknownFormat, match="must have a column"):
+        infer_schema([str(log)])
+
+
+@pytest.mark.parametrize(("junk", "kind"), [(0, DType.TIMESTAMP), (50, DType.INT64)])
+def test_digits_are_times_only_where_nearly_all_of_them_are(tmp_path: Path, junk: int, kind: DType) -> None:
+    """20260301 is a day, 20261301 is none."""
+    days = [f"2026{13 if at < junk else 3:02d}{1 + at % 28:02d}" for at in range(200)]
+    log = tmp_path / "log.csv"
+    lines = [f"2026-03-01T00:{at % 60:02d}:00Z,{day},u{at % 9}" for at, day in enumerate(days)]
+    log.write_text("\n".join(["time,day,user", *lines, ""]))
+    found = infer_schema([str(log)])
+    assert found.schema.time is not None
+    assert found.schema.time.column == "time"
+    assert {guess.column.name: guess.column.dtype for guess in found.columns}["day"] is kind

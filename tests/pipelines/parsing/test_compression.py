@@ -56,6 +56,23 @@ def test_the_first_bytes_decide_and_not_the_name(tmp_path: Path, compression: st
     assert infer_schema([str(path)]).schema == infer_schema([str(plain)]).schema
 
 
+@pytest.mark.parametrize("after", [b"\0" * 512, b"\0"])
+def test_zeros_after_the_members_of_a_gzip_file_are_padding(tmp_path: Path, after: bytes) -> None:
+    path, plain = tmp_path / "log", tmp_path / "plain"
+    plain.write_bytes(LOG)
+    half = len(LOG) // 2
+    path.write_bytes(gzip.compress(LOG[:half]) + gzip.compress(LOG[half:]) + after)
+    assert parse_whole_log(str(path), log_schema()).table.equals(parse_whole_log(str(plain), log_schema()).table)
+
+
+@pytest.mark.parametrize("kept_bytes", [2, 10, 20])
+def test_a_second_member_that_is_cut_off_is_damage(tmp_path: Path, kept_bytes: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(LOG) + gzip.compress(LOG)[:kept_bytes])
+    with pytest.raises(TruncatedLog):
+        parse_whole_log(str(path), log_schema())
+
+
 @pytest.mark.parametrize("name", ["log.tsv.gz", "log.zst", "log.bz2"])
 def test_a_plain_text_is_read_whatever_it_is_called(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(LOG)
