@@ -572,3 +572,19 @@ def test_times_before_1970(tmp_path: Path) -> None:
     write_deltalake(lake, early)
     follower = Follower.open(tmp_path / "home", lake)
     assert follower.refresh().partitions == ("date=0001-01-01", "date=1969-12-31")
+
+
+def test_rows_of_a_part_are_in_the_order_of_their_times(tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    rows = events([3, 0, 4, 1, 2])  # the same day, but for the last
+    write_deltalake(lake, rows)
+    follower = Follower.open(tmp_path / "home", lake)
+    follower.refresh()
+    times: dict[str, list[datetime]] = {}
+    for (path, _), row in follower.placed_rows("time"):
+        times.setdefault(path, []).append(row["time"])
+    assert sorted(map(len, times.values())) == [5]
+    assert all(found == sorted(found) for found in times.values())
+    DeltaTable(lake).delete("id = 4")  # the third of the file, the last of the part
+    assert follower.refresh().deleted_rows == 1
+    assert sorted(row["id"] for row in follower.rows("id")) == [0, 1, 2, 3]
