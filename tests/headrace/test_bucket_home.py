@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.cli.main import run
+from tests.support.called_commands import SEARCH_MODEL, call
 from tests.support.gcs_server import GcsServer
 from warehouse import Storage
-
-MODEL = """
-import headrace as hr
-
-model = hr.Model("ctr", client="search", label="clicked", table="log")
-model.input("query", hr.text("query").lower().unigrams().hash_buckets(100))
-model.input("overlap", (hr.text("query").unigrams() & hr.text("ad_title").unigrams()).hash_buckets(50))
-"""
 
 
 @pytest.fixture
@@ -28,19 +18,11 @@ def bucket(gcs_server: GcsServer, small_log: Path, tmp_path: Path, monkeypatch: 
     storage = Storage(gcs_server.home(bucket))
     for path in small_log.rglob("*.parquet"):
         storage.write_atomic(f"gs://{bucket}/log/{path.relative_to(small_log)}", path.read_bytes())
-    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "model.py").write_text(SEARCH_MODEL)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{gcs_server.address}")
     monkeypatch.setenv("HEADRACE_HOME", f"gs://{bucket}/home")
     monkeypatch.setenv("HEADRACE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
     return bucket
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> Any:
-    capsys.readouterr()
-    found = run([*map(str, arguments), *(["--json"] if not status else [])])
-    captured = capsys.readouterr()
-    assert found == status, captured.err
-    return captured.err if status else json.loads(captured.out)
 
 
 @pytest.mark.slow

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.cli.main import run
+from tests.support.called_commands import call
 from tests.support.s3_server import S3Server
 from tests.warehouse.lakes import scenes as lakes
 from tests.warehouse.lakes.iceberg_deletes import catalog
@@ -47,14 +46,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "model.py").write_text(MODEL)
     write_deltalake(str(tmp_path / "lake"), events(range(48)))
     return str(tmp_path / "lake")
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0, text: bool = False) -> Any:
-    capsys.readouterr()
-    found = run([*map(str, arguments), *(["--json"] if not status and not text else [])])
-    captured = capsys.readouterr()
-    assert found == status, captured.err
-    return captured.err if status else captured.out if text else json.loads(captured.out)
 
 
 def test_memos_of_what_did_not_change_stay(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,3 +191,18 @@ def test_a_lake_in_s3(
     for path in folder.rglob("*.*"):
         storage.write_atomic(f"{lake} iceberg/{path.relative_to(folder)}", path.read_bytes())
     assert call(capsys, "table", "add", "other", f"{lake} iceberg")["rows"] == 8
+
+
+def test_a_column_that_a_lake_drops_is_refused_with_the_models_that_read_it(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "table", "add", "log", lake)
+    call(capsys, "model", "submit", tmp_path / "model.py")
+    write_deltalake(lake, events(range(9)).drop_columns("price"), mode="overwrite", schema_mode="overwrite")
+    said = call(capsys, "table", "add", "log", lake, status=3)
+    assert "must stay in it, which live models read: ctr" in said
+    texts = events(range(9)).set_column(3, "price", pa.array(["cheap"] * 9))
+    write_deltalake(lake, texts, mode="overwrite", schema_mode="overwrite")
+    said = call(capsys, "table", "add", "log", lake, status=3)
+    assert "a column of another type, which live models read: ctr" in said
+    assert "add the lake under another table name, such as log_2" in said

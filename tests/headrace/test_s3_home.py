@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.cli.main import run
 from pipelines.isolation.processes import child_processes
+from tests.support.called_commands import SEARCH_MODEL, call
 from tests.support.s3_server import S3Server
 from warehouse import Storage
-
-MODEL = """
-import headrace as hr
-
-model = hr.Model("ctr", client="search", label="clicked", table="log")
-model.input("query", hr.text("query").lower().unigrams().hash_buckets(100))
-model.input("overlap", (hr.text("query").unigrams() & hr.text("ad_title").unigrams()).hash_buckets(50))
-"""
 
 
 @pytest.fixture
@@ -31,19 +21,11 @@ def bucket(s3_server: S3Server, small_log: Path, tmp_path: Path, monkeypatch: py
     storage = Storage(str(tmp_path))
     for path in small_log.rglob("*.parquet"):
         storage.write_atomic(f"s3://{bucket}/log/{path.relative_to(small_log)}", path.read_bytes())
-    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "model.py").write_text(SEARCH_MODEL)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     child_processes().close()  # children that another test has started have its environment
     yield bucket
     child_processes().close()
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> Any:
-    capsys.readouterr()
-    found = run([*map(str, arguments), *(["--json"] if not status else [])])
-    captured = capsys.readouterr()
-    assert found == status, captured.err
-    return captured.err if status else json.loads(captured.out)
 
 
 @pytest.mark.slow

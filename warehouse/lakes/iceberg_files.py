@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import UnsupportedOperation
 from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -29,12 +30,12 @@ class FolderFiles(FileIO):  # type: ignore[misc]
         return _StoredFile(self._storage, f"{self._here}{location.removeprefix(self.written)}" if inside else location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Never called: lakes are read-only."""
-        raise NotImplementedError(location)
+        """Refused: lakes are read-only."""
+        raise UnsupportedOperation(f"a lake must not be written, got {location}")
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Never called: lakes are read-only."""
-        raise NotImplementedError(location)
+        """Refused: lakes are read-only."""
+        raise UnsupportedOperation(f"a lake must not be written, got {location}")
 
 
 class _StoredFile(InputFile):  # type: ignore[misc]

@@ -23,7 +23,7 @@ from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter, stored_colu
 from warehouse.lakes.placement import Placement, placement_of
 from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
-from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
+from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema, models_reading
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
 from warehouse.tables.evolution.schema import SchemaChange
 from warehouse.tables.followed import FollowedLake, followed_lake
@@ -229,19 +229,14 @@ def _evolved(
 ) -> EvolvedSchema:
     """The table's columns with those of the snapshot: new ones, and those of a wider type."""
     files = [FileSchema(location, "", stored_columns(snapshot.schema))]
-    try:
-        found = evolved_schema(warehouse.catalog, table, table.name, "add", files, table.time_column)
-    except SchemaDrift as error:
-        raise _drift(error.where, error.value, error.allowed) from error
+    found = evolved_schema(warehouse.catalog, table, table.name, "refresh", files, table.time_column)
     for name in found.lacking:
-        raise _drift(f"{location}, column {name}", "absent", table.column(name).arrow_type)
+        models = sorted(models_reading(warehouse.catalog, table.name)(name))
+        read = f", which live models read: {', '.join(models)}" if models else ""
+        raise SchemaDrift(f"the columns of a lake must stay in it{read}", where=f"{location}, column {name}", value="absent",
+                          allowed=table.column(name).arrow_type, next_step="add the lake under another table name")  # fmt: skip
     refuse_overflow(warehouse.storage, found, (placed.fragment for placed in current))
     return found
-
-
-def _drift(where: str, value: object, allowed: str) -> SchemaDrift:
-    return SchemaDrift("the columns of a lake must stay in it, with types that hold their values", where=where, value=value,
-                       allowed=allowed, next_step="add the lake under another table name")  # fmt: skip
 
 
 def _first(
