@@ -283,7 +283,7 @@ def table_of(name: str) -> tuple[str, str, str] | None:
     """The kind, the column ("rows", "weights", "slots") and the table of an array's name; None for another array."""
     kind, _, rest = (name[found.end() :] if (found := _SLICE.match(name)) else name).partition("/")
     column, _, table = rest.partition("/")
-    return (kind, column, table) if kind in ROW_KINDS and column in TABLE_COLUMNS and table else None
+    return (kind, column, table) if _ROW_KIND.fullmatch(kind) and column in TABLE_COLUMNS and table else None
 
 
 def tables_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -299,11 +299,9 @@ def array_name(kind: str, column: str, table: str, slice_number: int | None = No
 _SLICE = re.compile("slice-(0|[1-9][0-9]{0,8})/")
 #: The kinds of a model's tables.
 TABLE_KINDS = ("embedding", "linear")
-#: What a pruned table has by rows beside its own: their importance, and the values of rows that left their places.
-IMPORTANCE, LEFT = "importance", "left"
-#: All kinds of arrays by rows, which hosts share, and the arrays of each.
-ROW_KINDS = (*TABLE_KINDS, *(f"{kind}-{what}" for kind in TABLE_KINDS for what in (IMPORTANCE, LEFT)))
+#: The arrays of each kind by rows, which hosts share: of tables, and of what tables have by rows beside their own.
 TABLE_COLUMNS = ("rows", "weights", "slots")
+_ROW_KIND = re.compile(f"({'|'.join(TABLE_KINDS)})(-[a-z]+)?")
 
 
 def _check_part(commit: Commit, hosts: int, rank: int, name: PartName, manifest: PartManifest) -> None:

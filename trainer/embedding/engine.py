@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +13,30 @@ from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableSections:
+    """What a table's saved state has beside its rows, by name: only what holds the rows understands it.
+
+    Attributes:
+        by_rows: further rows with values of their own, such as the importance of each; hosts share them as they share the table's rows.
+        arrays: others, such as the ages of the rows.
+    """
+
+    by_rows: Mapping[str, TableState] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_rows or self.arrays)
+
+    def renumbered(self, number: Callable[[Array], Array]) -> TableSections:
+        """The same sections of rows with other numbers, which ``number`` gives, ascending as they are."""
+        by_rows = {name: replace(one, rows=number(one.rows)) for name, one in self.by_rows.items()}
+        return TableSections(by_rows, self.arrays)
+
+
+NO_SECTIONS = TableSections()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +49,53 @@ class TableState:
     rows: Array
     weights: Array
     slots: Array
+    sections: TableSections = NO_SECTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Some changed rows of one table: ``rows`` (int64, ascending), and float32 [rows, dim] arrays; ``slots`` may have no columns."""
+    """Some changed rows of one table: ``rows`` (int64, ascending), and float32 [rows, dim] arrays; ``slots`` may have no columns.
+
+    ``beside``: a number for each row in each of the :attr:`SnapshotSections.beside` of the table.
+    """
 
     rows: Array
     weights: Array
     slots: Array
+    beside: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartedSection:
+    """An array of :attr:`TableSections.arrays`: its type, its whole shape, and its parts in order, which are read once."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    parts: Iterable[Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotSections:
+    """The :class:`TableSections` of a table of a snapshot.
+
+    Attributes:
+        by_rows: as there.
+        beside: the names of its int64 arrays that come with the rows, one number for each.
+        arrays: the others.
+    """
+
+    by_rows: Mapping[str, TableState] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    arrays: Mapping[str, PartedSection] = field(default_factory=dict)
+
+
+NO_SNAPSHOT_SECTIONS = SnapshotSections()
+
+
+def in_memory(sections: TableSections) -> SnapshotSections:
+    """Sections that are in memory, as those of a snapshot."""
+    arrays = {name: PartedSection(str(one.dtype), one.shape, (one,)) for name, one in sections.arrays.items()}
+    return SnapshotSections(sections.by_rows, arrays=arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +121,9 @@ class TablesSnapshot(Protocol):
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, some at a time; tables must be taken in order, each to its end."""
 
+    def sections(self, t: int) -> SnapshotSections:
+        """What the state of a table has beside its rows; taken before :meth:`table`, and read after it."""
+
 
 class SavedTables(Protocol):
     """Tables of embeddings as checkpoints see them."""
@@ -71,7 +136,13 @@ class SavedTables(Protocol):
         """A copy of all changed rows, by table name: equal states have equal bytes."""
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
+        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.
+
+        A table whose state has no sections gets rows of which nothing else is known, such as their ages.
+        """
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """The sections without which the saved state of a table is not whole."""
 
     def statistics(self) -> dict[str, FeatureCounts]:
         """The counts of each feature over the trained batches since the engine was made or loaded, by name."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table_of
 from trainer.checkpoints.parted_arrays import PartedArrays
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import NO_SECTIONS, TableState
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.pruned.history import PrunedHistory
 from trainer.errors import TornCheckpoint
-from trainer.training.pruned_tables import importance_arrays, parted_importance, saved_importance
-from trainer.training.saved_tables import finite_parts, own_place, table_arrays
+from trainer.training.saved_tables import check_sections, parted_table, saved_sections, section_arrays, table_arrays
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,13 +23,14 @@ def shard_arrays(kind: str, tables: ShardedTables) -> dict[str, Array]:
     for p in tables.held_parts:
         state = tables.part_state(p)
         arrays.update(zip(_names(kind, tables, p), (state.rows, state.weights, state.slots), strict=True))
-    return {**arrays, **importance_arrays(partial(own_place, kind), tables.histories())}
+        arrays.update(section_arrays(kind, tables.parts.parts[p].table.name, state.sections))
+    return arrays
 
 
 def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[PartedArrays]:
     """The arrays of the parts that this core saves, as they are now, to be read while training goes on.
 
-    Numbers that all cores have alike are saved by the first one.
+    Sections that all cores have alike are saved by the first one.
     """
     snapshot = tables.begin_part_snapshot(most_bytes=most_bytes)
     found = []
@@ -40,9 +38,8 @@ def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[Par
         part, count = tables.parts.parts[p], snapshot.counts[p]
         columns, number = part.slice_.columns, tables.parts.slice_number(p)
         kinds = table_arrays(kind, part.table.name, count, columns, len(part.slots), number)
-        found.append(PartedArrays(kinds, finite_parts(snapshot, p, f"{kind} table {part.table.name}")))
-    place, is_first = partial(own_place, kind), tables.rank == 0
-    return found + parted_importance(place, tables.histories(), with_numbers=is_first)
+        found += parted_table(snapshot, p, kinds, kind, part.table.name, with_others=tables.rank == 0)
+    return found
 
 
 def shard_states(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) -> dict[int, TableState]:
@@ -53,13 +50,12 @@ def shard_states(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) 
     if found != expected:
         raise TornCheckpoint("the saved shards of a host must be those of its tables", where=kind,
                              value=sorted(found - expected)[:4] or "not all", allowed=str(sorted(expected - found)[:4] or "these"))  # fmt: skip
-    return {p: TableState(*(arrays[name] for name in own)) for p, own in names.items()}
-
-
-def shard_histories(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) -> dict[str, PrunedHistory]:
-    """The importance of the rows of pruned tables on this core, by table name; none of others. Raises :class:`TornCheckpoint`."""
-    names = [part.table.name for part in tables.parts.parts] if tables.is_pruned else []
-    return saved_importance(arrays, partial(own_place, kind), names)
+    sections, states = saved_sections(arrays, kind), {}
+    for p, own in names.items():
+        (rows, weights, slots), table = (arrays[name] for name in own), tables.parts.parts[p].table.name
+        states[p] = TableState(rows, weights, slots, sections.get(table, NO_SECTIONS))
+        check_sections(table, states[p], tables.section_names(p))
+    return states
 
 
 def _names(kind: str, tables: ShardedTables, p: int) -> list[str]:

@@ -20,7 +20,7 @@ from trainer.embedding.towers.tower_tables import TowerTables
 from trainer.host.channels import Channels
 from trainer.host.gradient_buckets import BUCKET_BYTES
 from trainer.host.host_weights import HostWeights
-from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
+from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.host.tower_weights import TowerWeights, has_own_modules
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
@@ -100,7 +100,7 @@ class ShardedWeights(HostWeights):
         if self._modules is not None:
             self._modules.own.restart()
         for kind, tables in self._tables:
-            tables.load_parts(shard_states(arrays, kind, tables), shard_histories(arrays, kind, tables))
+            tables.load_parts(shard_states(arrays, kind, tables))
 
 
 def _tower_tables(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from trainer.config import TrainConfig
+from trainer.embedding.pruned.history import SECTIONS, PrunedHistory
 from trainer.model.inputs import lay_out
 from trainer.planning.kept_importance import KeptImportance, kept_importance, unpruned_share
-from trainer.training.pruned_tables import saved_importance
 from trainer.training.saved_run import SavedRun, read_newest_run
-from trainer.training.saved_tables import own_place
+from trainer.training.saved_tables import check_sections, saved_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,11 @@ def kept_rows_of(saved: SavedRun, config: TrainConfig) -> KeptRows:
     sizes = {one.table.name: one.table.vocabulary_size for one in lay_out(saved.identity.typed_inputs, config).features}
     found, rounds = [], 0
     for kind in ("embedding", "linear"):
-        names = [name for name in sizes if f"{kind}/rows/{name}" in saved.arrays]
-        for name, history in saved_importance(saved.arrays, partial(own_place, kind), names).items():
-            kept, columns = saved.arrays[f"{kind}/rows/{name}"], saved.arrays[f"{kind}/weights/{name}"].shape[1]
+        for name, state in saved_states(saved.arrays, kind).items():
+            check_sections(name, state, SECTIONS)
+            history = PrunedHistory.read(name, state.sections)
+            assert history is not None
+            kept, columns = state.rows, state.weights.shape[1]
             label = name if kind == "embedding" else f"linear {name}"
             found.append(kept_importance(label, sizes[name], columns, kept, history.rows, history.importance))
             rounds = max(rounds, history.rounds)

@@ -35,9 +35,8 @@ from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
-from trainer.training import pruned_tables
 from trainer.training.held_out import NO_CALIBRATIONS, HeldOut
-from trainer.training.saved_tables import own_place, parted_tables, saved_states, state_arrays, under
+from trainer.training.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -254,11 +253,7 @@ class Weights:
             for kind, engine in self._engines()
             for table, state in (engine.state() if engine else {}).items()
         )
-        arrays = {**self.dense_arrays(), **state_arrays(states)}
-        for kind, engine in self._engines():
-            if isinstance(engine, PrunedEngine):
-                arrays.update(pruned_tables.importance_arrays(partial(own_place, kind), engine.histories()))
-        return arrays
+        return {**self.dense_arrays(), **state_arrays(states)}
 
     def _engines(self) -> tuple[tuple[str, EmbeddingEngine | None], ...]:
         """The parts of the model with tables, as checkpoints name them."""
@@ -276,7 +271,10 @@ class Weights:
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """See :meth:`ModelWeights.begin_tables`."""
         return tuple(
-            together for kind, engine in self._engines() if engine for together in _parted(kind, engine, most_bytes)
+            together
+            for kind, engine in self._engines()
+            if engine
+            for together in parted_tables(partial(own_place, kind), engine, most_bytes)
         )
 
     def end_tables(self) -> None:
@@ -290,19 +288,9 @@ class Weights:
         self.dense.load_state(under(arrays, "dense/"))
         for kind, engine in self._engines():
             states = saved_states(arrays, kind)
-            if isinstance(engine, PrunedEngine):
-                engine.load_state(
-                    states, pruned_tables.saved_importance(arrays, partial(own_place, kind), list(states))
-                )
-            elif engine is not None:
+            if engine is not None:
+                check_whole(engine, states)
                 engine.load_state(states)
-
-
-def _parted(kind: str, engine: EmbeddingEngine, most_bytes: int) -> list[PartedArrays]:
-    """The tables of a part of the model, to be read while training goes on."""
-    if isinstance(engine, PrunedEngine):
-        return pruned_tables.parted_with_importance(partial(own_place, kind), engine, most_bytes)
-    return parted_tables(partial(own_place, kind), engine, most_bytes)
 
 
 def build_weights(

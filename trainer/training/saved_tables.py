@@ -1,24 +1,22 @@
-"""Embedding tables as a checkpoint stores them: rows, weights and slots of each, as whole arrays or part by part."""
+"""Embedding tables as a checkpoint stores them: rows, weights, slots and sections of each, as whole arrays or part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table_of
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
-from trainer.embedding.engine import ChangedRows, SavedTables, TablesSnapshot, TableState
+from trainer.embedding.engine import NO_SECTIONS, ChangedRows, SavedTables, TableSections, TablesSnapshot, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-
-def history_name(kind: str, column: str, table: str) -> str:
-    """The name of what a checkpoint has of a table beside its rows."""
-    return f"history/{kind}/{column}/{table}"
+#: The names of sections without rows of their own begin with it.
+_SECTIONS = "history/"
 
 
 def own_place(kind: str, table: str) -> tuple[str, str]:
@@ -30,18 +28,83 @@ def state_arrays(states: Iterable[tuple[str, str, TableState]]) -> dict[str, Arr
     """The arrays of tables as a checkpoint stores them, from the part of the model, the name and the state of each."""
     arrays = {}
     for kind, table, state in states:
-        arrays[f"{kind}/rows/{table}"] = state.rows
-        arrays[f"{kind}/weights/{table}"] = state.weights
-        arrays[f"{kind}/slots/{table}"] = state.slots
+        arrays.update(_row_arrays(kind, table, state))
+        arrays.update(section_arrays(kind, table, state.sections))
     return arrays
+
+
+def section_arrays(kind: str, table: str, sections: TableSections) -> dict[str, Array]:
+    """The arrays of what a table has beside its rows, as a checkpoint stores them."""
+    by_rows = (_row_arrays(f"{kind}-{name}", table, one) for name, one in sections.by_rows.items())
+    others = {_section_name(kind, name, table): array for name, array in sections.arrays.items()}
+    return {name: array for own in (*by_rows, others) for name, array in own.items()}
+
+
+def _row_arrays(kind: str, table: str, state: TableState) -> dict[str, Array]:
+    return dict(
+        zip(
+            (array_name(kind, column, table) for column in TABLE_COLUMNS),
+            (state.rows, state.weights, state.slots),
+            strict=True,
+        )
+    )
+
+
+def _section_name(kind: str, section: str, table: str) -> str:
+    return f"{_SECTIONS}{kind}/{section}/{table}"
 
 
 def saved_states(arrays: Mapping[str, Array], kind: str) -> dict[str, TableState]:
     """The states of one part of the model, the inverse of :func:`state_arrays`. Raises :class:`TornCheckpoint`."""
-    rows, weights, slots = (under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
+    sections = saved_sections(arrays, kind)
+    rows, weights, slots = (under(arrays, f"{kind}/{part}/") for part in TABLE_COLUMNS)
     if not rows.keys() == weights.keys() == slots.keys():
         raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
-    return {name: TableState(rows[name], weights[name], slots[name]) for name in rows}
+    return {name: TableState(rows[name], weights[name], slots[name], sections.get(name, NO_SECTIONS)) for name in rows}
+
+
+def saved_sections(arrays: Mapping[str, Array], kind: str) -> dict[str, TableSections]:
+    """What the tables of one part of the model have beside their rows, the inverse of :func:`section_arrays`. Raises :class:`TornCheckpoint`."""
+    by_rows: dict[str, dict[str, dict[str, Array]]] = {}
+    others: dict[str, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        if (of := table_of(name)) is not None and of[0].startswith(f"{kind}-"):
+            section, column, table = of[0].removeprefix(f"{kind}-"), *of[1:]
+            by_rows.setdefault(table, {}).setdefault(section, {})[column] = array
+        elif name.startswith(f"{_SECTIONS}{kind}/"):
+            section, _, table = name.removeprefix(f"{_SECTIONS}{kind}/").partition("/")
+            others.setdefault(table, {})[section] = array
+    return {
+        table: TableSections(
+            {section: _section(f"{kind}-{section}", table, found) for section, found in by_rows.get(table, {}).items()},
+            others.get(table, {}),
+        )
+        for table in (*by_rows, *(one for one in others if one not in by_rows))
+    }
+
+
+def _section(kind: str, table: str, found: Mapping[str, Array]) -> TableState:
+    """A section by rows from its arrays by their columns."""
+    if len(found) < len(TABLE_COLUMNS):
+        raise TornCheckpoint("what a table has by rows must have rows, weights and slots", where=f"{kind} table {table}",
+                             value=", ".join(found), allowed=", ".join(TABLE_COLUMNS))  # fmt: skip
+    rows, weights, slots = (found[column] for column in TABLE_COLUMNS)
+    return TableState(rows, weights, slots)
+
+
+def check_whole(engine: SavedTables, states: Mapping[str, TableState]) -> None:
+    """:func:`check_sections` of the saved states of an engine."""
+    for t, table in enumerate(engine.tables):
+        if table.name in states:
+            check_sections(table.name, states[table.name], engine.section_names(t))
+
+
+def check_sections(table: str, state: TableState, names: Sequence[str]) -> None:
+    """Raise :class:`TornCheckpoint` for the saved state of a table without sections of these names."""
+    missing = [one for one in names if one not in (*state.sections.by_rows, *state.sections.arrays)]
+    if missing:
+        raise TornCheckpoint("a saved table must have all its sections", where=f"table {table}", value=f"no {', '.join(missing)}",
+                             allowed=", ".join(names), next_step="restore an earlier checkpoint")  # fmt: skip
 
 
 def parted_tables(
@@ -56,7 +119,22 @@ def parted_tables(
     for t, (table, count) in enumerate(zip(engine.tables, snapshot.counts, strict=True)):
         kind, name = place_of(table.name)
         kinds = table_arrays(kind, name, count, table.dim, slot_width(table.optimizer, table.dim))
-        found.append(PartedArrays(kinds, finite_parts(snapshot, t, f"{kind} table {name}")))
+        found += parted_table(snapshot, t, kinds, kind, name)
+    return found
+
+
+def parted_table(
+    snapshot: TablesSnapshot, t: int, kinds: tuple[ArrayKind, ...], kind: str, table: str, *, with_others: bool = True
+) -> list[PartedArrays]:
+    """A table of a snapshot, and its sections; ``with_others``: also those without rows of their own, which all hosts have alike."""
+    sections, count = snapshot.sections(t), snapshot.counts[t]
+    beside = tuple(ArrayKind(_section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
+    found = [PartedArrays((*kinds, *beside), finite_parts(snapshot, t, f"{kind} table {table}"))]
+    for array_of, array in section_arrays(kind, table, TableSections(sections.by_rows)).items():
+        found.append(PartedArrays((ArrayKind(array_of, str(array.dtype), array.shape),), iter([(array,)])))
+    for name, one in sections.arrays.items() if with_others else ():
+        array_kind = ArrayKind(_section_name(kind, name, table), one.dtype, one.shape)
+        found.append(PartedArrays((array_kind,), ((part,) for part in one.parts)))
     return found
 
 
@@ -72,11 +150,11 @@ def table_arrays(
     )
 
 
-def finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, Array, Array]]:
+def finite_parts(snapshot: TablesSnapshot, t: int, place: str) -> Iterator[tuple[Array, ...]]:
     """The parts of a table of a snapshot. Raises :class:`NonFiniteLoss` for values that are not finite."""
     for part in snapshot.table(t):
         check_finite_values(part, place)
-        yield part.rows, part.weights, part.slots
+        yield part.rows, part.weights, part.slots, *part.beside
 
 
 def check_finite_values(part: ChangedRows, place: str) -> None:

@@ -11,8 +11,6 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
@@ -21,10 +19,8 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
-from trainer.training.pruned_tables import importance_arrays, parted_with_importance, saved_importance
-from trainer.training.run_history import history_arrays, parted_with_histories, saved_history
 from trainer.training.run_state import LookedUp, TableGradients, Weights, build_dense
-from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
+from trainer.training.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -85,11 +81,6 @@ class ServedTables:
         both = np.concatenate([gradients.deep, gradients.linear], axis=1)
         self.engine.apply_gradients(self._ids(batch), both)
 
-    @property
-    def _hashed(self) -> PsEngine | None:
-        """The engine, if some of its tables are hashed."""
-        return self.engine if isinstance(self.engine, PsEngine) and self.engine.limits else None
-
     def _follow_moves(self) -> None:
         """Go on with the engine that has the rows now; a snapshot is read to its end over the one that has begun it."""
         self.engine = self._follow(self.engine, not self._has_snapshot)
@@ -104,23 +95,12 @@ class ServedTables:
 
     def arrays(self) -> dict[str, Array]:
         """The states of all tables, as a checkpoint stores them."""
-        if isinstance(self.engine, ServedPrunedEngine):
-            found = state_arrays((*place_of(name), state) for name, state in self.engine.state().items())
-            return {**found, **importance_arrays(place_of, self.engine.histories())}
-        states, histories = (self.engine.state(), {}) if (hashed := self._hashed) is None else hashed.saved()
-        return {
-            **state_arrays((*place_of(name), state) for name, state in states.items()),
-            **history_arrays((*place_of(name), history) for name, history in histories.items()),
-        }
+        return state_arrays((*place_of(name), state) for name, state in self.engine.state().items())
 
     def begin(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """Begin to read the tables; see :meth:`Weights.begin_tables`."""
         self._follow_moves()
         self._has_snapshot = True
-        if (hashed := self._hashed) is not None:
-            return tuple(parted_with_histories(hashed, most_bytes))
-        if isinstance(self.engine, ServedPrunedEngine):
-            return tuple(parted_with_importance(place_of, self.engine, most_bytes))
         return tuple(parted_tables(place_of, self.engine, most_bytes))
 
     def end(self) -> None:
@@ -139,12 +119,8 @@ class ServedTables:
             for kind in ("embedding", "linear")
             for name, state in saved_states(arrays, kind).items()
         }
-        if isinstance(self.engine, ServedPrunedEngine):
-            self.engine.load_state(states, saved_importance(arrays, place_of, list(states)))
-        elif (hashed := self._hashed) is None:
-            self.engine.load_state(states)
-        else:
-            hashed.load_state(states, {name: saved_history(arrays, *place_of(name)) for name in hashed.limits})
+        check_whole(self.engine, states)
+        self.engine.load_state(states)
 
 
 class ServedWeights(Weights):

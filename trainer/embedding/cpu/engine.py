@@ -433,6 +433,10 @@ class CpuEngine:
         weights = values.weights[start : start + size * dim].reshape(size, dim)
         return weights, values.slots[slot_start : slot_start + size * slot_dim].reshape(size, slot_dim)
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`: none."""
+        return ()
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit.
 

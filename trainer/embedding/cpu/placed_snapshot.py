@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
-from trainer.embedding.engine import ChangedRows
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,13 +33,15 @@ class PlacedSnapshot:
         places: the snapshot of the engine that has the places.
         found: of each table, the ids of its changed rows, int64, and their places.
         table_of: the table of the engine that has the places of each of them; None: its own one.
+        sections: what each table has beside its rows; None: nothing.
         range_bytes: the bytes of weights and slots that are read at once.
     """
 
     def __init__(
         self, places: PlaceReader, found: Sequence[tuple[Array, Array]], table_of: Sequence[int] | None = None, *,
-        range_bytes: int = RANGE_BYTES,
+        sections: Sequence[SnapshotSections] | None = None, range_bytes: int = RANGE_BYTES,
     ) -> None:  # fmt: skip
+        self._sections = sections
         self._places, self._found, self._range_bytes = places, list(found), range_bytes
         self._table_of = range(len(found)) if table_of is None else table_of
         self._unread = [len(ids) for ids, _ in found]
@@ -56,6 +58,10 @@ class PlacedSnapshot:
         for first in range(0, count, step):
             yield self._capture(t, first, min(first + step, count))
         self._have_read(t, 0)
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
+        return NO_SNAPSHOT_SECTIONS if self._sections is None else self._sections[t]
 
     def capture(self, t: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a table with ids from ``first`` to ``stop``; each once."""

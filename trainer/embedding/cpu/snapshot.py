@@ -17,7 +17,7 @@ from trainer.embedding.cpu.aside import count_aside, put_aside
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.memory import TableMemory
-from trainer.embedding.engine import ChangedRows
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections
 from trainer.errors import DamagedMemory, MemoryFull, ServerLost
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -246,6 +246,10 @@ class EngineSnapshot:
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
         return (part for part in self.ranges(t) if len(part.rows))
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`: none."""
+        return NO_SNAPSHOT_SECTIONS
 
     def ranges(self, t: int) -> Iterator[ChangedRows]:
         """As :meth:`table`, with a part for every range of the table's rows, also for those without changes."""

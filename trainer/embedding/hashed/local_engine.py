@@ -19,7 +19,7 @@ from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import ChangedRows, RowValues, TableState
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, RowValues, SnapshotSections, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
@@ -126,6 +126,10 @@ class LocalHashedEngine:
             found[table.name] = TableState(rows.rows, rows.weights, rows.slots)
         return found
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`: none."""
+        return ()
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """See :meth:`SavedTables.load_state <trainer.embedding.engine.SavedTables.load_state>`: rows count as used at one step."""
         check_states(self.tables, state)
@@ -171,6 +175,10 @@ class LocalSnapshot:
     def counts(self) -> tuple[int, ...]:
         """The changed rows of each table."""
         return self.rows.counts
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`: none."""
+        return NO_SNAPSHOT_SECTIONS
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; the snapshot ends with the last table."""

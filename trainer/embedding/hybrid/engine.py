@@ -242,6 +242,10 @@ class HybridEngine:
         self._write_back_all()
         return self._cold.state()
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return self._cold.section_names(t)
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine; the same rows stay hot. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
         self._cold.load_state(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,14 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout
 from trainer.embedding.cpu.snapshot import RANGE_BYTES
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.partitioned.core_threads import CoreThreads
 from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
-from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.partitioned.table_parts import TableParts, join_sections
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states
@@ -175,8 +175,13 @@ class PartitionedEngine:
         return {table.name: self._table_state(t) for t, table in enumerate(self.tables)}
 
     def _table_state(self, t: int) -> TableState:
-        parts = self._parts.of_table(t)
-        return self._parts.join(t, [[core.part_state(p) for core in self._cores] for p in parts])
+        states = [[core.part_state(p) for core in self._cores] for p in self._parts.of_table(t)]
+        sections = join_sections([one.sections for one in states[0]])
+        return replace(self._parts.join(t, states), sections=sections)
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return self._cores[0].section_names(self._parts.of_table(t)[0])
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
@@ -226,6 +231,11 @@ class PartitionedSnapshot:
             found = self.parts.join(t, [self._capture(p, first, stop) for p in parts])
             if len(found.rows):
                 yield ChangedRows(found.rows, found.weights, found.slots)
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
+        found = [core.sections(self.parts.of_table(t)[0]) for core in self.cores]
+        return replace(found[0], by_rows=join_sections([TableSections(one.by_rows) for one in found]).by_rows)
 
     def _capture(self, p: int, first: int, stop: int) -> list[ChangedRows]:
         parts = (core.capture(p, first, stop) for core in self.cores)

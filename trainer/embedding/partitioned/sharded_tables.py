@@ -23,7 +23,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
@@ -33,7 +33,6 @@ from trainer.embedding.partitioned.request_kernels import count_lookups, put_row
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
-from trainer.embedding.pruned.history import PrunedHistory
 from trainer.embedding.pruned.shard import PrunedShard
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states, empty_state
@@ -262,7 +261,8 @@ class ShardedTables:
         own = self._own.table_state(p)
         if not self._gives[p]:
             return TableState(own.rows[:0], own.weights[:0], own.slots[:0])
-        return replace(own, rows=part.whole_rows(core, own.rows))
+        number = partial(part.whole_rows, core)
+        return replace(own, rows=number(own.rows), sections=own.sections.renumbered(number))
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
@@ -286,35 +286,22 @@ class ShardedTables:
         """Those of :attr:`held_parts` that this core saves."""
         return tuple(p for p in self.held_parts if self._parts.parts[p].is_saved_by(self._exchange.rank))
 
-    def histories(self) -> dict[str, PrunedHistory]:
-        """Of pruned tables the importance of this core's rows, by table name, with the numbers of rows in the whole table; else none."""
-        if not isinstance(self._own, PrunedShard):
-            return {}
-        found, core = self._own.histories(), self._exchange.rank
-        return {
-            part.table.name: found[part.name].renumbered(partial(part.whole_rows, core)) for part in self._parts.parts
-        }
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`; ``t``: of a part."""
+        return self._own.section_names(t)
 
-    def load_parts(
-        self, states: Mapping[int, TableState], histories: Mapping[str, PrunedHistory] | None = None
-    ) -> None:
+    def load_parts(self, states: Mapping[int, TableState]) -> None:
         """Restore the parts of this core, by position, from states with the numbers of rows in the whole tables.
 
-        A part without a state gets its initial values. ``histories``: those of :meth:`histories` for pruned tables. Raises :class:`~trainer.errors.TornCheckpoint` for a state that does not fit.
+        A part without a state gets its initial values. Raises :class:`~trainer.errors.TornCheckpoint` for a state that does not fit.
         """
         own, core = {}, self._exchange.rank
         for p, part in enumerate(self._parts.parts):
             shard, _ = part.shard(core)
+            number = partial(_own_rows, part, core)
             state = states.get(p) or empty_state(shard)
-            own[part.name] = replace(state, rows=_own_rows(part, core, state.rows))
-        if isinstance(self._own, PrunedShard):
-            known = histories or {}
-            of_parts = [part for part in self._parts.parts if part.table.name in known]
-            self._own.load_state(
-                own, {part.name: known[part.table.name].renumbered(partial(_own_rows, part, core)) for part in of_parts}
-            )
-        else:
-            self._own.load_state(own)
+            own[part.name] = replace(state, rows=number(state.rows), sections=state.sections.renumbered(number))
+        self._own.load_state(own)
         self._forget_batches()
 
     def _forget_batches(self) -> None:
@@ -355,6 +342,9 @@ class OwnSnapshot(Protocol):
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a part, range by range."""
 
+    def sections(self, t: int) -> SnapshotSections:
+        """What a part has beside its rows."""
+
     def capture(self, t: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a part from ``first`` to ``stop``."""
 
@@ -386,6 +376,11 @@ class ShardSnapshot:
             return
         for part in self._own.table(t):
             yield replace(part, rows=self._parts[t].whole_rows(self._core, part.rows))
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
+        found, number = self._own.sections(t), partial(self._parts[t].whole_rows, self._core)
+        return replace(found, by_rows=TableSections(found.by_rows).renumbered(number).by_rows)
 
     def capture(self, p: int, first_row: int, stop_row: int) -> ChangedRows | None:
         """The changed rows of a part between two rows of the whole table, or None if this core gives none of them."""

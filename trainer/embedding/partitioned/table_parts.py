@@ -11,7 +11,7 @@ import numpy as np
 
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.snapshot import rows_of_range
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import ChangedRows, TableSections, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
 from trainer.errors import ConfigError
@@ -196,6 +196,13 @@ class TableParts:
                 raise ConfigError("the rows that one core saves must be whole", where=f"table {part.table.name}",
                                   value=f"slices of {part.slice_.columns} columns", allowed="a plan without slices of columns",
                                   next_step="save the tables of all cores together")  # fmt: skip
+
+
+def join_sections(found: Sequence[TableSections]) -> TableSections:
+    """The sections of a table of which each core has some rows: their rows ascending; what all cores have alike is that of the first."""
+    names = {name for one in found for name in one.by_rows}
+    by_rows = {name: _join_rows([one.by_rows[name] for one in found if name in one.by_rows]) for name in sorted(names)}
+    return TableSections(by_rows, found[0].arrays)
 
 
 def _join_rows(parts: Sequence[TableState | ChangedRows]) -> TableState:

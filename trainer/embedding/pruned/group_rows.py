@@ -14,7 +14,7 @@ from trainer.embedding.cpu.layout import Bags, FeatureLayout, feature_layout, ta
 from trainer.embedding.cpu.memory import PrivateMemory
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.snapshot import EngineSnapshot
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import SnapshotSections, TableState
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.pruned.places import group_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec
@@ -103,11 +103,11 @@ class GroupRows:
             values.slots[slot : slot + rows * slots].reshape(rows, slots),
         )
 
-    def begin_snapshot(self, most_bytes: int) -> PlacedSnapshot:
+    def begin_snapshot(self, most_bytes: int, sections: Sequence[SnapshotSections]) -> PlacedSnapshot:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
         self._snapshot = EngineSnapshot(np.arange(self._groups), self._of_groups, self.values, most_bytes=most_bytes)
         found = [self._addresses.placed(t) for t in range(len(self._addresses.group_of))]
-        return PlacedSnapshot(self._snapshot, found, self._addresses.group_of.tolist())
+        return PlacedSnapshot(self._snapshot, found, self._addresses.group_of.tolist(), sections=sections)
 
     def end_snapshot(self) -> None:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import TableSections, TableState
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.state_checks import check_state
 from trainer.errors import TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The sections of a pruned table: the importance of its rows, the values of rows that left their places, and numbers of all tables.
+IMPORTANCE, LEFT, NUMBERS = "importance", "left", "pruning"
+#: Those that each has.
+SECTIONS = (IMPORTANCE, NUMBERS)
 _MOST_STEPS = 1 << 62
 
 
@@ -38,10 +41,27 @@ class PrunedHistory:
     rounds: int
     left: TableState | None = None
 
-    def renumbered(self, number: Callable[[Array], Array]) -> PrunedHistory:
-        """The same history of rows with other numbers, which ``number`` gives, ascending as they are."""
-        left = None if self.left is None else replace(self.left, rows=number(self.left.rows))
-        return replace(self, rows=number(self.rows), left=left)
+    def sections(self) -> TableSections:
+        """The history as sections of the table's state, the inverse of :meth:`read`."""
+        no_slots = np.zeros((len(self.rows), 0), np.float32)
+        by_rows = {IMPORTANCE: TableState(self.rows, self.importance.reshape(-1, 1), no_slots)}
+        if self.left is not None:
+            by_rows[LEFT] = self.left
+        return TableSections(by_rows, {NUMBERS: np.array([self.gain, self.step, self.rounds], np.float64)})
+
+    @classmethod
+    def read(cls, table: str, sections: TableSections) -> PrunedHistory | None:
+        """The history of a table; None for a state that has none. Raises :class:`TornCheckpoint` for sections of other shapes."""
+        importance, numbers = sections.by_rows.get(IMPORTANCE), sections.arrays.get(NUMBERS)
+        if importance is None or numbers is None:
+            return None
+        if numbers.shape != (3,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
+            raise TornCheckpoint("the numbers of a pruned table must be three finite ones", where=f"table {table}", value=numbers.shape)  # fmt: skip
+        if importance.weights.shape != (len(importance.rows), 1):
+            raise TornCheckpoint("the importance of rows must be one number for each", where=f"table {table}", value=importance.weights.shape)  # fmt: skip
+        gain, step, rounds = numbers.tolist()
+        values = np.ascontiguousarray(importance.weights[:, 0])
+        return cls(importance.rows, values, gain, int(step), int(rounds), sections.by_rows.get(LEFT))
 
     def check(self, table: TableSpec) -> None:
         """Raise :class:`TornCheckpoint` for a history that the table does not have."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import SnapshotSections, TableState
 from trainer.embedding.spec import Constant, TableSpec
 from trainer.planning.row_groups import RowGroup
 
@@ -35,8 +35,8 @@ class PlaceValues(Protocol):
     def load(self, states: Sequence[tuple[Array, TableState]]) -> None:
         """Give places values, of each table some, after :meth:`clear` and while no snapshot is read."""
 
-    def begin_snapshot(self, most_bytes: int) -> PlacedSnapshot:
-        """The rows of all tables that have a place now, to be read while they change."""
+    def begin_snapshot(self, most_bytes: int, sections: Sequence[SnapshotSections]) -> PlacedSnapshot:
+        """The rows of all tables that have a place now, and their ``sections``, to be read while they change."""
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""

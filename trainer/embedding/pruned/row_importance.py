@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -64,8 +65,8 @@ class RowImportance:
     def carry(self, t: int, rows: Array, places: Array) -> None:
         """Rows of a table have got these places."""
 
-    def gather(self) -> None:
-        """Bring :meth:`of_table` up to date."""
+    def gather(self, tables: Sequence[int] | None = None) -> None:
+        """Bring :meth:`of_table` of some tables up to date; None: of all."""
 
     def of_table(self, t: int) -> Array:
         """The importance of a table's rows, as of the last :meth:`gather`."""
@@ -138,10 +139,11 @@ class PlacedImportance(RowImportance):
         """See :class:`RowImportance`: their importance comes along."""
         self._of_places[int(self._row_base[t]) + places] = self._of_rows[int(self._addresses.first_row[t]) + rows]
 
-    def gather(self) -> None:
+    def gather(self, tables: Sequence[int] | None = None) -> None:
         """See :class:`RowImportance`: write the importance of placed rows beside that of the others."""
         addresses, works = self._addresses, []
-        for t, base in enumerate(self._row_base.tolist()):
+        for t in range(len(self._row_base)) if tables is None else tables:
+            base = int(self._row_base[t])
             for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
                 stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
                 works.append(

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,13 +24,13 @@ from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import TableState, in_memory
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.pruned import addresses as kernels
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.pruned.counts import PruningCounts
-from trainer.embedding.pruned.history import PrunedHistory
+from trainer.embedding.pruned.history import SECTIONS, PrunedHistory
 from trainer.embedding.pruned.places import PlaceValues
 from trainer.embedding.pruned.round import TableRound, TableRows, select_rows
 from trainer.embedding.pruned.row_importance import RowImportance
@@ -327,12 +327,17 @@ class PrunedTables(ABC):
         return self.rows.read(t, places, places).weights
 
     def state(self) -> dict[str, TableState]:
-        """A copy of all rows with a place, by table name."""
+        """A copy of all rows with a place, and the importance of all rows, by table name."""
         return {table.name: self.table_state(t) for t, table in enumerate(self.tables)}
 
     def table_state(self, t: int) -> TableState:
-        """A copy of the rows with a place of the table at this position."""
-        return self.rows.read(t, *self.addresses.placed(t))
+        """As :meth:`state`, of the table at this position."""
+        self.importance.gather([t])
+        return replace(self.rows.read(t, *self.addresses.placed(t)), sections=self._history(t).sections())
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return SECTIONS
 
     def histories(self) -> dict[str, PrunedHistory]:
         """The importance of all rows now, by table name."""
@@ -345,28 +350,34 @@ class PrunedTables(ABC):
         left = self._starts.kept(t) if self.options.reset == "restored" else None
         return PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.counts.rounds, left)
 
-    def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory] | None = None) -> None:
-        """Restore a :meth:`state` of any engine, and its :meth:`histories`; without them all rows are of no importance.
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore a :meth:`state` of any engine; in tables without sections all rows are of no importance.
 
         Of a state with more rows than a group has places, the most important ones stay. Raises
         :class:`~trainer.errors.TornCheckpoint` if it does not fit.
         """
-        self._check_load(state, histories or {})
-        self.forget()
-        self._load(state, histories or {})
-
-    def _check_load(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory]) -> None:
         check_states(self.tables, state)
+        histories = self._saved_histories(state)
+        self.forget()
+        self._load(state, histories)
+
+    def _saved_histories(self, state: Mapping[str, TableState]) -> dict[str, PrunedHistory]:
+        """The importance of the rows of saved tables, by name, where there is any. Raises :class:`TornCheckpoint`."""
+        histories = {}
         for table in self.tables:
-            if table.name in histories:
-                histories[table.name].check(table)
-        known = {(one.gain, one.step, one.rounds) for one in histories.values()}
+            if (one := PrunedHistory.read(table.name, state[table.name].sections)) is not None:
+                one.check(table)
+                histories[table.name] = one
+        known = {(one.gain, one.step) for one in histories.values()}
         if len(known) > 1:
             raise TornCheckpoint("the importance of all pruned tables must be of one moment", value=sorted(known)[:4])
+        return histories
 
     def _load(self, state: Mapping[str, TableState], histories: Mapping[str, PrunedHistory]) -> None:
         for one in histories.values():
-            self.importance.gain, self.step, self.counts.rounds = one.gain, one.step, one.rounds
+            self.importance.gain, self.step = one.gain, one.step
+            # Parts of a model that had engines of their own had rounds of their own.
+            self.counts.rounds = max(self.counts.rounds, one.rounds)
         for t, table in enumerate(self.tables):
             if (history := histories.get(table.name)) is not None:
                 self.importance.of_table(t)[history.rows] = history.importance
@@ -401,7 +412,7 @@ class PrunedTables(ABC):
 
     def begin_snapshot(self, *, most_bytes: int) -> PlacedSnapshot:
         """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""
-        return self.rows.begin_snapshot(most_bytes)
+        return self.rows.begin_snapshot(most_bytes, [in_memory(one.sections()) for one in self.histories().values()])
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""

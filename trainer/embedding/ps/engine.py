@@ -20,7 +20,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hashed.limits import TableLimits
@@ -30,18 +30,19 @@ from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.fixed_rows import FixedRows
-from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot, live_rows
+from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot
 from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.embedding.ps.remote_tables import LoadedHistory, RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.row_values import ServedRowValues
-from trainer.embedding.ps.saved_history import SavedHistory, joined_histories, newest_rows
+from trainer.embedding.ps.saved_history import AGES, CANDIDATES, STEPS, SavedHistory, newest_rows
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
+from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.spec import FeatureSpec, TableSpec
-from trainer.embedding.state_checks import check_states, empty_state
+from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError
@@ -295,55 +296,34 @@ class PsEngine:
         return self._limits
 
     def state(self) -> dict[str, TableState]:
-        """A copy of all changed rows, by table name: that of any other engine."""
+        """A copy of all changed rows, by table name: that of any other engine. With hashed tables, not while a snapshot is read."""
+        if self._limits:
+            snapshot = self.begin_snapshot(most_bytes=_MOST_ASIDE_BYTES)
+            try:
+                return {one.name: state_of(snapshot, t, one) for t, one in enumerate(self.tables)}
+            finally:
+                self.end_snapshot()
         self.finish()
         whole = self._whole([_RemoteRows(one.read_state, one) for one in self._servers])
-        hashed = {
-            part.table.name: live_rows(part, p, self._servers)
-            for p, part in enumerate(self._parts.parts)
-            if part.table.name in self._limits
-        }
-        return {
-            table.name: _joined(table, list(hashed.get(table.name) or whole.table(t)))
-            for t, table in enumerate(self.tables)
-        }
+        return {one.name: state_of(whole, t, one) for t, one in enumerate(self.tables)}
 
-    def saved(self) -> tuple[dict[str, TableState], dict[str, SavedHistory]]:
-        """Copies of all changed rows, and of the histories of hashed tables, by table name; not while a snapshot is read."""
-        snapshot = self.begin_snapshot(most_bytes=_MOST_ASIDE_BYTES)
-        try:
-            states, histories = {}, {}
-            for t, table in enumerate(self.tables):
-                of_table = snapshot.hashed(t)
-                if of_table is None:
-                    states[table.name] = _joined(table, list(snapshot.table(t)))
-                    continue
-                found = list(of_table.rows())
-                states[table.name] = _joined(table, [rows for rows, _ in found])
-                histories[table.name] = joined_histories(
-                    [ages for _, ages in found],
-                    of_table.steps(),
-                    list(of_table.candidates(self.candidates_of(table.name))),
-                )
-            return states, histories
-        finally:
-            self.end_snapshot()
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return (AGES, STEPS, CANDIDATES) if self.tables[t].name in self._limits else ()
 
     def candidates_of(self, table: str) -> int:
         """The candidates of a hashed table on each server."""
         spec = next(one for one in self.tables if one.name == table)
         return WAYS * self._limits[table].table(spec).candidate_lines
 
-    def load_state(self, state: Mapping[str, TableState], histories: Mapping[str, SavedHistory] | None = None) -> None:
+    def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.
 
-        ``histories``: of hashed tables; a table without one has rows that count as used at one step. Rows for which a server has no place are
-        evicted, those of the oldest last use first, and counted.
+        The rows of a hashed table without sections count as used at one step. Rows for which a server has no place are evicted, those of the
+        oldest last use first, and counted.
         """
         check_states(self.tables, state)
-        known = {name: (histories or {}).get(name) or _one_age(state[name], self.server_count) for name in self._limits}
-        for name, history in known.items():
-            history.check(name, state[name])
+        known = {name: SavedHistory.read(name, state[name], self.server_count) for name in self._limits}
 
         def load(server: int) -> None:
             self._servers[server].load(
@@ -385,11 +365,12 @@ class PsEngine:
         return self._whole(
             [_RemoteRows(one.read_snapshot, one, counts[server]) for server, one in enumerate(self._servers)],
             {
-                part.t: HashedTableSnapshot(part, p, self._servers, [of_server[p] for of_server in counts])
+                part.t: HashedTableSnapshot(part, p, self._servers, [of_server[p] for of_server in counts],
+                                            candidates=self.candidates_of(part.table.name))
                 for p, part in enumerate(self._parts.parts)
                 if part.table.name in self._limits
             },
-        )
+        )  # fmt: skip
 
     def _whole(
         self, remotes: Sequence[_RemoteRows], hashed: Mapping[int, HashedTableSnapshot] = NO_HASHED
@@ -447,6 +428,10 @@ class _RemoteRows:
                 self.close()
         return found
 
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`: none."""
+        return NO_SNAPSHOT_SECTIONS
+
     def skip(self, t: int) -> None:
         """Leave out a part that is not read."""
         if self._is_snapshot and not self._remote.is_hashed[t]:
@@ -474,21 +459,14 @@ class ServersSnapshot:
         return tuple(counts[self._position[t]] for t in range(len(counts)))
 
     def table(self, t: int) -> Iterator[ChangedRows]:
-        """The changed rows of a table, range by range."""
-        found = self.hashed(t)
-        return self._stacked.table(self._position[t]) if found is None else (rows for rows, _ in found.rows())
+        """The changed rows of a table, range by range. A snapshot with a hashed one lasts until :meth:`PsEngine.end_snapshot`."""
+        found = self._hashed.get(self._position[t])
+        return self._stacked.table(self._position[t]) if found is None else found.rows()
 
-    def hashed(self, t: int) -> HashedTableSnapshot | None:
-        """A hashed table with its history; None for another table. A snapshot with one lasts until :meth:`PsEngine.end_snapshot`."""
-        return self._hashed.get(self._position[t])
-
-
-def _joined(table: TableSpec, parts: Sequence[ChangedRows]) -> TableState:
-    found = [empty_state(table), *parts]
-    rows, weights, slots = (
-        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
-    )
-    return TableState(rows, weights, slots)
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
+        found = self._hashed.get(self._position[t])
+        return NO_SNAPSHOT_SECTIONS if found is None else found.sections()
 
 
 def _divided(
@@ -507,9 +485,3 @@ def _divided(
         if table.name in found:
             found[table.name].table(table)  # raises for limits that are out of range
     return found
-
-
-def _one_age(state: TableState, servers: int) -> SavedHistory:
-    """The history of rows of which no last use is known."""
-    rows = len(state.rows)
-    return SavedHistory(np.zeros(rows, np.int64), np.full(servers, min(rows, 1), np.int64), np.zeros(0, np.uint64))

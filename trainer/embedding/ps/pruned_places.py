@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.snapshot import rows_of_range
-from trainer.embedding.engine import RowValues, TableState
+from trainer.embedding.engine import RowValues, SnapshotSections, TableState
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.row_values import ServedRowValues
@@ -93,12 +93,13 @@ class ServedRows:
             loaded[table.name] = TableState(places[order], weights, slots)
         self._engine.load_state(loaded)
 
-    def begin_snapshot(self, most_bytes: int) -> PlacedSnapshot:
+    def begin_snapshot(self, most_bytes: int, sections: Sequence[SnapshotSections]) -> PlacedSnapshot:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`; servers keep what changes."""
         self.flush()
         self._engine.begin_snapshot(most_bytes=most_bytes)
         found = [self._addresses.placed(t) for t in range(len(self._addresses.group_of))]
-        return PlacedSnapshot(_ServedSnapshot(self._engine, self._values), found, self._addresses.group_of.tolist())
+        places, table_of = _ServedSnapshot(self._engine, self._values), self._addresses.group_of.tolist()
+        return PlacedSnapshot(places, found, table_of, sections=sections)
 
     def end_snapshot(self) -> None:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""

@@ -251,21 +251,13 @@ class RemoteTables:
             raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
         return found
 
-    def read_aged(self, part: int, first: int, stop: int) -> tuple[ChangedRows, Array]:
-        """The changed rows of a hashed part at the moment of the snapshot from one rank by id to another, with their ages."""
+    def read_aged(self, part: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a hashed part at the moment of the snapshot from one rank by id to another; their ages are beside them."""
         answer = self._save(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
         found, ages = messages.read_aged_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
         if len(found.rows) != stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
             raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
-        return found, ages
-
-    def read_ranks(self, part: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a hashed part as they are now from one rank by id to another; fewer at the end."""
-        answer = self._save(Request(Kind.READ_STATE, messages.write_counts([part, first, stop])), Kind.PART)
-        found = messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
-        if len(found.rows) > stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
-            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
-        return found
+        return replace(found, beside=(ages,))
 
     def read_history(self, part: int, candidates: int) -> Iterator[KeptHistory]:
         """What a hashed part with so many candidates has beside its rows at the moment of the snapshot, some candidates at a time."""

@@ -6,7 +6,6 @@ since they are by a hash of a server's numbers of ids: another number of servers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,10 @@ from trainer.hashed_options import MOST_STEPS
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+#: The sections of a hashed table: the ages of its rows, the steps of servers, and the counts of ids that wait for admission.
+AGES, STEPS, CANDIDATES = "ages", "steps", "candidates"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedHistory:
     """The history of a hashed table over all servers.
@@ -35,6 +38,17 @@ class SavedHistory:
     ages: Array
     steps: Array
     candidates: Array
+
+    @classmethod
+    def read(cls, table: str, state: TableState, servers: int) -> SavedHistory:
+        """The history of a table; of a state that has none all rows were used at one step. Raises :class:`TornCheckpoint`."""
+        arrays = state.sections.arrays
+        rows = len(state.rows)
+        found = cls(np.zeros(rows, np.int64), np.full(servers, min(rows, 1), np.int64), np.zeros(0, np.uint64))
+        if AGES in arrays and STEPS in arrays and CANDIDATES in arrays:
+            found = cls(arrays[AGES], arrays[STEPS], arrays[CANDIDATES])
+        found.check(table, state)
+        return found
 
     def check(self, table: str, state: TableState) -> None:
         """Raise :class:`TornCheckpoint` unless it is the history of these rows."""
@@ -74,12 +88,3 @@ def newest_rows(state: TableState, ages: Array, most: int) -> tuple[TableState, 
         return state, ages, 0
     kept = np.sort(np.lexsort((state.rows, -ages))[left_out:])
     return TableState(state.rows[kept], state.weights[kept], state.slots[kept]), ages[kept], left_out
-
-
-def joined_histories(ages: Sequence[Array], steps: Sequence[int], candidates: Sequence[Array]) -> SavedHistory:
-    """The history of a table from the ages of its rows in pieces, and the steps and candidates of servers."""
-    return SavedHistory(
-        np.concatenate([np.zeros(0, np.int64), *ages]),
-        np.array(steps, np.int64),
-        np.concatenate([np.zeros(0, np.uint64), *candidates]),
-    )

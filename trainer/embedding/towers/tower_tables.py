@@ -186,6 +186,10 @@ class TowerTables:
         """See :meth:`ShardedTables.state`: the rows of this worker."""
         return self.rows.state()
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return self.rows.section_names(t)
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """See :meth:`ShardedTables.load_state`."""
         self.rows.load_state(state)

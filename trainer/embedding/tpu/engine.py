@@ -140,6 +140,10 @@ class TpuEngine(ABC):
             states.update({one.name: read_state(one, places[one.name], arrays, self.seed) for one in tables})
         return {table.name: states[table.name] for table in self.tables}
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`: none."""
+        return ()
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the state of any engine, slice or stacking. Raises :class:`TornCheckpoint` if it does not fit."""
         check_states(self.tables, state)

@@ -80,6 +80,10 @@ class SteppedTables:
         """A copy of all changed rows, by table name."""
         return self._engine.state()
 
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        return self._engine.section_names(t)
+
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore the state of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
         self._engine.load_state(state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trainer.embedding.engine import ChangedRows, TableState
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
 from trainer.embedding.tpu.placement import CHUNK_ROWS
 
 
@@ -27,6 +27,10 @@ class CopiedTables:
         for start in range(0, len(state.rows), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
             yield ChangedRows(state.rows[part], state.weights[part], state.slots[part])
+
+    def sections(self, t: int) -> SnapshotSections:
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`: none."""
+        return NO_SNAPSHOT_SECTIONS
 
     def close(self) -> None:
         """Release all tables."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.embedding.partitioned.test_partitioned_engine import batches
+from tests.trainer.embedding.pruned.histories import histories_of
 from tests.trainer.embedding.pruned.test_pruned_engine import (
     FEATURES,
     NEVER,
@@ -27,18 +30,17 @@ from tests.trainer.thread_exchange import on_hosts
 from trainer.embedding import FeatureSpec
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import TableSections, TableState
 from trainer.embedding.exchange import OneHost
 from trainer.embedding.partitioned.core_threads import ThreadExchange
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.partitioned.table_parts import TablePart, TableParts
 from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.embedding.pruned.history import PrunedHistory
 from trainer.embedding.pruned.shard import PrunedShard
 from trainer.embedding.pruned.tables import groups_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
-from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_histories, shard_states
+from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.planning.plan import cyclic_plan
 from trainer.pruning_options import PruningOptions
 
@@ -76,9 +78,9 @@ def arrays_of(tables: ShardedTables) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in shard_arrays("embedding", tables).items()}
 
 
-def merged(of_hosts: list[dict[str, np.ndarray]]) -> tuple[dict[str, TableState], dict[str, PrunedHistory]]:
-    """The states and histories of all hosts, as a commit merges them."""
-    states, histories = {}, {}
+def merged(of_hosts: list[dict[str, np.ndarray]]) -> dict[str, TableState]:
+    """The states of all hosts, as a commit merges them."""
+    states = {}
     for table in TABLES:
         found = {}
         for kind in ("embedding", "embedding-importance"):
@@ -87,12 +89,16 @@ def merged(of_hosts: list[dict[str, np.ndarray]]) -> tuple[dict[str, TableState]
             order = np.argsort(rows)
             assert len(np.unique(rows)) == len(rows)
             found[kind] = TableState(rows[order], weights[order], slots[order])
-        states[table.name], importance = found["embedding"], found["embedding-importance"]
-        gain, step_, rounds = of_hosts[0][f"history/embedding/pruning/{table.name}"].tolist()
-        histories[table.name] = PrunedHistory(
-            importance.rows, np.ascontiguousarray(importance.weights[:, 0]), gain, int(step_), int(rounds)
-        )
-    return states, histories
+        numbers = of_hosts[0][f"history/embedding/pruning/{table.name}"]
+        sections = TableSections({"importance": found["embedding-importance"]}, {"pruning": numbers})
+        states[table.name] = replace(found["embedding"], sections=sections)
+    return states
+
+
+def own_of(part: TablePart, rank: int, state: TableState) -> TableState:
+    """The rows of a host, with the numbers of the whole table."""
+    mine, _ = part.own_rows(rank, state.rows)
+    return TableState(state.rows[mine], state.weights[mine], state.slots[mine])
 
 
 @settings(max_examples=scaled(25))
@@ -134,7 +140,7 @@ def test_one_host_is_the_engine_of_one_process(options):
             expected.slots.tobytes(),
         )
     for name, history in engine.histories().items():
-        own = tables.histories()[name]
+        own = histories_of(tables.state())[name]
         assert (own.rows.tobytes(), own.importance.tobytes()) == (history.rows.tobytes(), history.importance.tobytes())
         assert (own.gain, own.step, own.rounds) == (history.gain, history.step, history.rounds)
 
@@ -147,7 +153,7 @@ def test_a_row_is_as_important_as_if_one_process_had_trained_the_batches_of_all_
     def work(exchange: ThreadExchange):
         tables = sharded(exchange, budget, metric=metric, **NEVER)
         train(tables, trained, exchange.rank)
-        return tables.histories()
+        return histories_of(tables.state())
 
     expected = {table.name: np.zeros(table.vocabulary_size) for table in TABLES}
     columns = pruned().columns
@@ -188,7 +194,7 @@ def test_restored_hosts_go_on_as_if_they_had_not_stopped(hosts, reset):
         saved.update({f"history/embedding/pruning/{one.name}": own for one, own in zip(TABLES, numbers, strict=True)})
         assert saved.keys() == at_once.keys()
         again = sharded(exchange, 0.4, threads=2, **options)
-        again.load_parts(shard_states(saved, "embedding", again), shard_histories(saved, "embedding", again))
+        again.load_parts(shard_states(saved, "embedding", again))
         assert train(again, trained[10:], exchange.rank) == rest
         names = [name for name in at_once if "/pruning/" not in name]  # the rounds of other hosts are not saved
         assert [arrays_of(again)[name] for name in names] == [arrays_of(tables)[name] for name in names]
@@ -204,9 +210,9 @@ def test_a_state_moves_to_other_numbers_of_hosts_and_keeps_the_most_important_ro
         train(tables, trained, exchange.rank)
         return shard_arrays("embedding", tables)
 
-    states, histories = merged(on_hosts(3, work))
+    states = merged(on_hosts(3, work))
     engine = pruned(0.4)
-    engine.load_state(states, histories)
+    engine.load_state(states)
     for name, one in engine.state().items():  # all places of the hosts together are those of one process
         assert one.rows.tobytes() == states[name].rows.tobytes()
         assert one.weights.tobytes() == states[name].weights.tobytes()
@@ -215,18 +221,13 @@ def test_a_state_moves_to_other_numbers_of_hosts_and_keeps_the_most_important_ro
         tables = sharded(exchange, 0.4, round_steps=3)
         own = {}
         for p, part in enumerate(tables.parts.parts):
-            mine, _ = part.own_rows(exchange.rank, states[part.table.name].rows)
             one = states[part.table.name]
-            own[p] = TableState(one.rows[mine], one.weights[mine], one.slots[mine])
-        of_host = {}
-        for part in tables.parts.parts:
-            one = histories[part.table.name]
-            mine, _ = part.own_rows(exchange.rank, one.rows)
-            of_host[part.table.name] = PrunedHistory(
-                one.rows[mine], one.importance[mine], one.gain, one.step, one.rounds
-            )
-        tables.load_parts(own, of_host)
-        return tables.state(), tables.histories()
+            by_rows = {name: own_of(part, exchange.rank, found) for name, found in one.sections.by_rows.items()}
+            own[p] = replace(own_of(part, exchange.rank, one), sections=TableSections(by_rows, one.sections.arrays))
+        tables.load_parts(own)
+        return tables.state(), histories_of(tables.state())
+
+    histories = histories_of(states)
 
     for found, known in on_hosts(2, move):
         for name, one in found.items():
@@ -296,11 +297,21 @@ def test_what_does_not_fit_is_refused():
                  "embedding-importance/weights/two": np.ones((1, 1), np.float32),
                  "embedding-importance/slots/two": np.zeros((1, 0), np.float32)}  # fmt: skip
         with pytest.raises(TornCheckpoint, match="a saved shard must hold rows of its core"):
-            tables.load_parts(shard_states(other, "embedding", tables), shard_histories(other, "embedding", tables))
+            tables.load_parts(shard_states(other, "embedding", tables))
         with pytest.raises(TornCheckpoint, match="must have rows, weights and slots"):
-            shard_histories({name: array for name, array in other.items() if name != "embedding-importance/slots/two"}, "embedding", tables)  # fmt: skip
+            shard_states({name: array for name, array in other.items() if name != "embedding-importance/slots/two"}, "embedding", tables)  # fmt: skip
         with pytest.raises(TornCheckpoint, match="must be one number for each"):
-            shard_histories({**other, "embedding-importance/weights/two": np.ones((1, 2), np.float32)}, "embedding", tables)  # fmt: skip
+            tables.load_parts(shard_states({**own, "embedding-importance/weights/two": np.ones((1, 2), np.float32),
+                                            "embedding-importance/rows/two": np.array([exchange.rank]),
+                                            "embedding-importance/slots/two": np.zeros((1, 0), np.float32)}, "embedding", tables))  # fmt: skip
+        for section in ("history/embedding/pruning/two", "embedding-importance/rows/two"):
+            left = {
+                name: array
+                for name, array in own.items()
+                if not name.startswith(section.rpartition("/rows/")[0] or section)
+            }
+            with pytest.raises(TornCheckpoint, match="a saved table must have all its sections"):
+                shard_states(left, "embedding", tables)
 
     on_hosts(2, work)
 

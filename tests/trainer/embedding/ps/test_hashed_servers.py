@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from tests.support.parameter_servers import thread_servers
 from tests.trainer.embedding.ps.random_batches import gradients_of, random_batch
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.engine import TableSections
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.hashed.options import sum_counts
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.saved_history import SavedHistory
+from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
@@ -63,11 +65,13 @@ def counts_of(servers):
     return sum_counts(one.rows.status().hashed for one in servers)
 
 
-def assert_same_histories(found, expected):
+def assert_same_sections(found, expected):
     assert found.keys() == expected.keys()
-    for name, history in expected.items():
-        for column in ("ages", "steps", "candidates"):
-            assert getattr(found[name], column).tobytes() == getattr(history, column).tobytes(), (name, column)
+    for name, state in expected.items():
+        arrays = state.sections.arrays
+        assert arrays.keys() == ({"ages", "steps", "candidates"} if name in LIMITS else set())
+        for section, array in arrays.items():
+            assert found[name].sections.arrays[section].tobytes() == array.tobytes(), (name, section)
 
 
 @pytest.mark.parametrize("wire", [None, WireSettings("unique", "float32")])
@@ -75,18 +79,18 @@ def test_a_loaded_state_goes_on_as_the_engine_that_was_never_stopped(wire):
     with engine_on(2, wire=wire) as (whole, servers), engine_on(2) as (resumed, _):
         for seed in range(25):
             step(whole, seed)
-        middle = whole.saved()
+        middle = whole.state()
         counts = counts_of(servers)
         assert all(one.evicted + one.expired for one in counts.values()), counts
         assert counts["words"].unadmitted
-        assert all(len(middle[0][name].rows) <= limits.capacity for name, limits in LIMITS.items())
-        resumed.load_state(*middle)
-        assert_same_histories(resumed.saved()[1], middle[1])
+        assert all(len(middle[name].rows) <= limits.capacity for name, limits in LIMITS.items())
+        resumed.load_state(middle)
+        assert_same_sections(resumed.state(), middle)
         for seed in range(25, 50):
             assert step(whole, seed) == step(resumed, seed), seed
-        expected, found = whole.saved(), resumed.saved()
-        assert_same(found[0], expected[0])
-        assert_same_histories(found[1], expected[1])
+        expected, found = whole.state(), resumed.state()
+        assert_same(found, expected)
+        assert_same_sections(found, expected)
 
 
 def test_one_server_has_the_rows_of_an_engine_in_one_process():
@@ -101,16 +105,17 @@ def test_on_other_servers_the_rows_used_last_stay_and_the_others_are_counted():
     with engine_on(1) as (one, _), engine_on(3) as (three, servers):
         for seed in range(25):
             step(one, seed)
-        states, histories = one.saved()
-        three.load_state(states, histories)
-        found, ages = three.saved()
+        states = one.state()
+        three.load_state(states)
+        found = three.state()
         for name in LIMITS:
             rows = found[name].rows
             assert set(rows) <= set(states[name].rows)
             assert len(rows) + counts_of(servers)[name].evicted == len(states[name].rows)
-            kept = dict(zip(states[name].rows.tolist(), histories[name].ages.tolist(), strict=True))
-            assert [kept[row] for row in rows.tolist()] == ages[name].ages.tolist()
-            assert not len(ages[name].candidates) or not ages[name].candidates.any()
+            kept = dict(zip(states[name].rows.tolist(), states[name].sections.arrays["ages"].tolist(), strict=True))
+            sections = found[name].sections.arrays
+            assert [kept[row] for row in rows.tolist()] == sections["ages"].tolist()
+            assert not sections["candidates"].any()
         step(three, 99)
 
 
@@ -118,19 +123,20 @@ def test_a_snapshot_has_the_rows_of_its_moment():
     with engine_on(2) as (engine, _):
         for seed in range(20):
             step(engine, seed)
-        expected, histories = engine.saved()
+        expected = engine.state()
         snapshot = engine.begin_snapshot(most_bytes=1 << 20)
         for seed in range(20, 40):
             step(engine, seed)
         for t, table in enumerate(engine.tables):
-            parts = list(snapshot.table(t))
             assert snapshot.counts[t] == len(expected[table.name].rows)
+            found = state_of(snapshot, t, table)
             for name in ("rows", "weights", "slots"):
-                joined = np.concatenate([getattr(part, name) for part in parts])
-                assert joined.tobytes() == getattr(expected[table.name], name).tobytes(), (table.name, name)
-            of_table = snapshot.hashed(t)
-            if of_table is not None:
-                assert of_table.steps() == histories[table.name].steps.tolist()
+                assert getattr(found, name).tobytes() == getattr(expected[table.name], name).tobytes(), (
+                    table.name,
+                    name,
+                )
+            for name, array in expected[table.name].sections.arrays.items():
+                assert found.sections.arrays[name].tobytes() == array.tobytes(), (table.name, name)
         engine.end_snapshot()
         step(engine, 50)
 
@@ -154,10 +160,9 @@ def test_a_history_of_other_rows_is_refused(changes):
     with engine_on(1) as (engine, _):
         for seed in range(3):
             step(engine, seed)
-        states, histories = engine.saved()
-        before = engine.saved()
-        one = histories["user"]
-        ages, steps = one.ages.copy(), one.steps.copy()
+        states = engine.state()
+        arrays = states["user"].sections.arrays
+        ages, steps = arrays["ages"].copy(), arrays["steps"].copy()
         if "ages" in changes:
             ages[0] = changes["ages"]
         if "steps" in changes:
@@ -166,6 +171,7 @@ def test_a_history_of_other_rows_is_refused(changes):
             ages = ages[1:]
         if "type" in changes:
             ages = ages.astype(np.float64)
+        sections = TableSections(arrays={**arrays, "ages": ages, "steps": steps})
         with pytest.raises(TornCheckpoint, match="the history of a hashed table must be that of its rows"):
-            engine.load_state(states, {**histories, "user": SavedHistory(ages, steps, one.candidates)})
-        assert_same(engine.saved()[0], before[0])
+            engine.load_state({**states, "user": replace(states["user"], sections=sections)})
+        assert_same(engine.state(), states)

@@ -111,12 +111,12 @@ def test_a_run_goes_on_there_and_here(servers, trained, budget, stop):
     expected = pruned(budget, **options)
     for seed, batch in enumerate(trained):
         if seed == stop:
-            last.load_state(first.state(), first.histories())
+            last.load_state(first.state())
         engine = first if seed < stop else last
         assert step(engine, batch, seed) == step(expected, batch, seed)
     back = pruned(budget, **options)
     engine = first if stop >= len(trained) else last
-    back.load_state(engine.state(), engine.histories())
+    back.load_state(engine.state())
     same_states(back.state(), expected.state())
     last.close()
 
