@@ -86,7 +86,7 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow
     from trainer.config import TrainConfig
-    from trainer.embedding.hashed.options import HashedCounts
+    from trainer.embedding.hashed_counts import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
@@ -357,7 +357,8 @@ def train(
             on_commit = None if exporter is None else exporter.look
             train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
             if on_servers is None:
-                report, hashed = train_once(partition, sparse_core), {}
+                report = train_once(partition, sparse_core)
+                hashed = dict(report.hashed_counts)
             else:
                 report, hashed = _train_on_servers(partial(train_once, None, None), settings, on_servers, least_servers)
         exported = finish_export(exporter)

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import grid
-from trainer.embedding.hashed.options import sum_counts
+from trainer.embedding.hashed_counts import sum_counts
 
 if TYPE_CHECKING:
-    from trainer.embedding.hashed.options import HashedCounts
+    from trainer.embedding.hashed_counts import HashedCounts
     from trainer.servers.server_status import ServerStatus
 
 

@@ -17,7 +17,7 @@ from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from trainer.data.late_data import LateData
-    from trainer.embedding.hashed.options import HashedCounts
+    from trainer.embedding.hashed_counts import HashedCounts
     from trainer.evaluation.verdict import Finding
     from trainer.model.metrics import AnyScores
     from trainer.serving.deltas.commit_exporter import ExportedChain

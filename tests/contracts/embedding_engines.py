@@ -11,9 +11,10 @@ from tests.support.parameter_servers import engine_on_servers
 from tests.trainer.embedding.partitioned.plans import mixed_plan
 from trainer.embedding import CpuEngine, FeatureSpec
 from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.local_engine import LocalHashedEngine
 from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import tables_of
 from trainer.embedding.tpu.stepped_tables import SteppedTables
@@ -74,7 +75,14 @@ KINDS = (
         "3 servers, planned",
         lambda features: engine_on_servers(features, seed=SEED, servers=3, plan=mixed_plan(features, 3)),
     ),
-    EngineKind("hashed", lambda features: LocalHashedEngine(features, _hashed(features, 1), seed=SEED)),
+    EngineKind("1 host", lambda features: ShardedTables(features, seed=SEED, exchange=OneHost())),
+    EngineKind(
+        "hashed", lambda features: ShardedTables(features, seed=SEED, exchange=OneHost(), hashed=_hashed(features, 1))
+    ),
+    EngineKind(
+        "hashed tables beside others",
+        lambda features: ShardedTables(features, seed=SEED, exchange=OneHost(), hashed=_hashed(features, 2)),
+    ),
     EngineKind(
         "1 server, all tables hashed",
         lambda features: engine_on_servers(features, seed=SEED, servers=1, hashed=_hashed(features, 1)),

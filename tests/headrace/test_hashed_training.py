@@ -54,13 +54,17 @@ def write_options(cli, **changes) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ((), "hashed tables must be on parameter servers"),
-        (("--hosts", "2"), "hashed tables must be on parameter servers"),
+        (("--hosts", "2"), "hashed tables of several hosts must be on parameter servers"),
+        (
+            ("--caught-up-hosts", "3", "--hosts", "1", "--follow"),
+            "hashed tables of several hosts must be on parameter servers",
+        ),
+        (("--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
-        (("--tpu", "local"), "hashed tables must be on parameter servers"),
+        (("--tpu", "local"), "hashed tables must be trained without --tpu"),
     ],
 )
-def test_hashed_tables_need_servers_and_no_plan(hashed, options, problem):
+def test_hashed_tables_are_refused_where_they_cannot_be(hashed, options, problem):
     found = hashed("train", "first", "--config", hashed.options, *options, status=2)
     assert problem in found.err
     assert "next:" in found.err
@@ -82,6 +86,20 @@ def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
     assert "tables of a plan must have all their rows" in found.err
 
 
+def test_one_process_has_the_bits_of_one_server_also_after_stops(hashed, tmp_path):
+    """Ages and counts are in commits: what is evicted and admitted later is the same here and there."""
+    arguments = ("train", "first", "--config", hashed.options)
+    served = hashed(*arguments, "--servers", 1, "--run-dir", tmp_path / "served", "--json").json
+    whole = hashed(*arguments, "--run-dir", tmp_path / "whole", "--json").json
+    assert whole["hashed"] == served["hashed"]
+    assert whole["hashed"]["overlap"]["evicted"]
+    assert_equal_runs(tmp_path / "served", tmp_path / "whole")
+    for end, options in (("2026-03-02T01:00", ()), ("2026-03-02T03:00", ("--servers", 1)), ("2026-03-02T04:00", ())):
+        last = hashed(*arguments, *options, "--run-dir", tmp_path / "parts", "--end", end)
+    assert "table overlap: " in last.out
+    assert_equal_runs(tmp_path / "served", tmp_path / "parts")
+
+
 @pytest.mark.slow
 def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, tmp_path):
     arguments = ("train", "first", "--config", hashed.options, "--servers", 2)
@@ -97,8 +115,8 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, t
     assert_equal_runs(tmp_path / "whole", tmp_path / "parts")
     assert len(read_newest(tmp_path / "whole")["embedding/rows/overlap"]) <= 40
 
-    refused = hashed("train", "first", "--run-dir", tmp_path / "parts", status=2)
-    assert "hashed tables must be on parameter servers" in refused.err
+    here = hashed("train", "first", "--run-dir", tmp_path / "parts", "--json").json
+    assert here["events_this_time"] == 0
     again = hashed("train", "first", "--run-dir", tmp_path / "parts", "--servers", 3, "--json").json
     assert again["events_this_time"] == 0
     before = sorted((tmp_path / "whole" / "checkpoints").glob("epoch-*"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.feature_counts import FeatureCounts
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -90,6 +92,8 @@ class SnapshotSections:
 
 
 NO_SNAPSHOT_SECTIONS = SnapshotSections()
+#: Of an engine without hashed tables.
+NO_HASHED_COUNTS: Mapping[str, HashedCounts] = MappingProxyType({})
 
 
 def in_memory(sections: TableSections) -> SnapshotSections:
@@ -176,6 +180,17 @@ class EmbeddingEngine(SavedTables, Protocol):
 
         Raises :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
+
+    @property
+    def may_predict(self) -> bool:
+        """Whether a lookup may come at any time, and changes nothing that training depends on."""
+
+    @property
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """What each hashed table has done in this process, by name; none of those on servers."""
+
+    def freeze(self) -> None:
+        """Train no more: lookups change nothing from now on."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, with the sum of its gradients.

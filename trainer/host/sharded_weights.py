@@ -28,7 +28,7 @@ from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.tower_options import Towers
-from trainer.training.run_state import build_dense, linear_features
+from trainer.training.run_state import LINEAR, build_dense, limits_of, linear_features
 from trainer.training.saved_tables import under
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -54,6 +54,7 @@ class ShardedWeights(HostWeights):
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
+        hashed = limits_of(layout, config, head)
         engine: ShardedTables | TowerTables | None = None
         linear = dense = None
         self._modules: TowerWeights | None = None
@@ -66,11 +67,25 @@ class ShardedWeights(HostWeights):
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
             engine = ShardedTables(
-                layout.features, seed=config.seed, exchange=exchange, parts=parts, held=held, pruning=pruning
+                layout.features,
+                seed=config.seed,
+                exchange=exchange,
+                parts=parts,
+                held=held,
+                pruning=pruning,
+                hashed=hashed,
             )
         if layout.features and config.linear:
             features = linear_features(layout, config, head)
-            linear = ShardedTables(features, seed=config.seed, exchange=exchange, held=held, pruning=pruning)
+            linear = ShardedTables(
+                features,
+                seed=config.seed,
+                exchange=exchange,
+                held=held,
+                pruning=pruning,
+                hashed=hashed,
+                hash_prefix=LINEAR,
+            )
         super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
         deep = engine.rows if isinstance(engine, TowerTables) else engine
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]

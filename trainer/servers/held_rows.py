@@ -20,7 +20,7 @@ from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.hashed.mixed_tables import MixedTables
-from trainer.embedding.hashed.options import HashedCounts
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps.frames import draw_generation
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
-from trainer.embedding.hashed.options import HashedCounts, sum_counts
+from trainer.embedding.hashed_counts import HashedCounts, sum_counts
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from trainer.embedding.hashed.options import HashedCounts
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.ps.frames import Kind, count_at, read_document
 from trainer.embedding.ps.server_link import Request
 from trainer.flight.addresses import Address

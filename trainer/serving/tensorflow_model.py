@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
-from trainer.embedding.hashed.local_engine import LocalHashedEngine
-from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import Constant, FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
@@ -52,11 +50,14 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     Attributes:
         served: what the export says of its weights.
 
-    Raises :class:`ConfigError` for tables above the limit.
+    Raises :class:`ConfigError` for tables above the limit, and for hashed ones.
     """
 
     def __init__(self, trained: Trained) -> None:
         super().__init__()
+        if trained.config.hashed:
+            raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(trained.config.hashed),
+                              next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
         weights = trained.weights
         self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense
         self.deep_tables = _variables(weights.engine)
@@ -107,7 +108,7 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
 def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     weights = trained.weights
     tables = [
-        ServedTable(kind, _served_spec(engine, spec))
+        ServedTable(kind, _served_spec(trained.config, spec))
         for kind, engine in (("embedding", weights.engine), ("linear", weights.linear))
         for spec in (() if engine is None else engine.tables)
     ]
@@ -115,9 +116,9 @@ def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     return ServedModel(position, trained.config.seed, tuple(tables), dense)
 
 
-def _served_spec(engine: EmbeddingEngine | None, spec: TableSpec) -> TableSpec:
+def _served_spec(config: TrainConfig, spec: TableSpec) -> TableSpec:
     """A table as it is served: of a pruned one, a row that is removed is read as zeros from then on."""
-    return replace(spec, initializer=Constant(0.0)) if isinstance(engine, PrunedEngine) else spec
+    return spec if config.pruning is None else replace(spec, initializer=Constant(0.0))
 
 
 def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:
@@ -127,10 +128,6 @@ def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:
 def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     if engine is None:
         return {}
-    if isinstance(engine, LocalHashedEngine):
-        raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(engine.hashed),
-                          next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
-    assert isinstance(engine, CpuEngine | PrunedEngine), "a trained model is in one process"
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:
         raise ConfigError(f"the tables of an exported model must have at most {_MOST_BYTES:,} bytes",
@@ -139,14 +136,14 @@ def _variables(engine: EmbeddingEngine | None) -> dict[str, Any]:
     return {name: tf.Variable(rows, trainable=False, name=name) for name, rows in table_rows(engine).items()}
 
 
-def table_rows(engine: CpuEngine | PrunedEngine) -> dict[str, Array]:
+def table_rows(engine: EmbeddingEngine) -> dict[str, Array]:
     """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name; zeros of a pruned row."""
     tables: dict[str, Array] = {}
+    starts = np.cumsum([0, *(feature.width for feature in engine.features)]).tolist()
     for place, feature in enumerate(engine.features):
-        size = feature.table.vocabulary_size
+        size, start = feature.table.vocabulary_size, starts[place]
         if feature.table.name in tables:
             continue
-        start = engine.columns[feature.name].start
         columns = slice(start, start + feature.table.dim)  # the first row of a sequence
         parts = [
             engine.lookup(_one_each(place, len(engine.features), first, min(first + _ROWS_AT_A_TIME, size)))[:, columns]

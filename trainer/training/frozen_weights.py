@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.embedding.cpu.engine import CpuEngine
-from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.hashed_options import HashedOptions
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -29,7 +27,7 @@ def frozen_weights(layout: InputLayout, config: TrainConfig, head: AnyHead, arra
     weights = build_weights(layout, fitted, head)
     weights.load(arrays)
     for engine in (weights.engine, weights.linear):
-        if isinstance(engine, PrunedEngine):
+        if engine is not None:
             engine.freeze()
     return weights
 
@@ -39,9 +37,7 @@ def predictor(weights: Weights | TpuWeights, config: TrainConfig) -> Callable[[B
 
     Where a lookup is a part of training, or weights are not in this process, that takes a copy in memory.
     """
-    if type(weights) is Weights and all(
-        type(one) in (CpuEngine, type(None)) for one in (weights.engine, weights.linear)
-    ):
+    if type(weights) is Weights and all(one is None or one.may_predict for one in (weights.engine, weights.linear)):
         return weights.predict
     return frozen_weights(weights.layout, replace(config, engine="cpu"), weights.head, weights.arrays()).predict
 

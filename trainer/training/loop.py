@@ -7,7 +7,7 @@ bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -25,6 +25,7 @@ from trainer.config import TrainConfig
 from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.embedding.batch_sampler import BatchSampler
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
@@ -100,6 +101,7 @@ class TrainReport:
         held_out_partitions: the partitions of those events.
         idle_units: the hidden units that are off at the end, counted since the process began; of a job, as its hosts reported last. None
             where they are not counted.
+        hashed_counts: what the hashed tables of this process have done, by name.
     """
 
     epochs: int
@@ -118,6 +120,7 @@ class TrainReport:
     held_out: HeldOut | None = None
     held_out_partitions: tuple[str, ...] = ()
     idle_units: IdleUnits | None = None
+    hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
 
     @property
     def final(self) -> AnyScores | None:
@@ -317,6 +320,7 @@ class _Run:
             held_out=self._progress.held_out,
             held_out_partitions=self._progress.held_out_partitions,
             idle_units=self._weights.idle_units,
+            hashed_counts=self._weights.hashed_counts,
         )
 
     def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:

@@ -17,12 +17,9 @@ from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.pruning_options import GroupOptions, PruningOptions
-from trainer.training.run_state import limits_of, linear_features
+from trainer.training.run_state import LINEAR, limits_of, linear_features
 
 T = TypeVar("T")
-
-#: The tables of the linear part are beside those of the deep part, under names of their own.
-LINEAR = "linear/"
 
 
 def joined_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:

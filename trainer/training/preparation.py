@@ -223,9 +223,9 @@ def check_placement(config: TrainConfig, *, is_served: bool, hosts: int = 1, is_
         raise ConfigError("pruned tables on parameter servers must be trained by one process or host", where="pruning", value=f"{hosts} hosts",
                           allowed="1 host, or several without --servers",
                           next_step="give --hosts 1 or none, or leave --servers out: docs/pruning.md")  # fmt: skip
-    if config.hashed and not is_served:
-        raise ConfigError("hashed tables must be on parameter servers", where="hashed", value=", ".join(config.hashed),
-                          allowed="a run with --servers, from its beginning to its end",
+    if config.hashed and not is_served and (hosts > 1 or is_planned):
+        raise ConfigError("hashed tables of several hosts must be on parameter servers", where="hashed", value=", ".join(config.hashed),
+                          allowed="one process, or a run with --servers",
                           next_step="give --servers N, or the addresses of servers: docs/parameter-servers.md")  # fmt: skip
 
 

@@ -17,10 +17,12 @@ from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
 from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
+from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.local_engine import LocalHashedEngine
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.spec import Constant, FeatureSpec
 from trainer.errors import TornCheckpoint
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+#: Tables of the linear part that are beside those of the deep part have names of their own.
+LINEAR = "linear/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,10 @@ class ModelWeights(Protocol):
     def idle_units(self) -> IdleUnits | None:
         """The hidden units that are off; None where they are not counted, as on TPUs."""
 
+    @property
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """What the hashed tables of this process have done, by the names that they have on servers."""
+
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them: the same names and shapes for all engines."""
 
@@ -264,6 +274,12 @@ class Weights:
         """The hidden units that are off; None where they are not counted."""
         return self.dense.idle_units
 
+    @property
+    def hashed_counts(self) -> dict[str, HashedCounts]:
+        """What the hashed tables of this process have done, by the names that they have on servers."""
+        parts = (("", self.engine), (LINEAR, self.linear))
+        return {prefix + name: one for prefix, engine in parts if engine for name, one in engine.hashed_counts.items()}
+
     def dense_arrays(self) -> dict[str, Array]:
         """The dense part of :meth:`arrays`."""
         return {f"dense/{name}": array for name, array in self.dense.state().items()}
@@ -314,7 +330,7 @@ def build_weights(
         engine = _engine_of(layout.features, config, plan, limits)
     if layout.features and config.linear:
         by_rows = None if plan is None else PartitionPlan(plan.cores, ())
-        linear = _engine_of(linear_features(layout, config, head), config, by_rows, limits)
+        linear = _engine_of(linear_features(layout, config, head), config, by_rows, limits, hash_prefix=LINEAR)
     return Weights(layout, engine, dense, head, linear)
 
 
@@ -344,13 +360,14 @@ def _engine_of(
     config: TrainConfig,
     plan: PartitionPlan | None,
     limits: Mapping[str, TableLimits],
+    hash_prefix: str = "",
 ) -> EmbeddingEngine:
     """The engine of this process; a plan without tables spreads all rows over its cores."""
     seed, held = config.seed, config.batches_held
     if config.pruning is not None:
         return PrunedEngine(features, config.pruning, seed=seed, held=held)
     if limits:
-        return LocalHashedEngine(features, limits, seed=seed, held=held)
+        return ShardedTables(features, seed=seed, exchange=OneHost(), held=held, hashed=limits, hash_prefix=hash_prefix)
     if plan is None:
         return CpuEngine(features, seed=seed, held=held)
     return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None, held=held)

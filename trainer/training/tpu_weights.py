@@ -13,6 +13,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import StepInputs, TpuSlice
 from trainer.embedding.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
@@ -121,6 +122,11 @@ class TpuWeights:
     def _step_inputs(self, batch: Batch) -> StepInputs:
         labels = np.asarray(self.head.targets(batch.labels), np.float32)
         return joined_ids(batch.ids, self._config), (batch.dense, labels, batch.weights)
+
+    @property
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """See :class:`ModelWeights`: a slice has no hashed tables."""
+        return {}
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""

@@ -190,12 +190,18 @@ def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
 
 
 def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for hashed tables without servers, and with a plan, before anything is read."""
+    """Raise :class:`InputError` for hashed tables that stand where they cannot be, before anything is read."""
     if not options.get("hashed"):
         return
-    if not given["servers"]:
-        raise InputError("hashed tables must be on parameter servers", where="hashed, in --config", value="no --servers",
-                         next_step="give --servers N, or the addresses of servers, or leave hashed out")  # fmt: skip
+    for option in ("hosts", "caught_up_hosts"):
+        if not given["servers"] and (given.get(option) or 0) > 1:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError("hashed tables of several hosts must be on parameter servers", where=name, value=given[option],
+                             next_step=f"give --servers N, or the addresses of servers, or leave {name} out")  # fmt: skip
+    for option in ("tpu", "towers"):
+        if given.get(option):
+            raise InputError(f"hashed tables must be trained without --{option}", where=f"--{option}", value=given[option],
+                             next_step=f"leave --{option} out, or hashed out of --config")  # fmt: skip
     if given["plan"]:
         raise InputError("hashed tables must be placed without a plan", where="--plan", value=given["plan"],
                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip

@@ -18,7 +18,8 @@ from tests.trainer.embedding.ps import test_hashed_servers as hashed
 from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
-from trainer.embedding.hashed.local_engine import LocalHashedEngine
+from trainer.embedding.exchange import OneHost
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.worker.engine import WorkerEngine
 from trainer.errors import ServerLost
@@ -122,7 +123,7 @@ def test_snapshots_and_loads_of_hashed_tables_through_damaged_connections_change
     """A request of a load that comes again is made once."""
     with disturbed(1) as them, disturbed(1) as others:
         engine = them.engine(hashed.FEATURES, hashed=hashed.LIMITS)
-        alone = LocalHashedEngine(hashed.FEATURES, hashed.LIMITS, seed=SEED, threads=1)
+        alone = ShardedTables(hashed.FEATURES, seed=SEED, exchange=OneHost(), hashed=hashed.LIMITS, threads=1)
         them.damage(8_000)
         others.damage(1_500)
         for seed in range(30):

@@ -27,7 +27,7 @@ from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import held, random_update
 from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.engine import RowValues
-from trainer.embedding.hashed.options import HashedCounts
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.frames import MOST_GREETING_BYTES, Header, Kind, read_header, write_document

@@ -42,7 +42,7 @@ from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
-from trainer.embedding.engine import ChangedRows, RowValues, TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, ChangedRows, RowValues, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
@@ -87,6 +87,11 @@ class CpuEngine:
     Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have, and
     :class:`~trainer.errors.DamagedMemory` for an undo log with other bytes than were written.
     """
+
+    needs_lookups = False
+
+    may_predict = True
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self,
@@ -177,6 +182,9 @@ class CpuEngine:
             held.are_initial |= held.batch is batch
         return out.reshape(batch.rows, self._width)
 
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
+
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``.
 
@@ -235,8 +243,8 @@ class CpuEngine:
         return out
 
     def update_rows(
-        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None
-    ) -> Array:
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
+    ) -> Array:  # fmt: skip
         """One optimizer update for each distinct row, with the sum of its gradients in the order of the parts.
 
         Returns the distinct rows of each table, int64.
@@ -245,6 +253,7 @@ class CpuEngine:
             asked: of each part, rows and their numbers by table, as in :meth:`read_rows`.
             gradients: of each part, float32 as :meth:`read_rows` returns them.
             rates: float32, the learning rate of each table; None: those of their optimizers.
+            lookups: of no use here, see :class:`~trainer.embedding.row_store.RowStore`.
 
         Raises :class:`BadBatch`; nothing is changed then.
         """

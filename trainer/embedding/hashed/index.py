@@ -17,9 +17,10 @@ from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed.candidates import LOG_NUMBERS
 from trainer.embedding.hashed.find import find_places, sort_distinct
 from trainer.embedding.hashed.index_layout import RECORD, WORDS, index_layout, index_values
-from trainer.embedding.hashed.options import HashedCounts, HashedTable
+from trainer.embedding.hashed.options import HashedTable
 from trainer.embedding.hashed.plan import Plan, empty_plan, make_plan
 from trainer.embedding.hashed.use_list import rebuild
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.errors import ConfigError, DamagedMemory
 from trainer.hashed_options import MOST_STEPS
 
@@ -43,13 +44,16 @@ class PlaceIndex:
         memory: has the index.
         undo_log: of the same memory.
         is_fresh: the index begins without ids, whatever the memory has.
+        prefix: of the names with which ids are hashed.
     """
 
     def __init__(
-        self, tables: Sequence[HashedTable], *, seed: int, memory: TableMemory, undo_log: UndoLog, is_fresh: bool
-    ) -> None:
+        self, tables: Sequence[HashedTable], *, seed: int, memory: TableMemory, undo_log: UndoLog, is_fresh: bool, prefix: str = ""
+    ) -> None:  # fmt: skip
         self._tables, self._memory, self._log = tuple(tables), memory, undo_log
-        self.layout = index_layout(tables, np.array([_key(seed, table.spec.name) for table in tables], np.uint64))
+        self.layout = index_layout(
+            tables, np.array([_key(seed, prefix + table.spec.name) for table in tables], np.uint64)
+        )
         self.allocate(is_fresh=is_fresh)
 
     def allocate(self, *, is_fresh: bool) -> None:

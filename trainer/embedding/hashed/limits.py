@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -61,6 +61,24 @@ class TableLimits:
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
         return asdict(self)
+
+
+def divided_limits(
+    limits: Mapping[str, TableLimits], tables: Sequence[TableSpec], owners: int, *, is_planned: bool
+) -> dict[str, TableLimits]:
+    """The limits of hashed tables on each of some servers or hosts. Raises :class:`ConfigError` for other tables, and for those of a plan."""
+    names = [one.name for one in tables]
+    for name in limits:
+        if name not in names:
+            raise ConfigError("a hashed table must be one of the engine's", value=name, allowed=", ".join(names))
+    if limits and is_planned:
+        raise ConfigError("hashed tables must be placed without a plan", where=", ".join(limits), value="a partition plan",
+                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+    found = {name: one.divided(owners, name) for name, one in limits.items()}
+    for table in tables:
+        if table.name in found:
+            found[table.name].table(table)  # raises for limits that are out of range
+    return found
 
 
 #: The members of the document of limits.

@@ -26,8 +26,9 @@ from trainer.embedding.hashed.dense_memory import DenseMemory
 from trainer.embedding.hashed.index import PlaceIndex
 from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
 from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.options import WAYS, HashedCounts
+from trainer.embedding.hashed.options import WAYS, HashedTable
 from trainer.embedding.hashed.placed_rows import change_rows, select_placed
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import BadBatch
 
@@ -48,6 +49,7 @@ class MixedTables:
         undo_log: of the same memory.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
+        hash_prefix: see :class:`~trainer.embedding.hashed.index.PlaceIndex`.
 
     Attributes:
         undo_log: see :mod:`trainer.embedding.cpu.undo_log`.
@@ -59,6 +61,7 @@ class MixedTables:
     def __init__(
         self, tables: Sequence[TableSpec], hashed: Mapping[str, TableLimits], *, seed: int, threads: int = 0,
         memory: TableMemory | None = None, undo_log: UndoLog | None = None, origins: Sequence[TableOrigin] | None = None, answers: int = 1,
+        hash_prefix: str = "",
     ) -> None:  # fmt: skip
         self.tables = tuple(tables)
         self.features = tuple(FeatureSpec(one.name, one) for one in self.tables)
@@ -72,7 +75,7 @@ class MixedTables:
         self.undo_log = undo_log or UndoLog(self._memory)
         try:
             self._index = PlaceIndex(options, seed=seed, memory=DenseMemory(self._memory), undo_log=self.undo_log,
-                                     is_fresh=self.undo_log.is_empty)  # fmt: skip
+                                     is_fresh=self.undo_log.is_empty, prefix=hash_prefix)  # fmt: skip
         except MemoryError as error:
             raise does_not_fit(stored, machine_bytes()) from error
         self.undo_log.after_undo = self._index.settle
@@ -105,8 +108,8 @@ class MixedTables:
         return out
 
     def update_rows(
-        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None
-    ) -> Array:
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
+    ) -> Array:  # fmt: skip
         """As :meth:`CpuEngine.update_rows <trainer.embedding.cpu.engine.CpuEngine.update_rows>`: a step of the hashed tables.
 
         Returns the distinct rows and ids of each table, those that have no row included. Raises :class:`BadBatch`; nothing is changed then.
@@ -227,6 +230,23 @@ class MixedTables:
         ids = self._index.ids_of(k, found.rows)
         order = np.argsort(ids)[first:stop]
         return ChangedRows(ids[order], found.weights[order], found.slots[order])
+
+    def ages_of(self, t: int) -> Array:
+        """The steps since the last use of each changed row of a hashed table, int64, ids ascending."""
+        k = self._number[t]
+        places = self._engine.changed_rows(t, 0, self._options[k].places).rows
+        uses = self._index.records(k)[places, columns.USE].astype(np.int64)
+        ages: Array = int(self._index.words[k, columns.STEP]) - uses[np.argsort(self._index.ids_of(k, places))]
+        return ages
+
+    def history(self, t: int) -> tuple[int, Array]:
+        """The steps of a hashed table, and a copy of its candidates."""
+        k = self._number[t]
+        return int(self._index.words[k, columns.STEP]), self._candidates(k).copy()
+
+    def options_of(self, t: int) -> HashedTable:
+        """What a hashed table has beside its rows."""
+        return self._options[self._number[t]]
 
     def _candidates(self, k: int) -> Array:
         layout = self._index.layout

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
@@ -69,55 +68,14 @@ class HashedTable:
             return 0
         return max((self.candidates or self.places // 4) // WAYS, 1)
 
+    @property
+    def candidate_places(self) -> int:
+        """The ids that may wait for admission at once."""
+        return WAYS * self.candidate_lines
+
 
 def bytes_per_row(table: HashedTable) -> int:
     """The bytes of a row with everything that the table keeps of it; candidates by default are two bytes per row more."""
     spec = table.spec
     candidates = CANDIDATE_BYTES // 4 if table.admit_after > 1 else 0
     return 4 * (spec.dim + slot_width(spec.optimizer, spec.dim)) + ROW_OVERHEAD_BYTES + candidates
-
-
-@dataclass(frozen=True, slots=True)
-class HashedCounts:
-    """What a table has done since its memory began, or a state was loaded.
-
-    Attributes:
-        stored: rows at this moment.
-        capacity: the most rows.
-        admitted: ids that got a row.
-        evicted: rows that lost their place to others.
-        expired: rows that lost their place by age.
-        unadmitted: updates of ids that have no row because admission waits for more of them.
-        unplaced: updates of ids that found no place, as their batch had more ids than the table has places.
-    """
-
-    stored: int
-    capacity: int
-    admitted: int
-    evicted: int
-    expired: int
-    unadmitted: int
-    unplaced: int
-
-    def plus(self, other: HashedCounts) -> HashedCounts:
-        """The counts of both together, such as those of a table on two servers."""
-        return HashedCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
-
-    def summary(self, table: str) -> str:
-        """One line for people."""
-        line = (
-            f"table {table}: {self.stored:,} of {self.capacity:,} rows, {self.admitted:,} ids admitted, {self.evicted:,} evicted, "
-            f"{self.expired:,} expired; {self.unadmitted:,} updates of ids that are not admitted yet"
-        )
-        if self.unplaced:
-            line += f"; {self.unplaced:,} updates found no place: a batch has more ids than the table has rows"
-        return line
-
-
-def sum_counts(of_servers: Iterable[Mapping[str, HashedCounts]]) -> dict[str, HashedCounts]:
-    """The counts of each table over all servers, by name."""
-    found: dict[str, HashedCounts] = {}
-    for counts in of_servers:
-        for name, own in counts.items():
-            found[name] = found[name].plus(own) if name in found else own
-    return found

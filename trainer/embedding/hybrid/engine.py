@@ -21,7 +21,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_columns, feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import TablesSnapshot, TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, TablesSnapshot, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hybrid import kernels
@@ -77,6 +77,9 @@ class HybridEngine:
 
     Raises :class:`ConfigError` for what the cpu engine refuses, for other tables of ``cold``, and for the name of no table.
     """
+
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, hot_rows: Mapping[str, int], threads: int = 0, cold: ColdTier | None = None,
@@ -145,6 +148,9 @@ class HybridEngine:
         weights = self._memory.take(len(hot) + len(cold))
         kernels.join_tiers(found.is_hot, asked.counts, self._dims, hot, cold, weights)
         return self._gathered.combine(asked.requests, weights)
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width]; then rows may move.

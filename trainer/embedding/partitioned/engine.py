@@ -15,7 +15,7 @@ from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout
 from trainer.embedding.cpu.snapshot import RANGE_BYTES
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.optimizers import slot_width
@@ -65,6 +65,9 @@ class PartitionedEngine:
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses, for unknown names of features and stacks, and for a plan of other
     cores or tables, or with slices of columns of a table with a row-wise optimizer.
     """
+
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, plan: PartitionPlan | None = None,
@@ -119,6 +122,9 @@ class PartitionedEngine:
         requests = self._threads.run(lambda core: self._cores[core].requests(parts[core]))
         self._buffers.admit(requests)
         return np.concatenate(self._threads.run(lambda core: self._cores[core].fetch(requests[core])))
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].

@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
@@ -27,13 +26,15 @@ from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSection
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.hashed.limits import TableLimits, divided_limits
+from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.partitioned.core_store import store_of
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
-from trainer.embedding.partitioned.pruned_groups import groups_on
 from trainer.embedding.partitioned.request_kernels import count_lookups, put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
-from trainer.embedding.pruned.shard import PrunedShard
+from trainer.embedding.row_store import StoreSnapshot
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states, empty_state
 from trainer.embedding.table_checks import supported_tables
@@ -71,20 +72,25 @@ class ShardedTables:
         dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of this core have places, by these options; None: all rows have values.
+        hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
+        hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
 
-    Raises :class:`ConfigError` for tables that do not fit, and for pruned ones by a plan.
+    Raises :class:`ConfigError` for tables that do not fit, and for pruned and hashed ones by a plan.
     """
+
+    may_predict = False
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
-        pruning: PruningOptions | None = None,
+        pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), supported_tables(features)
         self._exchange, self._buffers = exchange, buffers
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
-        self._layout = table_layout(self._of_features, self.tables, seed)
+        sized = [replace(one, vocabulary_size=1) if one.name in (hashed or {}) else one for one in self.tables]
+        self._layout = table_layout(self._of_features, sized, seed)  # of rows that are asked for alone
         self._width = sum(feature.width for feature in self.features)
         self._team = Team(threads or available_threads())
         self._gathered = GatheredRows(self._of_features, self._layout, self._width, self._team)
@@ -98,22 +104,19 @@ class ShardedTables:
             dense_ids=dense_ids,
             team=self._team,
         )
-        self._own = self._make_own(seed, threads, pruning)
+        limits = divided_limits(hashed or {}, self.tables, exchange.hosts, is_planned=parts is not None)
+        self._own = store_of(
+            self._parts,
+            exchange.rank,
+            seed=seed,
+            threads=threads,
+            pruning=pruning,
+            hashed=limits,
+            hash_prefix=hash_prefix,
+        )
         self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 1) + held)
         self._fetched: deque[_Fetched] = deque(maxlen=held)
         self._counter = BatchCounter(self.features, self._of_features.table)
-
-    def _make_own(self, seed: int, threads: int, pruning: PruningOptions | None) -> CpuEngine | PrunedShard:
-        """The engine of this core's rows."""
-        rank, hosts, parts = self._exchange.rank, self._exchange.hosts, self._parts.parts
-        shards = [part.shard(rank) for part in parts]
-        features, origins = [FeatureSpec(table.name, table) for table, _ in shards], [origin for _, origin in shards]
-        if pruning is None:
-            return CpuEngine(features, seed=seed, threads=threads, origins=origins, answers=2 * hosts)
-        groups = groups_on(self._parts, pruning, rank)
-        return PrunedShard(
-            features, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=2 * hosts
-        )
 
     @property
     def width(self) -> int:
@@ -126,9 +129,9 @@ class ShardedTables:
         return self._exchange.rank
 
     @property
-    def is_pruned(self) -> bool:
-        """Whether only the most important rows have values."""
-        return isinstance(self._own, PrunedShard)
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """What each hashed table has done on this core, by name."""
+        return self._own.hashed_counts
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
@@ -144,6 +147,9 @@ class ShardedTables:
         fetched = self._fetch(requests)
         self._fetched.append(fetched)
         return self._gathered.combine(requests, fetched.weights)
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """Update the rows of all cores' batches.
@@ -171,16 +177,8 @@ class ShardedTables:
         asked, floats = fetched.received, [arrays[0] for arrays in received]
         if self._parts.has_replicas:
             asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
-        lookups = [arrays[1] for arrays in received] if self.is_pruned else []
-        return self._distinct_by_table(self._update_own(asked, floats, lookups))
-
-    def _update_own(
-        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], lookups: Sequence[Array] = ()
-    ) -> Array:
-        """Update the rows of this core; ``lookups``: of pruned tables, how often each row was looked up."""
-        if isinstance(self._own, PrunedShard):
-            return self._own.update_rows(asked, gradients, lookups)
-        return self._own.update_rows(asked, gradients)
+        lookups = [arrays[1] for arrays in received] if self._own.needs_lookups else []
+        return self._distinct_by_table(self._own.update_rows(asked, floats, lookups=lookups))
 
     def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:
         """To each owner the gradients of its rows.
@@ -188,7 +186,7 @@ class ShardedTables:
         With replicated tables also the rows, which are more than it was asked for; with pruned ones also how often each was looked up.
         """
         updates, parts = requests.updates, requests.part_values
-        lookups = self._lookups(requests) if self.is_pruned else None
+        lookups = self._lookups(requests) if self._own.needs_lookups else None
         bases = requests.layout.row_base[self._parts.layout.table]
         messages = []
         for owner in range(self._exchange.hosts):
@@ -268,7 +266,11 @@ class ShardedTables:
         """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
         check_states(self.tables, state)
         core = self._exchange.rank
-        self._own.load_state({part.name: part.own_state(core, state[part.table.name]) for part in self._parts.parts})
+        own = {}
+        for part in self._parts.parts:
+            saved = state[part.table.name]
+            own[part.name] = replace(part.own_state(core, saved), sections=_own_sections(part, core, saved.sections))
+        self._own.load_state(own)
         self._forget_batches()
 
     @property
@@ -332,33 +334,10 @@ class ShardedTables:
         self._own.end_snapshot()
 
 
-class OwnSnapshot(Protocol):
-    """The snapshot of one core's rows, as it numbers them: an :class:`EngineSnapshot`, or one of a server."""
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The changed rows of each part."""
-
-    def table(self, t: int) -> Iterator[ChangedRows]:
-        """The changed rows of a part, range by range."""
-
-    def sections(self, t: int) -> SnapshotSections:
-        """What a part has beside its rows."""
-
-    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a part from ``first`` to ``stop``."""
-
-    def skip(self, t: int) -> None:
-        """Leave out a part that is not read."""
-
-    def close(self) -> None:
-        """End the snapshot."""
-
-
 class ShardSnapshot:
     """The snapshot of one core's parts of tables, with the numbers of rows in the whole tables."""
 
-    def __init__(self, own: OwnSnapshot, parts: Sequence[TablePart], core: int) -> None:
+    def __init__(self, own: StoreSnapshot, parts: Sequence[TablePart], core: int) -> None:
         self._own, self._parts, self._core = own, parts, core
         self._gives = [part.gives(core) for part in parts]
         for p, gives in enumerate(self._gives):
@@ -396,6 +375,11 @@ class ShardSnapshot:
     def close(self) -> None:
         """End the snapshot."""
         self._own.close()
+
+
+def _own_sections(part: TablePart, core: int, whole: TableSections) -> TableSections:
+    """What ``core`` has of the sections of a table, with its numbers of rows."""
+    return TableSections({name: part.own_state(core, one) for name, one in whole.by_rows.items()}, whole.arrays)
 
 
 def _own_rows(part: TablePart, core: int, rows: Array) -> Array:

@@ -32,6 +32,8 @@ class PrunedShard(PrunedEngine):
         answers: arrays of :meth:`read_rows` that are in use at once.
     """
 
+    needs_lookups = True
+
     def __init__(
         self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, groups: Sequence[RowGroup],
         origins: Sequence[TableOrigin], threads: int = 0, answers: int = 1,
@@ -51,8 +53,8 @@ class PrunedShard(PrunedEngine):
         return out
 
     def update_rows(
-        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], lookups: Sequence[Array]
-    ) -> Array:
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
+    ) -> Array:  # fmt: skip
         """See :meth:`CpuEngine.update_rows <trainer.embedding.cpu.engine.CpuEngine.update_rows>`; then a round may begin.
 
         ``lookups``: of each part, int32, how often each of its rows was looked up.
@@ -68,7 +70,7 @@ class PrunedShard(PrunedEngine):
             every = np.concatenate([own for own, _ in asked])
             _, _, number = join_parts(every, of_parts, np.concatenate(lookups), np.ones_like(self._layout.dims))
         batch = one_event(rows, counts)
-        placed, rates = self.places_of(batch), learning_rates(self.tables)
+        placed, rates = self.places_of(batch), learning_rates(self.tables) if rates is None else rates
         with self.rows.changing(placed.bags, self.rows.group_of):
             distinct = self._updates.apply_rows(
                 placed.bags, flat, rates, self.rows.values, self.importance.noted_places(), number

@@ -24,7 +24,7 @@ from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
-from trainer.embedding.engine import TableState, in_memory
+from trainer.embedding.engine import NO_HASHED_COUNTS, TableState, in_memory
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.pruned import addresses as kernels
@@ -86,6 +86,8 @@ class PrunedTables(ABC):
         step: updates since all rows were of no importance.
     """
 
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
     rows: PlaceValues
     importance: RowImportance
 

@@ -20,11 +20,11 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.options import WAYS
+from trainer.embedding.hashed.limits import TableLimits, divided_limits
+from trainer.embedding.hashed.saved_history import SECTIONS, LoadedHistory, SavedHistory, newest_rows
 from trainer.embedding.partitioned.engine import PartitionedSnapshot
 from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
@@ -32,16 +32,15 @@ from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.fixed_rows import FixedRows
 from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot
 from trainer.embedding.ps.noted_rows import NotedRows
-from trainer.embedding.ps.remote_tables import LoadedHistory, RemoteTables
+from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.row_values import ServedRowValues
-from trainer.embedding.ps.saved_history import AGES, CANDIDATES, STEPS, SavedHistory, newest_rows
 from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.snapshot_states import state_of
-from trainer.embedding.spec import FeatureSpec, TableSpec
+from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
@@ -80,13 +79,16 @@ class PsEngine:
     :class:`~trainer.errors.ServerLost`.
     """
 
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
+
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
         hashed: Mapping[str, TableLimits] | None = None, combiners: Array | None = None, fixed_rows: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables = tuple(features), supported_tables(features)
-        self._limits = _divided(hashed or {}, self.tables, len(servers), plan)
+        self._limits = divided_limits(hashed or {}, self.tables, len(servers), is_planned=plan is not None)
         self._order = width_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
@@ -187,6 +189,9 @@ class PsEngine:
         """The distinct rows of each table, int64, in a batch that was looked up or kept."""
         found: Array = self._found(batch).rows.requests.layout.vocabulary[np.argsort(self._order)]
         return found
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(
         self, batch: IdBatch, gradients: Array, *, rates: Array | None = None, number: int | None = None
@@ -309,12 +314,12 @@ class PsEngine:
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
-        return (AGES, STEPS, CANDIDATES) if self.tables[t].name in self._limits else ()
+        return SECTIONS if self.tables[t].name in self._limits else ()
 
     def candidates_of(self, table: str) -> int:
         """The candidates of a hashed table on each server."""
         spec = next(one for one in self.tables if one.name == table)
-        return WAYS * self._limits[table].table(spec).candidate_lines
+        return self._limits[table].table(spec).candidate_places
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.
@@ -467,21 +472,3 @@ class ServersSnapshot:
         """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
         found = self._hashed.get(self._position[t])
         return NO_SNAPSHOT_SECTIONS if found is None else found.sections()
-
-
-def _divided(
-    limits: Mapping[str, TableLimits], tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None
-) -> dict[str, TableLimits]:
-    """The limits of hashed tables on each server. Raises :class:`ConfigError` for other tables, and for a plan."""
-    names = [one.name for one in tables]
-    for name in limits:
-        if name not in names:
-            raise ConfigError("a hashed table must be one of the engine's", value=name, allowed=", ".join(names))
-    if limits and plan is not None:
-        raise ConfigError("hashed tables must be placed without a plan", where=", ".join(limits), value="a partition plan",
-                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
-    found = {name: one.divided(servers, name) for name, one in limits.items()}
-    for table in tables:
-        if table.name in found:
-            found[table.name].table(table)  # raises for limits that are out of range
-    return found

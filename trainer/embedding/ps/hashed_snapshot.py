@@ -10,9 +10,9 @@ import numpy as np
 
 from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.engine import ChangedRows, PartedSection, SnapshotSections
+from trainer.embedding.hashed.saved_history import AGES, CANDIDATES, STEPS
 from trainer.embedding.partitioned.table_parts import TablePart
 from trainer.embedding.ps.remote_tables import RemoteTables
-from trainer.embedding.ps.saved_history import AGES, CANDIDATES, STEPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

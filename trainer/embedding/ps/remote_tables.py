@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.hashed.saved_history import LoadedHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
@@ -42,14 +43,6 @@ _LOAD_BYTES = 4 << 20
 _CANDIDATES = 1 << 19
 #: Encoded answers and updates that are kept, beside those in use.
 _KEPT = 4
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadedHistory:
-    """The history of a hashed part that is loaded: what it has beside its rows, and the ages of these."""
-
-    kept: KeptHistory
-    ages: Array
 
 
 class RemoteTables:

@@ -107,7 +107,9 @@ class TowerRows(ShardedTables):
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
             sizes = [int((counts * dims).sum()) for _, counts in of_worker]
             sums_of.append(np.split(_floats(message[:1], sum(sizes), place), np.cumsum(sizes)[:-1]))
-        self._update_own([asked[place][unit] for place, unit in order], [sums_of[place][unit] for place, unit in order])
+        self._own.update_rows(
+            [asked[place][unit] for place, unit in order], [sums_of[place][unit] for place, unit in order]
+        )
 
 
 def split_asked(message: Sequence[Array], parts: int, where: str) -> list[Asked]:

@@ -19,7 +19,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import TablesSnapshot, TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, TablesSnapshot, TableState
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.partitioned.requests import RequestMaker
@@ -67,6 +67,9 @@ class TowerTables:
     Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
     exchange with all workers or without ``is_deterministic``.
     """
+
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
@@ -159,6 +162,9 @@ class TowerTables:
         )
         self._looked_up.append(_LookedUp(batch, found, events, activations, asked))
         return self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """Update the rows of all workers' batches, and the weights of this tower's module.

@@ -16,7 +16,7 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, TableState
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.spec import FeatureSpec, TableSpec
@@ -32,6 +32,9 @@ _ONE_THREAD = Team(1)
 
 class SteppedTables:
     """An :class:`~trainer.embedding.engine.EmbeddingEngine` over an ``engine`` of ``slice_``, for batches up to the events of its step."""
+
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(self, engine: TpuEngine, slice_: TpuSlice) -> None:
         self._engine = engine
@@ -56,6 +59,9 @@ class SteppedTables:
         """Activations, float32 [batch.rows, width]. Raises :class:`BadBatch`."""
         found: Array = self._look_up(self._padded(batch))[: batch.rows]
         return found
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One update of each distinct row. Raises :class:`BadBatch` and :class:`~trainer.errors.NonFiniteLoss`; nothing is changed then."""

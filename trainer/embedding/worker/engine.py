@@ -21,7 +21,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, learning_rates
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import TableState
+from trainer.embedding.engine import NO_HASHED_COUNTS, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.ps.encoded_values import FLAG_OF
@@ -74,6 +74,9 @@ class WorkerEngine:
 
     Raises what :class:`~trainer.embedding.ps.engine.PsEngine` raises.
     """
+
+    may_predict = False
+    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
@@ -170,6 +173,9 @@ class WorkerEngine:
         """As :meth:`lookup`, which ends at once; the function that is returned gives the activations."""
         found = self.lookup(batch)
         return lambda: found
+
+    def freeze(self) -> None:
+        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].

@@ -18,8 +18,9 @@ from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, 
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.engine import RowValues
 from trainer.embedding.hashed.history import TableHistory
-from trainer.embedding.hashed.options import HashedCounts, HashedTable, bytes_per_row
+from trainer.embedding.hashed.options import HashedTable, bytes_per_row
 from trainer.embedding.hashed.tables import HashedTables
+from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.hybrid.engine import HybridEngine
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint

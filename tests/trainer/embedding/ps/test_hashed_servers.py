@@ -13,9 +13,10 @@ from tests.trainer.embedding.ps.random_batches import gradients_of, random_batch
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.engine import TableSections
+from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.local_engine import LocalHashedEngine
-from trainer.embedding.hashed.options import sum_counts
+from trainer.embedding.hashed_counts import sum_counts
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.wire.settings import WireSettings
@@ -95,7 +96,7 @@ def test_a_loaded_state_goes_on_as_the_engine_that_was_never_stopped(wire):
 
 def test_one_server_has_the_rows_of_an_engine_in_one_process():
     with engine_on(1) as (served, _):
-        local = LocalHashedEngine(FEATURES, LIMITS, seed=SEED, threads=2)
+        local = ShardedTables(FEATURES, seed=SEED, exchange=OneHost(), hashed=LIMITS, threads=2)
         for seed in range(30):
             assert step(served, seed) == step(local, seed), seed
         assert_same(served.state(), local.state())

@@ -14,7 +14,6 @@ import numpy as np
 from trainer.embedding.engine import TableState
 from trainer.embedding.hashed.history import TableHistory
 from trainer.embedding.hashed.kept_snapshot import KeptHistory
-from trainer.embedding.ps.remote_tables import LoadedHistory
 from trainer.errors import TornCheckpoint
 from trainer.hashed_options import MOST_STEPS
 
@@ -22,7 +21,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 #: The sections of a hashed table: the ages of its rows, the steps of servers, and the counts of ids that wait for admission.
-AGES, STEPS, CANDIDATES = "ages", "steps", "candidates"
+SECTIONS = AGES, STEPS, CANDIDATES = "ages", "steps", "candidates"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedHistory:
+    """The history of a hashed part that is loaded: what it has beside its rows, and the ages of these."""
+
+    kept: KeptHistory
+    ages: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,52 @@
+"""What hashed tables have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class HashedCounts:
+    """What a table has done since its memory began, or a state was loaded.
+
+    Attributes:
+        stored: rows at this moment.
+        capacity: the most rows.
+        admitted: ids that got a row.
+        evicted: rows that lost their place to others.
+        expired: rows that lost their place by age.
+        unadmitted: updates of ids that have no row because admission waits for more of them.
+        unplaced: updates of ids that found no place, as their batch had more ids than the table has places.
+    """
+
+    stored: int
+    capacity: int
+    admitted: int
+    evicted: int
+    expired: int
+    unadmitted: int
+    unplaced: int
+
+    def plus(self, other: HashedCounts) -> HashedCounts:
+        """The counts of both together, such as those of a table on two servers."""
+        return HashedCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def summary(self, table: str) -> str:
+        """One line for people."""
+        line = (
+            f"table {table}: {self.stored:,} of {self.capacity:,} rows, {self.admitted:,} ids admitted, {self.evicted:,} evicted, "
+            f"{self.expired:,} expired; {self.unadmitted:,} updates of ids that are not admitted yet"
+        )
+        if self.unplaced:
+            line += f"; {self.unplaced:,} updates found no place: a batch has more ids than the table has rows"
+        return line
+
+
+def sum_counts(of_servers: Iterable[Mapping[str, HashedCounts]]) -> dict[str, HashedCounts]:
+    """The counts of each table over all servers, by name."""
+    found: dict[str, HashedCounts] = {}
+    for counts in of_servers:
+        for name, own in counts.items():
+            found[name] = found[name].plus(own) if name in found else own
+    return found
