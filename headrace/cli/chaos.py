@@ -18,7 +18,14 @@ from typer.models import CommandInfo
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
-from headrace.cli.options.servers import SUMMED, check_hashed, check_servers, server_command, servers_at, worker_command
+from headrace.cli.options.servers import (
+    SUMMED,
+    check_combinations,
+    check_servers,
+    server_command,
+    servers_at,
+    worker_command,
+)
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.training_jobs import (
@@ -186,7 +193,7 @@ _NO_CHAOS = (
 
 def _count_servers(given: Mapping[str, Any], *, is_compared: bool) -> int:
     """The parameter servers that are started for the job. Raises :class:`InputError` for others."""
-    check_servers(given, None)
+    check_servers(given)
     text = given["servers"]
     if text and not text.isdigit():
         raise InputError("chaos must start the parameter servers that it disturbs", where="--servers", value=text,
@@ -222,7 +229,7 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, An
 
     run_dir = run_folder_of(given["run_dir"], solution.model, solution.model_version, given["home"])
     asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}
-    check_hashed(given, asked)
+    check_combinations(given, asked)
     return choose_options(warehouse, solution, asked, run_dir)
 
 

@@ -55,10 +55,6 @@ def towers_of_training(given: Mapping[str, Any], job: JobOptions | None) -> Towe
             value=file,
             next_step="give --hosts too, at least one a tower",
         )
-    for option in ("plan", "servers", "tpu"):
-        if given[option]:
-            raise InputError(f"--towers must go without --{option}", where=f"--towers, --{option}", value=given[option],
-                             next_step=f"leave --{option} out: hosts have the tables of their towers")  # fmt: skip
     towers = read_towers(read_file(file, "--towers"), file).towers
     check_fixed_hosts(job.hosts, job.least_hosts, job.caught_up_hosts, where="--towers")
     return towers

@@ -57,8 +57,7 @@ from headrace.cli.options.servers import (
     ServerUpdates,
     WireIds,
     WireValues,
-    check_hashed,
-    check_pruned,
+    check_combinations,
     check_servers,
     open_servers,
 )
@@ -287,12 +286,11 @@ def train(
         )
     launched, options = check_launcher(given), read_options(config)
     tpus = tpu_of_training(given, options)
-    check_servers(given, tpus)
+    check_servers(given)
+    check_combinations(given, options)
     if launched in (GKE, TPU_VM):
         return write_launch(train, given, options, tpus)
     job = job_options(given)
-    check_hashed(given, options)
-    check_pruned(given, options)
     check_export(given)
     _check_run_dir(run_dir, is_job=job is not None)
     partition = plan_of_training(plan, None if servers else job, tpus)

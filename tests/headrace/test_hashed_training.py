@@ -61,7 +61,7 @@ def write_options(cli, **changes) -> None:
         ),
         (("--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
-        (("--tpu", "local"), "hashed tables must be trained without --tpu"),
+        (("--tpu", "local"), "hashed tables must be trained without TPUs"),
     ],
 )
 def test_hashed_tables_are_refused_where_they_cannot_be(hashed, options, problem):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from trainer.combinations import refusal_of
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine
 from trainer.embedding.ps.stacked_plan import with_stacks
 from trainer.errors import ConfigError
@@ -18,8 +18,6 @@ from transforms.errors import InputError, listed
 
 #: How long a server of a request may take for its first answer.
 FIRST_ANSWER_SECS = 10.0
-
-_END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 
 def check_other_servers(servers: Sequence[Address], before: Sequence[Address]) -> None:
@@ -48,15 +46,9 @@ def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
 
     Raises :class:`InputError` for others, and :class:`ConfigError` for a plan of other tables.
     """
-    if isinstance(engine, ServedPrunedEngine):
-        raise InputError("pruned tables must stay on their servers while training runs", where="--servers", value=str(request.count),
-                         next_step=_END_FIRST)  # fmt: skip
-    if not isinstance(engine, PsEngine):
-        raise InputError("tables of a training with embedding workers must stay on their servers while it runs", where="--servers",
-                         value=str(request.count), next_step=_END_FIRST)  # fmt: skip
-    if engine.limits:
-        raise InputError("hashed tables must stay on their servers while training runs", where="--servers", value=", ".join(engine.limits),
-                         next_step=_END_FIRST)  # fmt: skip
+    if (found := refusal_of(replace(engine.setup, moves=True))) is not None:
+        raise InputError(found.what, where="--servers", value=str(request.count), next_step=found.next_step)
+    assert isinstance(engine, PsEngine), "other engines are refused"
     if request.plan is not None:
         TableParts(engine.tables, request.count, with_stacks(request.plan, engine.tables, request.count))
     return engine

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from trainer.combinations import Setup, check_setup
 from trainer.embedding.hashed_counts import HashedCounts, sum_counts
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
@@ -139,17 +140,20 @@ class RunServers:
     ) -> ServedEngine:
         """The engine of tables over connections, those to a worker among them; see :data:`~trainer.training.served_weights.MakeEngine`.
 
-        Raises :class:`ConfigError` for hashed or pruned tables with a worker, and for pruned ones with a plan.
+        Raises :class:`ConfigError` for a combination that :mod:`trainer.combinations` refuses.
         """
         overlaps = self.mode is Mode.EACH
-        if worker is not None and (options.hashed or options.pruning is not None):
-            kind = "hashed" if options.hashed else "pruned"
-            raise ConfigError(f"{kind} tables must be trained without embedding workers", value=", ".join(options.hashed) or "pruning",
-                              next_step="leave --embedding-workers out")  # fmt: skip
+        is_pruned = options.pruning is not None
+        check_setup(
+            Setup(
+                hashed=bool(options.hashed),
+                pruned=is_pruned,
+                servers=True,
+                workers=worker is not None,
+                plan=self.plan is not None,
+            )
+        )
         if options.pruning is not None:
-            if self.plan is not None:
-                raise ConfigError("pruned tables must be placed without a plan", value="a partition plan",
-                                  next_step="leave --plan out: their rows are spread over all servers")  # fmt: skip
             return ServedPrunedEngine(
                 features, options.pruning, seed=seed, servers=connects, held=held, wire=self.wire, overlaps=overlaps
             )

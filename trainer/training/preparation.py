@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainer.combinations import Setup, check_setup
 from trainer.config import TrainConfig
 from trainer.data.due_events import DueEvents, counts_after
 from trainer.data.label_record import LabelRecord
@@ -212,21 +213,16 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
 
 
 def check_placement(config: TrainConfig, *, is_served: bool, hosts: int = 1, is_planned: bool = False) -> None:
-    """Raises :class:`ConfigError` for hashed tables that are not on parameter servers, and for pruned ones that stand where they cannot be.
-
-    ``is_planned``: the tables stand by a plan, or by towers.
-    """
-    if config.pruning is not None and is_planned:
-        raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan, or towers", allowed="neither",
-                          next_step="leave --plan and --towers out: docs/pruning.md")  # fmt: skip
-    if config.pruning is not None and is_served and hosts > 1:
-        raise ConfigError("pruned tables on parameter servers must be trained by one process or host", where="pruning", value=f"{hosts} hosts",
-                          allowed="1 host, or several without --servers",
-                          next_step="give --hosts 1 or none, or leave --servers out: docs/pruning.md")  # fmt: skip
-    if config.hashed and not is_served and (hosts > 1 or is_planned):
-        raise ConfigError("hashed tables of several hosts must be on parameter servers", where="hashed", value=", ".join(config.hashed),
-                          allowed="one process, or a run with --servers",
-                          next_step="give --servers N, or the addresses of servers: docs/parameter-servers.md")  # fmt: skip
+    """Raises :class:`ConfigError` for tables that stand where they cannot be; ``is_planned``: by a plan, or by towers."""
+    check_setup(
+        Setup(
+            hashed=bool(config.hashed),
+            pruned=config.pruning is not None,
+            hosts=hosts,
+            servers=is_served,
+            plan=is_planned,
+        )
+    )
 
 
 class _Preparation:

@@ -105,7 +105,7 @@ ServerUpdates = Annotated[
 ]
 
 
-def check_servers(given: Mapping[str, Any], tpus: object) -> None:
+def check_servers(given: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` for options that do not go with servers."""
     text = given["servers"]
     if not text:
@@ -119,9 +119,6 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
     if given["server_updates"] not in (SUMMED, "each"):
         raise InputError("--server-updates must be summed or each", value=given["server_updates"])
     wire_of(given)
-    if tpus is not None:
-        raise InputError("--servers must train without TPUs", where="--servers, --tpu", value=text,
-                         next_step="leave --tpu out")  # fmt: skip
     servers = servers_of(text)
     is_number = isinstance(servers, int)
     _check_launcher(given, is_number=is_number)
@@ -130,7 +127,7 @@ def check_servers(given: Mapping[str, Any], tpus: object) -> None:
 
 
 def _check_least(given: Mapping[str, Any], servers: int) -> None:
-    """Raise :class:`InputError` for a least number of servers that they do not have, or that tables cannot be on."""
+    """Raise :class:`InputError` for a least number of servers that they do not have."""
     least = given["least_servers"]
     if not 0 <= least <= servers:
         raise InputError(
@@ -139,11 +136,6 @@ def _check_least(given: Mapping[str, Any], servers: int) -> None:
             value=least,
             allowed=f"up to {servers}",
         )
-    for option in ("plan", "embedding_workers"):
-        if least and given[option]:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError(f"tables with {name} must be on all servers", where="--least-servers", value=least,
-                             next_step=f"leave --least-servers out: training waits until a server is back; or leave {name} out")  # fmt: skip
 
 
 def _check_workers(given: Mapping[str, Any], *, is_number: bool) -> None:
@@ -189,44 +181,20 @@ def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
                          value=text, allowed="host:port,...", next_step="headrace ps serve --token-file TOKEN")  # fmt: skip
 
 
-def check_hashed(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for hashed tables that stand where they cannot be, before anything is read."""
-    if not options.get("hashed"):
-        return
-    for option in ("hosts", "caught_up_hosts"):
-        if not given["servers"] and (given.get(option) or 0) > 1:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError("hashed tables of several hosts must be on parameter servers", where=name, value=given[option],
-                             next_step=f"give --servers N, or the addresses of servers, or leave {name} out")  # fmt: skip
-    for option in ("tpu", "towers"):
-        if given.get(option):
-            raise InputError(f"hashed tables must be trained without --{option}", where=f"--{option}", value=given[option],
-                             next_step=f"leave --{option} out, or hashed out of --config")  # fmt: skip
-    if given["plan"]:
-        raise InputError("hashed tables must be placed without a plan", where="--plan", value=given["plan"],
-                         next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
-    if given["least_servers"]:
-        raise InputError("hashed tables must be on all servers", where="--least-servers", value=given["least_servers"],
-                         next_step="leave --least-servers out: training waits until a server is back")  # fmt: skip
-    if given["embedding_workers"]:
-        raise InputError("hashed tables must be trained without embedding workers", where="--embedding-workers", value=given["embedding_workers"],
-                         next_step="leave --embedding-workers out")  # fmt: skip
+def check_combinations(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` for options that :mod:`trainer.combinations` refuses, before anything is read."""
+    from trainer.combinations import Setup, place_of, refusal_of
 
-
-def check_pruned(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for pruned tables that stand where they cannot be, before anything is read."""
-    if options.get("pruning") is None:
-        return
-    for option in ("plan", "towers", "tpu", "embedding_workers"):
-        if given[option]:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError("pruned tables must be trained on processors, without a plan, towers or embedding workers", where=name,
-                             value=given[option], next_step=f"leave {name} out, or pruning out of --config")  # fmt: skip
-    for option in ("hosts", "caught_up_hosts"):
-        if given["servers"] and given[option] > 1:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError("pruned tables on parameter servers must be trained by one process or host", where=name, value=given[option],
-                             next_step=f"leave {name} or --servers out")  # fmt: skip
+    hosts = {name: int(given.get(name) or 0) for name in ("hosts", "caught_up_hosts")}
+    setup = Setup(
+        hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=max(1, *hosts.values()),
+        servers=bool(given["servers"]), workers=bool(given["embedding_workers"]), plan=bool(given.get("plan")),
+        towers=bool(given.get("towers")), tpu=bool(given.get("tpu")), least_servers=bool(given.get("least_servers")),
+    )  # fmt: skip
+    if (found := refusal_of(setup)) is not None:
+        option = found.options[0]
+        raise InputError(found.what, where=place_of(found), value=setup.hosts if option == "hosts" else given.get(option),
+                         next_step=found.next_step)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def test_pruned_tables_are_spread_by_rows(tmp_path):
     check_placement(options, is_served=True)
     check_placement(options, is_served=False, hosts=3)
     for is_served in (False, True):
-        with pytest.raises(ConfigError, match="must be spread by rows"):
+        with pytest.raises(ConfigError, match="must be placed without a plan"):
             check_placement(options, is_served=is_served, is_planned=True)
     with pytest.raises(ConfigError, match="on parameter servers must be trained by one process or host"):
         check_placement(options, is_served=True, hosts=2)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from trainer.combinations import Setup
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
@@ -135,6 +136,11 @@ class PsEngine:
     def width(self) -> int:
         """Columns of the activations."""
         return self._width
+
+    @property
+    def setup(self) -> Setup:
+        """Where its tables stand, and which of their rows have memory."""
+        return Setup(servers=True, hashed=bool(self._limits))
 
     @property
     def copied_bytes(self) -> int:

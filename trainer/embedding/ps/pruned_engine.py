@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.pruned.places import group_tables
 from trainer.embedding.pruned.row_importance import RowImportance
@@ -43,6 +44,7 @@ class ServedPrunedEngine(PrunedTables):
     """
 
     rows: ServedRows
+    setup = Setup(servers=True, pruned=True)
 
     def __init__(
         self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, servers: Sequence[Connect], threads: int = 0,

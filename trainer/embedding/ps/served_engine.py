@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.limits import TableLimits
@@ -35,6 +36,10 @@ class ServedOptions:
 
 class ServedEngine(EmbeddingEngine, Protocol):
     """An engine of its own connections: rows outlive it."""
+
+    @property
+    def setup(self) -> Setup:
+        """Where its tables stand, and which of their rows have memory."""
 
     def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
         """Begin a lookup; the function that is returned gives the activations, and is called once. Several end in their order."""

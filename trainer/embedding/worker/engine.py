@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.combinations import Setup
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.finite_gradients import check_finite
@@ -75,6 +76,7 @@ class WorkerEngine:
     Raises what :class:`~trainer.embedding.ps.engine.PsEngine` raises.
     """
 
+    setup = Setup(servers=True, workers=True)
     may_predict = False
     hashed_counts = NO_HASHED_COUNTS
 

@@ -1,0 +1,65 @@
+"""One table says which options do not go together; commands, runs, servers and the page have it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import fields
+
+import pytest
+
+from tests.conftest import ROOT
+from trainer.combinations import REFUSALS, Setup, check_setup, place_of, refusal_of
+from trainer.errors import ConfigError
+
+_PAGE = ROOT / "docs" / "combinations.md"
+_BEGIN, _END = "<!-- begin -->\n", "<!-- end -->\n"
+
+
+def all_setups():
+    """Each combination of options, with one host and with two."""
+    names = [one.name for one in fields(Setup)]
+    for values in itertools.product(*((1, 2) if name == "hosts" else (False, True) for name in names)):
+        yield Setup(**dict(zip(names, values, strict=True)))
+
+
+def test_the_page_has_the_table() -> None:
+    rows = [f"| {place_of(one)} | {one.what} | {one.reason} | {one.next_step} |\n" for one in REFUSALS]
+    expected = "".join(["| options | rule | why | next step |\n", "|---|---|---|---|\n", *rows])
+    text = _PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    found, _, after = rest.partition(_END)
+    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
+        _PAGE.write_text(f"{before}{_BEGIN}{expected}{_END}{after}", encoding="utf-8")
+        return
+    assert found == expected
+
+
+def test_each_refusal_is_the_first_of_some_setup() -> None:
+    """An entry behind others that always hold with it would never be said."""
+    assert {refusal_of(one) for one in all_setups()} == {None, *REFUSALS}
+
+
+def test_a_setup_of_each_kind_at_each_place_may_train() -> None:
+    for kind in ({}, {"hashed": True}, {"pruned": True}):
+        check_setup(Setup(**kind))
+        check_setup(Setup(**kind, servers=True))
+    check_setup(Setup(pruned=True, hosts=4))
+    check_setup(Setup(hashed=True, hosts=4, servers=True))
+    check_setup(Setup(hosts=4, towers=True))
+    check_setup(Setup(hosts=4, servers=True, workers=True, plan=True))
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: one.what)
+def test_leaving_out_what_a_refusal_names_is_enough(refusal) -> None:
+    """Of the smallest setup that has it."""
+    setup = min((one for one in all_setups() if refusal_of(one) is refusal), key=_size)
+    with pytest.raises(ConfigError, match=refusal.what) as caught:
+        check_setup(setup)
+    assert caught.value.next_step
+    assert "must" in refusal.what
+    assert _size(setup) <= 3
+
+
+def _size(setup: Setup) -> int:
+    return sum(bool(getattr(setup, one.name)) if one.name != "hosts" else setup.hosts > 1 for one in fields(Setup))

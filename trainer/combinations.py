@@ -1,0 +1,174 @@
+"""What goes with what in training: where tables stand, which of their rows have memory, and what may change while a run trains.
+
+One table states each combination that is refused, with its reason. Commands ask it before anything is read, runs and servers before
+anything is trained, and ``docs/combinations.md`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainer.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Where the tables of a run stand, and which of their rows have memory.
+
+    Attributes:
+        hashed: whether tables have rows by id, in a bounded number of places.
+        pruned: whether only the most important rows have memory.
+        hosts: the most hosts of the job at any time; 1 for training in one process.
+        servers: whether tables are on parameter servers.
+        workers: whether embedding workers are between hosts and servers.
+        plan: whether a partition plan says where tables stand.
+        towers: whether hosts exchange by towers.
+        tpu: whether the tpu engine trains on a slice.
+        least_servers: whether training may go on while some servers are away.
+        moves: whether tables are moved to other servers while the run trains.
+    """
+
+    hashed: bool = False
+    pruned: bool = False
+    hosts: int = 1
+    servers: bool = False
+    workers: bool = False
+    plan: bool = False
+    towers: bool = False
+    tpu: bool = False
+    least_servers: bool = False
+    moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A combination that no run may have.
+
+    Attributes:
+        options: the names of the command's options of which one must be left out; the first one is named as the place of the error.
+        holds: whether a setup has the combination.
+        what: the rule, as errors say it.
+        reason: why it cannot be, for the page.
+        next_step: what a user does about it.
+    """
+
+    options: tuple[str, ...]
+    holds: Callable[[Setup], bool]
+    what: str
+    reason: str
+    next_step: str
+
+
+_MOVE = "move"
+_END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
+
+#: In the order in which they are looked at.
+REFUSALS = (
+    Refusal(("plan", "hashed"), lambda one: one.hashed and one.plan,
+            "hashed tables must be placed without a plan",
+            "a plan places numbered rows, and any 64-bit number may be an id: ids are spread over all servers by their remainders",
+            "leave --plan out: ids are spread over all servers"),
+    Refusal(("hosts", "hashed"), lambda one: one.hashed and one.hosts > 1 and not one.servers,
+            "hashed tables of several hosts must be on parameter servers",
+            "the ages of rows are not yet shared between the parts of a commit",
+            "give --servers N, or the addresses of servers, or train on one host"),
+    Refusal(("embedding_workers", "hashed"), lambda one: one.hashed and one.workers,
+            "hashed tables must be trained without embedding workers",
+            "a worker opens tables whose rows have numbers",
+            "leave --embedding-workers out"),
+    Refusal(("least_servers", "hashed"), lambda one: one.hashed and one.least_servers,
+            "hashed tables must be on all servers",
+            "which rows are evicted depends on the number of servers",
+            "leave --least-servers out: training waits until a server is back"),
+    Refusal(("towers", "hashed"), lambda one: one.hashed and one.towers,
+            "hashed tables must be trained without towers",
+            "towers divide numbered rows over the hosts of a job",
+            "leave --towers out, or hashed out of --config"),
+    Refusal(("tpu", "hashed"), lambda one: one.hashed and one.tpu,
+            "hashed tables must be trained without TPUs",
+            "the tables of a slice have a fixed number of rows",
+            "leave --tpu out, or hashed out of --config"),
+    Refusal((_MOVE, "hashed"), lambda one: one.hashed and one.moves,
+            "hashed tables must stay on their servers while training runs",
+            "a move copies rows by their numbers, without their ages",
+            _END_FIRST),
+    Refusal(("pruning", "hashed"), lambda one: one.hashed and one.pruned,
+            "a run must have hashed tables or pruned ones",
+            "the importance of a row is by its number, of which a hashed table has too many",
+            "leave hashed or pruning out of --config"),
+    Refusal(("plan", "pruning"), lambda one: one.pruned and one.plan,
+            "pruned tables must be placed without a plan",
+            "the places of a group of tables are divided by rows; the slices and copies of a plan would have to agree on importance",
+            "leave --plan out, or pruning out of --config"),
+    Refusal(("towers", "pruning"), lambda one: one.pruned and one.towers,
+            "pruned tables must be trained without towers",
+            "a group of tables shares places, and towers give its tables to different hosts",
+            "leave --towers out, or pruning out of --config"),
+    Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu,
+            "pruned tables must be trained without TPUs",
+            "the tables of a slice are static",
+            "leave --tpu out, or pruning out of --config"),
+    Refusal(("embedding_workers", "pruning"), lambda one: one.pruned and one.workers,
+            "pruned tables must be trained without embedding workers",
+            "addresses and importance are in the process that trains",
+            "leave --embedding-workers out, or pruning out of --config"),
+    Refusal(("hosts", "pruning"), lambda one: one.pruned and one.servers and one.hosts > 1,
+            "pruned tables on parameter servers must be trained by one process or host",
+            "addresses and importance are in the process that trains",
+            "give --hosts 1 or none, or leave --servers out"),
+    Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
+            "pruned tables must stay on their servers while training runs",
+            "addresses and importance are in the process that trains",
+            _END_FIRST),
+    Refusal((_MOVE, "embedding_workers"), lambda one: one.workers and one.moves,
+            "tables of a training with embedding workers must stay on their servers while it runs",
+            "a worker is bound to its servers from its start",
+            _END_FIRST),
+    Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
+            "tables with --plan must be on all servers",
+            "a plan is for a number of servers",
+            "leave --least-servers out: training waits until a server is back; or leave --plan out"),
+    Refusal(("least_servers", "embedding_workers"), lambda one: one.least_servers and one.workers,
+            "tables with --embedding-workers must be on all servers",
+            "a worker is bound to its servers from its start",
+            "leave --least-servers out: training waits until a server is back; or leave --embedding-workers out"),
+    Refusal(("tpu", "servers"), lambda one: one.servers and one.tpu,
+            "tables on servers must be trained without TPUs",
+            "the tpu engine has its tables in the memory of the slice",
+            "leave --tpu or --servers out"),
+    Refusal(("towers", "tpu"), lambda one: one.towers and one.tpu,
+            "a job by towers must be trained without TPUs",
+            "a slice places its tables itself",
+            "leave --towers or --tpu out"),
+    Refusal(("towers", "plan"), lambda one: one.towers and one.plan,
+            "a job by towers must be trained without a plan",
+            "towers place the tables: hosts have those of their towers",
+            "leave --towers or --plan out"),
+    Refusal(("towers", "servers"), lambda one: one.servers and one.towers,
+            "tables on servers must be trained without towers",
+            "towers say which host owns a table, and servers own all of them",
+            "leave --towers or --servers out"),
+)  # fmt: skip
+
+
+def refusal_of(setup: Setup) -> Refusal | None:
+    """The first combination of a setup that is refused; None for one that may train."""
+    return next((one for one in REFUSALS if one.holds(setup)), None)
+
+
+def check_setup(setup: Setup) -> None:
+    """Raise :class:`~trainer.errors.ConfigError` for a setup that is refused."""
+    if (found := refusal_of(setup)) is not None:
+        raise ConfigError(found.what, where=place_of(found), value=found.reason, next_step=found.next_step)
+
+
+def place_of(refusal: Refusal) -> str:
+    """The options of a combination, as a user writes them."""
+    return ", ".join(_written(one) for one in refusal.options)
+
+
+def _written(option: str) -> str:
+    if option in ("hashed", "pruning"):
+        return f"{option} of --config"
+    return "headrace ps move" if option == _MOVE else f"--{option.replace('_', '-')}"
