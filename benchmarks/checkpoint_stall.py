@@ -33,8 +33,8 @@ from trainer.checkpoints.host_part import HostPart, TakenArrays
 from trainer.checkpoints.parts import write_part
 
 if TYPE_CHECKING:
-    from trainer.embedding.cpu.engine import CpuEngine
     from trainer.embedding.cpu.snapshot import EngineSnapshot
+    from trainer.embedding.cpu_engine import CpuEngine
     from trainer.reading.batches import Batch
     from trainer.training.run_state import Weights
 

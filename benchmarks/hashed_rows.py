@@ -1,11 +1,11 @@
-"""Hashed tables: memory of a stored row over its bytes, and their speed beside a cpu engine by row number, in one run.
+"""Hashed tables: memory of a stored row over its bytes, and their speed beside a dense store by row number, in one run.
 
     python -m benchmarks.hashed_rows [--rows 20000000] [--batch 16384] [--rounds 30] [--data FOLDER]
 
 A table of 16 columns with Adagrad is filled with rows of random 62-bit ids, in batches. Its memory is what the process has more than before,
 and the bytes of its arrays, over the bytes of the weights and slots of the rows: 128 each.
 
-Then batches of distinct ids that have rows are read and updated by the store, by a cpu engine by row number that holds as many rows, and by one with
+Then batches of distinct ids that have rows are read and updated by the store, by a dense store by row number that holds as many rows, and by one with
 an undo log, alternately on one thread, in its CPU time. A last side updates batches of which a tenth are new ids, so that as many rows are evicted. The index is rebuilt from
 its records, and a process attaches to a store in shared memory whose update was cut off.
 
@@ -30,11 +30,12 @@ import numpy as np
 
 from benchmarks.hybrid_placement import globo_lookups
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding import Adagrad, TableSpec
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
 from trainer.embedding.cpu.undo_log import UndoLog
-from trainer.embedding.hashed.options import HashedTable
-from trainer.embedding.hashed.tables import HashedTables
+from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hashed.store import HashedStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -78,16 +79,16 @@ def _compile() -> None:
     """Call everything once on few rows."""
     store = hashed(1000)
     _fill(store, drawn_ids(1000))
-    store.rebuild()
+    store.end_load()
     with suppress(ZeroDivisionError), store.undo_log.transaction():
         _fill(store, drawn_ids(500))
         raise ZeroDivisionError
 
 
-def hashed(rows: int, memory: Any = None, **options: int) -> HashedTables:
+def hashed(rows: int, memory: Any = None, **options: int) -> HashedStore:
     """A store of one table."""
     spec = TableSpec("ids", _UNBOUNDED, DIM, Adagrad(0.1))
-    return HashedTables([HashedTable(spec, capacity=rows, **options)], seed=0, threads=1, memory=memory)
+    return HashedStore([spec], {"ids": TableLimits(rows, **options)}, seed=0, threads=1, memory=memory)
 
 
 def drawn_ids(rows: int) -> Array:
@@ -112,7 +113,7 @@ def _resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def measure_memory(rows: int) -> tuple[HashedTables, Array]:
+def measure_memory(rows: int) -> tuple[HashedStore, Array]:
     """A full store, and the ids of its rows."""
     ids = drawn_ids(rows)
     gc.collect()
@@ -121,7 +122,7 @@ def measure_memory(rows: int) -> tuple[HashedTables, Array]:
     _fill(store, ids)
     secs = time.perf_counter() - began
     gc.collect()
-    counted, resident, values = store.nbytes, _resident_bytes() - before, rows * ROW_BYTES
+    counted, resident, values = _array_bytes(store), _resident_bytes() - before, rows * ROW_BYTES
     print(f"\n{rows:,} rows of {ROW_BYTES} bytes: {values / 1e9:.2f} GB of values, filled in {secs:.1f} s")
     for name, found in (("arrays", counted), ("resident", resident)):
         ratio = found / values
@@ -131,18 +132,23 @@ def measure_memory(rows: int) -> tuple[HashedTables, Array]:
     return store, ids
 
 
-def _by_row_number(rows: int, *, is_logged: bool) -> CpuEngine:
+def _array_bytes(store: HashedStore) -> int:
+    """The bytes of all arrays of a store's memory; the system commits them as they are used."""
+    return sum(int(one.nbytes) for one in store._rows.values) + store._index.nbytes + store.undo_log.nbytes
+
+
+def _by_row_number(rows: int, *, is_logged: bool) -> DenseStore:
     memory = PrivateMemory()
-    feature = FeatureSpec("ids", TableSpec("ids", rows, DIM, Adagrad(0.1)))
-    return CpuEngine([feature], seed=0, threads=1, memory=memory, undo_log=UndoLog(memory) if is_logged else None)
+    table = TableSpec("ids", rows, DIM, Adagrad(0.1))
+    return DenseStore([table], seed=0, threads=1, memory=memory, undo_log=UndoLog(memory) if is_logged else None)
 
 
-def measure_speed(store: HashedTables, ids: Array, batch: int, rounds: int) -> None:
+def measure_speed(store: HashedStore, ids: Array, batch: int, rounds: int) -> None:
     """Nanoseconds for a row, by side, and the ratios to the first side within rounds."""
     rows = len(ids)
     numbers = np.random.default_rng(1).permutation(rows)
     sides = []
-    for name, is_logged in (("cpu engine by row number", False), ("the same with an undo log", True)):
+    for name, is_logged in (("dense store by row number", False), ("the same with an undo log", True)):
         engine = _by_row_number(rows, is_logged=is_logged)
         _fill(engine, numbers)
         engine.read_rows(numbers[:1], np.ones(1, np.int64))  # compiles
@@ -186,14 +192,14 @@ def _print_sides(what: str, secs: dict[str, list[float]], batch: int) -> None:
         print(f"{what}: {name}: {statistics.median(own) / batch * 1e9:.0f} ns, {ratio:.2f}x")
 
 
-def measure_rebuild(store: HashedTables, rows: int) -> None:
+def measure_rebuild(store: HashedStore, rows: int) -> None:
     """The index rebuilt, of this store and of one with a million rows."""
     small = hashed(1_000_000)
     _fill(small, drawn_ids(1_000_000))
     print()
     for name, one in ((1_000_000, small), (rows, store)):
         began, worked = time.perf_counter(), time.thread_time()
-        one.rebuild()
+        one.end_load()
         secs, own = time.perf_counter() - began, time.thread_time() - worked
         print(f"index of {name:,} rows rebuilt in {secs:.2f} s, {own:.2f} s of CPU time")
 
@@ -229,17 +235,17 @@ def measure_hits(articles: Array) -> None:
                     places, admit_after=admit_after, expire_after_steps=expire_after, candidates=distinct // 4
                 )
                 hits = _hits(store, articles)
-                found = store.counts["ids"]
+                found = store.hashed_counts["ids"]
                 print(f"{places:>9,}  {admit_after:>11}  {expire_after or 'never':>12}  {hits:6.1%}  {found.stored:>7,}  "
                       f"{found.admitted:>9,}  {found.evicted:>8,}  {found.expired:>8,}")  # fmt: skip
 
 
-def _hits(store: HashedTables, articles: Array) -> float:
+def _hits(store: HashedStore, articles: Array) -> float:
     """Clicks whose article had a row before their batch."""
     hits, gradients = 0, np.ones(_CLICKS * DIM, np.float32)
     for first in range(0, len(articles), _CLICKS):
         ids = articles[first : first + _CLICKS]
-        hits += int(store.have_rows(ids, np.array([len(ids)])).sum())
+        hits += int((store._index.find(ids, np.array([0, len(ids)])) >= 0).sum())
         _update(store, ids, gradients)
     return hits / len(articles)
 

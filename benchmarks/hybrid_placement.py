@@ -11,11 +11,11 @@ and in a second line about an hour of the log. Belady's policy decides at each l
 Static are the most frequent rows of the first tenth of the lookups, counted on the others. LRU and LFU bring in every row that they
 miss, also within a batch.
 
-Then a hybrid engine trains batches, and a cpu engine the same ones, alternately: batches of the first log, whose rows have 64 columns, and
+Then an engine with hot rows trains batches, and a cpu engine the same ones, alternately: batches of the first log, whose rows have 64 columns, and
 batches of 26 tables of 100,000 rows with bags of up to 20 ids. A step is a lookup and an update, without a dense part. Bookkeeping is what
 it takes to count lookups, to find rows in frames, to decide and to move rows.
 
-At last a hybrid engine whose cold tier is on two servers trains them, and an engine whose rows are all on these: the bytes that both send and
+At last one whose cold tier is on two servers trains them, and an engine whose rows are all on these: the bytes that both send and
 receive in a step, and the time of a step.
 """
 
@@ -40,8 +40,12 @@ from benchmarks.support.harness import machine
 from benchmarks.support.long_tailed_bags import DIM, features, make_batches
 from benchmarks.support.server_processes import ServerProcesses
 from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.bag_tables import BagTables
+from trainer.embedding.exchange import OneHost
+from trainer.embedding.hybrid.cold_tier import ColdTier
 from trainer.embedding.hybrid.server_tier import ServerTier
+from trainer.embedding.hybrid.tiered_store import TieredStore
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.spec import tables_of
 from trainer.planning.hot_rows import HotRows
@@ -151,7 +155,13 @@ def table_scene(share: float, events: int = 4096) -> Scene:
     return Scene(f"{len(specs)} tables, {events:,} events", specs, batches, hot_rows)
 
 
-def train(engine: CpuEngine | HybridEngine | PsEngine, batches: Sequence[IdBatch], gradients: Array) -> float:
+def tiered(scene: Scene, cold: ColdTier | None = None) -> tuple[ShardedTables, TieredStore]:
+    """The tables of a scene, some of whose rows are hot, and the store that has them."""
+    store = TieredStore(tables_of(scene.features), seed=0, hot_rows=scene.hot_rows, cold=cold)
+    return ShardedTables(scene.features, seed=0, exchange=OneHost(), store=store), store
+
+
+def train(engine: BagTables[Any], batches: Sequence[IdBatch], gradients: Array) -> float:
     """The seconds of all steps."""
     began = time.perf_counter()
     for batch in batches:
@@ -165,14 +175,14 @@ def measure_bookkeeping(scene: Scene, rounds: int) -> None:
     warm = len(scene.batches) // 5
     shares, steps, ratios, moved = [], [], [], []
     for _ in range(rounds):
-        tiers = HybridEngine(scene.features, seed=0, hot_rows=scene.hot_rows)
+        tiers, store = tiered(scene)
         whole = CpuEngine(scene.features, seed=0)
         gradients = np.random.default_rng(0).standard_normal((scene.batches[0].rows, tiers.width), np.float32)
         for engine in (tiers, whole):
             train(engine, scene.batches[:warm], gradients)
-        before = tiers.counts
+        before = store.counts
         secs = train(tiers, scene.batches[warm:], gradients)
-        after, count = tiers.counts, len(scene.batches) - warm
+        after, count = store.counts, len(scene.batches) - warm
         bookkeeping = after.decision_secs + after.move_secs - before.decision_secs - before.move_secs
         shares.append(bookkeeping / secs)
         steps.append(secs / count)
@@ -196,7 +206,7 @@ def measure_servers(scene: Scene, rounds: int) -> None:
             greetings = [Greeting(attempt=2 * number + side) for side in range(2)]
             tables = tables_of(scene.features)
             tier = ServerTier(tables, seed=0, servers=servers.connects(greetings[0]))
-            tiers = HybridEngine(scene.features, seed=0, hot_rows=scene.hot_rows, cold=tier)
+            tiers, _ = tiered(scene, tier)
             found = [_served_steps(tiers, tier, scene.batches, warm)]
             tier.close()
             alone = PsEngine(scene.features, seed=1, servers=servers.connects(greetings[1]))
@@ -214,7 +224,7 @@ def measure_servers(scene: Scene, rounds: int) -> None:
 
 
 def _served_steps(
-    engine: HybridEngine | PsEngine, on_servers: PsEngine, batches: Sequence[IdBatch], warm: int
+    engine: BagTables[Any], on_servers: PsEngine, batches: Sequence[IdBatch], warm: int
 ) -> tuple[float, float]:
     """The seconds and the bytes on the wire of a step after the first ``warm`` ones."""
     gradients = np.random.default_rng(0).standard_normal((batches[0].rows, engine.width), np.float32)

@@ -31,7 +31,7 @@ from benchmarks.support.quality_scene import quality_scene
 from trainer.choosing.choose import choose_config
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu_engine import CpuEngine
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.reading.batches import Batch
 from trainer.serving.trained import load_trained

@@ -18,7 +18,8 @@ from trainer.embedding.ps.engine import PsEngine
 from trainer.flight.addresses import Address
 from trainer.reading.batches import Batch
 from trainer.servers.client_updates import Greeting, Mode
-from trainer.training.run_state import DenseStep, LookedUp, TableGradients, Weights
+from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.training.run_state import Weights
 from trainer.training.step_pipeline import StepPipeline
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -206,8 +206,16 @@ def towers(planned, tmp_path):
     ("options", "problem", "next_step"),
     [
         ((), "--towers must go with --hosts", "give --hosts too"),
-        (("--hosts", 2, "--servers", 2), "tables on servers must be trained without towers", "leave --towers or --servers out"),
-        (("--hosts", 2, "--plan", "plan.json"), "a job by towers must be trained without a plan", "leave --towers or --plan out"),
+        (
+            ("--hosts", 2, "--servers", 2),
+            "tables on servers must be trained without towers",
+            "leave --towers or --servers out",
+        ),
+        (
+            ("--hosts", 2, "--plan", "plan.json"),
+            "a job by towers must be trained without a plan",
+            "leave --towers or --plan out",
+        ),
         (("--hosts", 3, "--least-hosts", 2), "must stay as many", "leave --least-hosts out"),
         (("--hosts", 1), "towers must be at most as many as hosts", "join towers"),
     ],

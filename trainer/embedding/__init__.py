@@ -6,7 +6,7 @@ from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from trainer.embedding.batches import IdBatch as IdBatch
-    from trainer.embedding.cpu.engine import CpuEngine as CpuEngine
+    from trainer.embedding.cpu_engine import CpuEngine as CpuEngine
     from trainer.embedding.engine import TableState as TableState
     from trainer.embedding.optimizers import FTRL as FTRL
     from trainer.embedding.optimizers import SGD as SGD

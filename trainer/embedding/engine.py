@@ -137,7 +137,7 @@ class SavedTables(Protocol):
         """The tables, in the order of their first use."""
 
     def state(self) -> dict[str, TableState]:
-        """A copy of all changed rows, by table name: equal states have equal bytes."""
+        """A copy of all changed rows, by table name: equal states have equal bytes. Not while a snapshot is read."""
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.

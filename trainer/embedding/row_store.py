@@ -7,8 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trainer.embedding.engine import ChangedRows, SnapshotSections, TableState
+from trainer.embedding.cpu.undo_log import UndoLog
+from trainer.embedding.engine import ChangedRows, RowValues, SnapshotSections, TableState
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hashed_history import KeptHistory
+from trainer.embedding.spec import FeatureSpec, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -87,3 +90,102 @@ class RowStore(Protocol):
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
+
+
+class KeptSnapshot(Protocol):
+    """The changed rows of a :class:`HeldStore` at one moment, in the memory of its tables.
+
+    A table is read by ranges of its rows; a hashed one by ranges of the ranks of its rows by id.
+    """
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table."""
+
+    @property
+    def sizes(self) -> Array:
+        """The rows of each table, int64; of a hashed one its ranks."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was closed."""
+
+    def read(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a range; they may be read again until :meth:`leave` is called."""
+
+    def ages(self, t: int, first: int, stop: int) -> Array | None:
+        """The ages of the rows of a range of a hashed table; None for another table."""
+
+    def history(self, t: int) -> KeptHistory:
+        """What a hashed table had beside its rows."""
+
+    def leave(self, t: int, stop: int) -> None:
+        """Keep the rows of a table below ``stop`` no longer."""
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a row of a table."""
+
+    def were_changed(self, t: int, rows: Array) -> Array:
+        """Which of distinct rows of a table that is not hashed were changed."""
+
+    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of such rows."""
+
+    def close(self) -> None:
+        """End the snapshot: training that waits for it goes on."""
+
+
+class HeldStore(RowStore, Protocol):
+    """A store in the memory of a server, which may outlive the process.
+
+    A load replaces all rows: :meth:`clear`, for each table :meth:`load_history` and :meth:`load_rows`, then :meth:`end_load`.
+    """
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables."""
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """A feature for each table."""
+
+    @property
+    def undo_log(self) -> UndoLog | None:
+        """Undoes what a killed process has begun."""
+
+    def read_values(self, rows: Array, counts: Array) -> RowValues:
+        """As :meth:`read_rows`, with the optimizers' slots, in new arrays. Raises as :meth:`write_values`."""
+
+    def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: bool) -> None:
+        """Replace the values of distinct rows. Raises :class:`~trainer.errors.BadBatch`, also for rows by id; nothing is changed then."""
+
+    def changed_rows(self, t: int, first: int, stop: int) -> ChangedRows:
+        """A copy of the changed rows of a table from ``first`` to ``stop``."""
+
+    def changed_among(self, t: int, rows: Array) -> ChangedRows:
+        """A copy of those of ``rows``, int64 and ascending, of a table that are changed. Raises :class:`~trainer.errors.BadBatch` for rows by id."""
+
+    def clear(self) -> None:
+        """Give all rows their initial values."""
+
+    def load_history(self, t: int, history: KeptHistory, first: int = 0) -> None:
+        """Take what a hashed table has beside its rows, before these; its candidates from ``first`` on. Raises :class:`~trainer.errors.BadBatch`."""
+
+    def load_rows(self, t: int, found: ChangedRows, ages: Array | None = None) -> None:
+        """Take rows of a table after :meth:`clear`, as changed ones.
+
+        ``ages``: of the rows of a hashed table, whose ids ascend over all calls. Raises :class:`~trainer.errors.BadBatch` for rows that the
+        table cannot have.
+        """
+
+    def end_load(self) -> None:
+        """All rows are loaded."""
+
+    def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float | None) -> KeptSnapshot:
+        """As :meth:`begin_snapshot`, in the memory of the tables: :meth:`resume_snapshot` goes on with it in another process.
+
+        ``patience_secs``: a snapshot for which training has waited for so long is closed; None: it waits.
+        """
+
+    def resume_snapshot(self, *, patience_secs: float) -> KeptSnapshot | None:
+        """The snapshot that an earlier process has begun, or None. Raises :class:`~trainer.errors.DamagedMemory`."""

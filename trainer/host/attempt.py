@@ -34,7 +34,7 @@ from trainer.scheduling.orders import StartEpoch
 from trainer.scheduling.work_units import Piece, PlaceRange
 from trainer.training.run_state import EpochScores, RunProgress, Weights
 from trainer.training.staleness import StalenessCounts
-from trainer.training.step_pipeline import TrainedBatch, steps_of
+from trainer.training.step_pipeline import TrainedBatch
 from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -128,7 +128,7 @@ class Attempt:
         self._plan, self._layout = tools.data.plan, tools.data.layout
         self._batch_rows = tools.data.config.batch_rows
         self._pieces = deque(self._own_pieces(state.carried))
-        self._steps = steps_of(tools.weights, tools.data.config.staleness)
+        self._steps = tools.weights.steps(tools.data.config.staleness)
         self._last: list[tuple[Array, Array]] = []
 
     @property

@@ -27,7 +27,6 @@ from trainer.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.host.channels import ChannelName
 from trainer.host.current_channels import CurrentChannels
 from trainer.host.host_exchange import HostExchange
-from trainer.host.host_weights import HostWeights
 from trainer.host.job_data import JobData
 from trainer.host.mailbox import Mailbox
 from trainer.host.served_host_weights import ServedHostWeights
@@ -49,7 +48,7 @@ from trainer.tower_options import Towers
 from trainer.training.job_plan import JobPlan
 from trainer.training.part_statistics import part_statistics
 from trainer.training.preparation import check_placement
-from trainer.training.run_state import RunProgress, Weights, build_weights
+from trainer.training.run_state import AttemptBeginning, RunProgress, Weights, build_weights
 from trainer.training.saved_run import SavedRun, saved_run
 from trainer.training.saved_tables import under
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
@@ -294,8 +293,8 @@ class Host:
         channels = self._channels_of(order, rank, gate)
         try:
             model.current.connect(channels)
-            if isinstance(model.weights, ServedHostWeights):
-                model.weights.begin_attempt(
+            model.weights.begin_attempt(
+                AttemptBeginning(
                     order.attempt,
                     gate.check,
                     gate.check_state,
@@ -303,6 +302,7 @@ class Host:
                     finish_writing=self._wait_for_writer,
                     unused=order.unused_servers,
                 )
+            )
             state = self._state_of(order, rank, data, model)
             sampler = BatchSampler(data.layout.features, share=self._statistics_share, seed=data.config.seed)
             tools = AttemptTools(
@@ -330,8 +330,7 @@ class Host:
         finally:
             for channel in channels:
                 channel.close()
-            if isinstance(model.weights, HostWeights):
-                model.weights.abandon_step()
+            model.weights.abandon_step()
         with self._changed:
             if gate.is_over:
                 snapshot.end()
@@ -370,8 +369,7 @@ class Host:
         else:
             weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition, self._towers)
         self._state_attempt = None
-        initial = weights.initial_arrays() if isinstance(weights, HostWeights) else weights.arrays()
-        self._model = _Model(weights, initial, current)
+        self._model = _Model(weights, weights.initial_arrays(), current)
         return self._model
 
     def _moves_of(self, servers: RunServers) -> JobMoves:

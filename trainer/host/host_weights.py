@@ -14,7 +14,8 @@ from trainer.host.gradient_buckets import BUCKET_BYTES, GradientBuckets
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
-from trainer.training.run_state import DenseStep, LookedUp, TableGradients, Weights, build_dense
+from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.training.run_state import Weights, build_dense
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -48,10 +49,6 @@ class HostWeights(Weights):
         self._sums = DenseAllReduce(buckets, channels.shares, channels.sums)
         self._staged = dense.gradients_in_stages(buckets.groups, self._sums.put) if len(buckets.groups) > 1 else None
 
-    def initial_arrays(self) -> dict[str, Array]:
-        """The arrays of a model that was not trained yet."""
-        return self.arrays()
-
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """This host's gradients, of which the dense ones are sent to the other hosts meanwhile; no weight changes yet."""
         weights = batch.weights
@@ -77,5 +74,5 @@ class HostWeights(Weights):
         return TableGradients(step.gradients.deep * total.share, step.gradients.linear * total.share)
 
     def abandon_step(self) -> None:
-        """Give up a step that was begun, if there is one; the channels must be closed."""
+        """See :meth:`ModelWeights.abandon_step <trainer.training.run_state.ModelWeights.abandon_step>`."""
         self._sums.abandon()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,6 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
-from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.embedding.state_checks import empty_state
 from trainer.errors import ServerLost
@@ -23,8 +22,9 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.servers.job_moves import JobMoves, copy_tables
 from trainer.servers.run_servers import RunServers
+from trainer.training.dense_step import LookedUp, TableGradients
 from trainer.training.one_engine import place_of
-from trainer.training.run_state import LookedUp, TableGradients
+from trainer.training.run_state import AttemptBeginning
 from trainer.training.saved_tables import state_arrays, table_arrays, under
 from trainer.training.served_weights import ServedTables
 
@@ -48,66 +48,56 @@ class ServedHostWeights(HostWeights):
         self._connected: RunServers | None = None
         self._is_saving = False
 
-    def begin_attempt(
-        self, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *,
-        continues: bool = False, finish_writing: Callable[[], None] = lambda: None, unused: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
         """Connect to the servers for an attempt: requests of earlier ones are refused from now on. Tables may be moved to others first.
 
-        ``check`` ends a wait when the attempt is over, ``check_state`` that of a snapshot, which is read beside the next attempt.
-        ``continues``: no state is loaded afterwards, and a server without the rows that it had is a :class:`ServerLost`; ``finish_writing`` waits until the last snapshot is read.
-        ``unused``: the names of the servers that are away; tables are loaded on the others, and are not moved meanwhile.
+        Raises :class:`ServerLost` for an attempt that continues on a server without the rows that it had. Tables are loaded on the servers that
+        are not away, and are not moved meanwhile.
         """
-        engine = None if self._tables is None or unused else self._tables.engine
-        target = self._moves.agree(self._exchange, engine, check)
-        servers = self._moves.servers.without(unused)
+        engine = None if self._tables is None or beginning.unused else self._tables.engine
+        target = self._moves.agree(self._exchange, engine, beginning.check)
+        servers = self._moves.servers.without(beginning.unused)
         if servers != self._connected:
-            finish_writing()
+            beginning.finish_writing()
             self._forget()
-        if continues and self._tables is None:
+        if beginning.continues and self._tables is None:
             raise ServerLost("a host must go on with the servers that it had", value=", ".join(map(str, servers.addresses)),
                              next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
-        self._connect(servers, attempt, check, check_state, continues=continues)
+        self._connect(servers, beginning)
         if target is None:
             return
         try:
-            finish_writing()
-            figures = self._move(target, attempt, check, check_state, continues=continues)
+            beginning.finish_writing()
+            figures = self._move(target, beginning)
         except BaseException as error:
             self._moves.failed(error)
             self._forget()
             raise
         self._moves.done(target, figures)
 
-    def _connect(
-        self, servers: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *, continues: bool
-    ) -> None:  # fmt: skip
-        rank, hosts = self._exchange.rank, self._exchange.hosts
-        connects = servers.connect(attempt, rank, hosts, check, check_state)
-        worker = servers.connect_worker(attempt, rank, hosts, check)
+    def _connect(self, servers: RunServers, beginning: AttemptBeginning) -> None:
+        rank, hosts, check = self._exchange.rank, self._exchange.hosts, beginning.check
+        connects = servers.connect(beginning.attempt, rank, hosts, check, beginning.check_state)
+        worker = servers.connect_worker(beginning.attempt, rank, hosts, check)
         if self._tables is None:
             make_engine = partial(servers.engine_over, connects, worker=worker)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
-            servers.reconnect(self._tables.engine, connects, worker, keeps_rows=continues)
+            self._tables.engine.connect(connects, worker, keeps_rows=beginning.continues)
         self._connected = servers
 
-    def _move(
-        self, target: RunServers, attempt: int, check: Callable[[], None], check_state: Callable[[], None], *, continues: bool
-    ) -> MoveFigures:  # fmt: skip
+    def _move(self, target: RunServers, beginning: AttemptBeginning) -> MoveFigures:
         """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
         source, self._tables = self.tables.engine, None
         try:
-            self._connect(target, attempt, check, check_state, continues=False)
+            self._connect(target, beginning)
             engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
             meet(self._exchange)  # all hosts have opened the tables
-            if continues and self._loads:
-                assert isinstance(source, PsEngine)
-                assert isinstance(engine, PsEngine)
+            if beginning.continues and self._loads:
                 source.finish()
-                figures = copy_tables(source, engine, check)
+                figures = copy_tables(source.direct, engine.direct, beginning.check)
             meet(self._exchange)
-            if continues:
+            if beginning.continues:
                 engine.open()
         finally:
             source.close()
@@ -130,7 +120,7 @@ class ServedHostWeights(HostWeights):
         return self._exchange.rank == 0
 
     def initial_arrays(self) -> dict[str, Array]:
-        """See :meth:`HostWeights.initial_arrays`: tables without changed rows."""
+        """See :meth:`Weights.initial_arrays`: tables without changed rows."""
         return self.dense_arrays()
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:

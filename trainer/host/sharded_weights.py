@@ -10,6 +10,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch, id_dtype
+from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import Exchange, GroupExchange
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
@@ -55,7 +56,8 @@ class ShardedWeights(HostWeights):
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
         hashed = limits_of(layout, config, head)
-        engine: ShardedTables | TowerTables | None = None
+        engine: EmbeddingEngine | None = None
+        deep: ShardedTables | None = None
         linear = dense = None
         self._modules: TowerWeights | None = None
         if towers and config.deep:
@@ -63,10 +65,11 @@ class ShardedWeights(HostWeights):
             if has_own_modules(layout, config, towers):
                 dense = build_dense(layout, config, head, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
-            engine = _tower_tables(layout, config, exchange, placement, self._modules)
+            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules)
+            deep = towered.rows
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
-            engine = ShardedTables(
+            engine = deep = ShardedTables(
                 layout.features,
                 seed=config.seed,
                 exchange=exchange,
@@ -87,11 +90,10 @@ class ShardedWeights(HostWeights):
                 hash_prefix=LINEAR,
             )
         super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
-        deep = engine.rows if isinstance(engine, TowerTables) else engine
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
 
     def initial_arrays(self) -> dict[str, Array]:
-        """See :meth:`HostWeights.initial_arrays`."""
+        """See :meth:`Weights.initial_arrays`."""
         shards = (shard_arrays(kind, tables) for kind, tables in self._tables)
         return {**self.dense_arrays(), **{name: array for own in shards for name, array in own.items()}}
 

@@ -139,8 +139,7 @@ class EmbeddingWorker:
                 return self._fetch(client, header, body)
             case Kind.KEEP:
                 batch = self._keep(client, header, body)
-                client.engine.keep(batch)
-                return Reply(Kind.ROWS, [client.engine.distinct_rows(batch).tobytes()])
+                return Reply(Kind.ROWS, [client.engine.distinct_rows(client.engine.keep(batch)).tobytes()])
             case Kind.UPDATE:
                 return self._update(client, header, body)
             case Kind.FLUSH:
@@ -180,7 +179,7 @@ class EmbeddingWorker:
             raise DataError("the activations of an answer must be few", value=f"{4 * batch.rows * engine.width:,} bytes",
                             allowed=f"at most {self._most_answer_bytes:,} bytes", next_step="use a smaller batch_rows")  # fmt: skip
         found, flag = engine.lookup(batch), value_flag(header.flags)
-        counts = engine.distinct_rows(batch)
+        counts = engine.distinct_rows(engine.keep(batch))
         self._count(fetches=1, fetched_rows=int(counts.sum()))
         try:
             values = messages.encode_values(found.reshape(-1), flag)
@@ -196,11 +195,12 @@ class EmbeddingWorker:
             raise DataError("the ids of a batch must be sent before its gradients", value=messages.batch_of(body))
         shape = batch.rows, engine.width
         rates, gradients = messages.read_gradients(body, len(engine.tables), shape, header.flags)
-        engine.apply_gradients(batch, gradients, rates=rates, number=header.number)
+        flat = engine.checked(batch, gradients)
+        engine.send(kept := engine.keep(batch), flat, rates, header.number)
         if is_repeated:  # servers find whether it is the update that they have made
             self._count(repeated_updates=1)
         else:
-            self._count(updates=1, updated_rows=int(engine.distinct_rows(batch).sum()))
+            self._count(updates=1, updated_rows=int(engine.distinct_rows(kept).sum()))
         return Reply(Kind.DONE)
 
     def _count(self, **numbers: int) -> None:

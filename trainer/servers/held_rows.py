@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
-from trainer.embedding.cpu.engine import CpuEngine, one_event
+from trainer.embedding.cpu.dense_store import DenseStore, one_event
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory, no_room
 from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
-from trainer.embedding.hashed.mixed_tables import MixedTables
+from trainer.embedding.hashed.store import HashedStore
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps.frames import draw_generation
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
-from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.row_store import HeldStore
 from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
@@ -56,7 +56,7 @@ class HeldRows:
         self._folder, self._threads = folder, threads
         self._held: HeldTables | None = None
         self._digests: MadeUpdates | None = None
-        self._engine: CpuEngine | MixedTables | None = None
+        self._engine: HeldStore | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
             before = _sizes_in(folder)
@@ -88,7 +88,7 @@ class HeldRows:
         return 0 if self._engine is None else int(self._log.words[_ATTEMPT])
 
     @property
-    def engine(self) -> CpuEngine | MixedTables:
+    def engine(self) -> HeldStore:
         """The rows. Raises :class:`ServerLost` without tables."""
         if self._engine is None:
             raise ServerLost("the tables of a server must be opened first")
@@ -122,7 +122,7 @@ class HeldRows:
     @property
     def counts(self) -> dict[str, HashedCounts]:
         """What each hashed part has done, by name."""
-        return self._engine.counts if isinstance(self._engine, MixedTables) else {}
+        return {} if self._engine is None else dict(self._engine.hashed_counts)
 
     @property
     def _log(self) -> UndoLog:
@@ -181,7 +181,7 @@ class HeldRows:
         log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
         origins = [one.origin for one in held.tables]
         if held.limits:
-            self._engine = MixedTables(
+            self._engine = HashedStore(
                 tables,
                 held.limits,
                 seed=held.seed,
@@ -192,8 +192,8 @@ class HeldRows:
                 undo_log=log,
             )
         else:
-            self._engine = CpuEngine(
-                [FeatureSpec(one.name, one) for one in tables],
+            self._engine = DenseStore(
+                tables,
                 seed=held.seed,
                 threads=self._threads,
                 origins=origins,
@@ -251,9 +251,9 @@ class HeldRows:
                 words[_APPLIED + client] = number
 
     def read_values(self, numbers: RowNumbers) -> RowValues:
-        """The weights and slots of rows. Raises as :meth:`fetch`, and :class:`DataError` with hashed tables."""
+        """The weights and slots of rows. Raises as :meth:`fetch`, and :class:`BadBatch` for those of hashed tables."""
         self.check()
-        return self._unhashed.read_values(numbers.rows, numbers.counts)
+        return self.engine.read_values(numbers.rows, numbers.counts)
 
     def write_values(self, client: int, number: int, digest: int, numbers: RowNumbers, values: RowValues) -> None:
         """Replace the values of rows, which count as changed, together with the number of the client.
@@ -262,15 +262,9 @@ class HeldRows:
         """
         self.check()
         with self._log.transaction() as words:
-            self._unhashed.write_values(numbers.rows, numbers.counts, values, are_changed=True)
+            self.engine.write_values(numbers.rows, numbers.counts, values, are_changed=True)
             self._made.note(client, number, digest)
             words[_APPLIED + client] = number
-
-    @property
-    def _unhashed(self) -> CpuEngine:
-        if isinstance(self.engine, MixedTables):
-            raise DataError("the values of rows must be read and written beside no hashed table")
-        return self.engine
 
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values first."""
@@ -286,31 +280,19 @@ class HeldRows:
         """
         if self._loading is None:
             raise ServerLost("a load must be begun first")
-        if ages is not None:
-            self._hashed.load_rows(part, found, ages)
-            return
-        counts = np.zeros(len(self.engine.tables), np.int64)
-        counts[part] = len(found.rows)
-        values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
-        self.engine.write_values(found.rows, counts, values, are_changed=True)
+        self.engine.load_rows(part, found, ages)
 
     def load_history(self, part: int, history: KeptHistory, first: int) -> None:
         """Take what a hashed part has beside its rows, before these; see :meth:`load`."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
-        self._hashed.load_history(part, history, first)
-
-    @property
-    def _hashed(self) -> MixedTables:
-        assert isinstance(self.engine, MixedTables), "only a hashed part has ages"
-        return self.engine
+        self.engine.load_history(part, history, first)
 
     def end_load(self, generation: int | None = None) -> None:
         """End the load; the rows are of this generation, or of a new one. Raises :class:`ServerLost` without a load."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
-        if isinstance(self._engine, MixedTables):
-            self._engine.end_load()
+        self.engine.end_load()
         self._begin_generation(generation)
         self._stop_load()
 

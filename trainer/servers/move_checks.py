@@ -48,10 +48,9 @@ def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
     """
     if (found := refusal_of(replace(engine.setup, moves=True))) is not None:
         raise InputError(found.what, where="--servers", value=str(request.count), next_step=found.next_step)
-    assert isinstance(engine, PsEngine), "other engines are refused"
     if request.plan is not None:
         TableParts(engine.tables, request.count, with_stacks(request.plan, engine.tables, request.count))
-    return engine
+    return engine.direct
 
 
 def taken_over(found: RunServers, before: RunServers, now_secs: float, check: Callable[[], None]) -> RunServers:

@@ -13,15 +13,14 @@ import numpy as np
 
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.engine import ChangedRows
-from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
-from trainer.embedding.hashed.mixed_tables import MixedTables
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
+from trainer.embedding.row_store import KeptSnapshot
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
@@ -32,7 +31,6 @@ from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-AnySnapshot = EngineSnapshot | MixedSnapshot
 
 _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.
@@ -56,7 +54,7 @@ class Session:
 
     greeting: Greeting
     is_over: bool = False
-    snapshot: AnySnapshot | None = None
+    snapshot: KeptSnapshot | None = None
 
     @property
     def saves(self) -> bool:
@@ -104,7 +102,7 @@ class RowServer:
         self._waiting: dict[int, dict[int, tuple[RowGradients, int]]] = {}
         self._saving = threading.Lock()
         self._reads = self._loaded = 0
-        self._snapshot: AnySnapshot | None = None
+        self._snapshot: KeptSnapshot | None = None
         if rows.is_open:
             self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs)
         self._owner: int | None = (
@@ -165,12 +163,12 @@ class RowServer:
             self._end(session)
             self._changed.notify_all()
 
-    def _end_left(self, snapshot: AnySnapshot) -> None:
+    def _end_left(self, snapshot: KeptSnapshot) -> None:
         """End a snapshot that no connection reads. Without the lock: an update may hold it until then."""
         if self._snapshot is snapshot and not self._has_reader():
             self._end_snapshot()
 
-    def _watch_reader(self, snapshot: AnySnapshot, reads: int) -> None:
+    def _watch_reader(self, snapshot: KeptSnapshot, reads: int) -> None:
         """End a snapshot of an earlier attempt, for which an update may wait, when its reader asks for nothing more."""
 
         def look() -> None:
@@ -244,8 +242,6 @@ class RowServer:
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
             case Kind.READ_ROWS:
                 part, asked = messages.read_rows(body, rows.sizes)
-                if isinstance(rows.engine, MixedTables):
-                    raise DataError("rows of hashed tables must be read by their order", value=header.kind.name)
                 self._check_answer(len(asked) * int(rows.dims[part] + rows.slot_dims[part]))
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_among(part, asked)))
             case Kind.READ_VALUES:
@@ -432,7 +428,7 @@ class RowServer:
         """
         with self._saving:
             snapshot = self._read_by(session)
-            sizes = snapshot.sizes if isinstance(snapshot, MixedSnapshot) else self._rows.sizes
+            sizes = snapshot.sizes
             part, first, stop = self._read_range(body, sizes)
             if self._read is not None and self._read != (part, first, stop):
                 snapshot.leave(self._read[0], self._read[2])
@@ -443,16 +439,15 @@ class RowServer:
             found = snapshot.read(part, first, stop)
             if snapshot.is_done:
                 raise ServerLost("a snapshot must be read before it ends")
-            ages = snapshot.ages(part, first, stop) if isinstance(snapshot, MixedSnapshot) else None
-            return Reply(Kind.PART, messages.write_part(found, ages))
+            return Reply(Kind.PART, messages.write_part(found, snapshot.ages(part, first, stop)))
 
     def _read_snapshot_rows(self, session: Session, body: Bytes) -> Reply:
         """Without the lock of rows, as :meth:`_read_snapshot`. All rows are kept until the snapshot ends."""
         with self._saving:
             snapshot = self._read_by(session)
-            if isinstance(snapshot, MixedSnapshot):
-                raise DataError("rows of hashed tables must be read by their order", value=Kind.READ_SNAPSHOT_ROWS.name)
             part, asked = messages.read_rows(body, self._rows.sizes)
+            if self._rows.is_hashed[part]:
+                raise DataError("rows of hashed tables must be read by their order", value=Kind.READ_SNAPSHOT_ROWS.name)
             self._check_answer(len(asked) * snapshot.row_floats(part))
             if not snapshot.were_changed(part, asked).all():
                 raise DataError(
@@ -464,7 +459,7 @@ class RowServer:
                 raise ServerLost("a snapshot must be read before it ends")
             return Reply(Kind.PART, messages.write_part(ChangedRows(asked, weights, slots)))
 
-    def _read_by(self, session: Session) -> AnySnapshot:
+    def _read_by(self, session: Session) -> KeptSnapshot:
         """The snapshot that a session reads. Raises :class:`ServerLost` if there is none."""
         self._check_owner(session)
         snapshot = self._snapshot
@@ -479,7 +474,6 @@ class RowServer:
         with self._saving:
             snapshot = self._read_by(session)
             part, first, stop = messages.read_numbers_of_history(body, self._rows.is_hashed)
-            assert isinstance(snapshot, MixedSnapshot), "only a hashed part has a history"
             history = snapshot.history(part)
             self._check_answer(2 * max(stop - first, 0))
             found = KeptHistory(history.step, history.candidates[first:stop])

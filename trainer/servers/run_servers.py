@@ -174,14 +174,3 @@ class RunServers:
     ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
         return self.engine_over(self.connect(attempt), features, seed, held, options, self.connect_worker(attempt))
-
-    @staticmethod
-    def reconnect(
-        engine: ServedEngine, connects: Sequence[Connect], worker: ConnectWorker | None, *, keeps_rows: bool
-    ) -> None:
-        """Let an engine of :meth:`engine_over` go on over other connections; ``keeps_rows``: see :meth:`PsEngine.connect`."""
-        if isinstance(engine, WorkerEngine):
-            assert worker is not None
-            engine.connect(connects, worker, keeps_rows=keeps_rows)
-        elif isinstance(engine, PsEngine | ServedPrunedEngine):
-            engine.connect(connects, keeps_rows=keeps_rows)

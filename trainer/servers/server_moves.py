@@ -189,9 +189,7 @@ class ServerMoves:
             found = replace(self._given, addresses=request.servers, plan=request.plan)
         move.servers = taken_over(found, self._servers, time.time(), check)
         assert self._make is not None
-        made = self._make(move.servers, move.servers.connect(self._attempt, check=check))
-        assert isinstance(made, PsEngine)
-        return made
+        return self._make(move.servers, move.servers.connect(self._attempt, check=check)).direct
 
     def _end(self, move: _Move, engine: ServedEngine) -> None:
         """The other servers have the tables."""

@@ -11,8 +11,6 @@ from trainer.embedding.ps.table_documents import HeldTable, HeldTables
 
 #: The bytes by which a snapshot marks a row, and by which it keeps a row of a hashed table: its id, place and age.
 _MARK_BYTES, _KEPT_BYTES = 1, 24
-#: The removed ids that a hashed table keeps: a quarter of its places, and at least these.
-_LEAST_TOMBSTONES, _TOMBSTONE_BYTES = 1024, 8
 #: The largest tables are listed.
 _LISTED = 3
 
@@ -22,9 +20,8 @@ def table_space(held: HeldTable) -> int:
     if held.limits is None:
         return held.table.vocabulary_size * (row_bytes(held.table) + _MARK_BYTES)
     hashed = held.limits.table(held.table)
-    tombstones = max(hashed.places // 4, _LEAST_TOMBSTONES) * _TOMBSTONE_BYTES
     candidates = 2 * hashed.candidate_lines * WAYS * CANDIDATE_BYTES
-    return hashed.places * (bytes_per_row(hashed) + _MARK_BYTES + _KEPT_BYTES) + tombstones + candidates
+    return hashed.places * (bytes_per_row(hashed) + _MARK_BYTES + _KEPT_BYTES) + candidates
 
 
 def check_room(folder: Path, held: HeldTables) -> None:

@@ -50,7 +50,7 @@ from trainer.training.saved_tables import under
 from trainer.training.scoring import score_held_out
 from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
-from trainer.training.step_pipeline import TrainedBatch, steps_of
+from trainer.training.step_pipeline import TrainedBatch
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -299,7 +299,7 @@ class _Run:
         started = clock()
         first = self._progress.epochs_done
         finished = True
-        self._steps = steps_of(self._weights, self._config.staleness)
+        self._steps = self._weights.steps(self._config.staleness)
         with self._steps, BackgroundWriter(self._written) as self._writer:
             while finished and (stage := self._next_stage(read)):
                 finished = self._train_stage(stage, read, stop, ends_early)

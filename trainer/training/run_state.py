@@ -15,7 +15,7 @@ from trainer.config import TrainConfig
 from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
 from trainer.document_field import DocumentField
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu_engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
@@ -37,8 +37,10 @@ from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.runs.epochs import DataPosition, Segments
 from trainer.runs.identity import RunIdentity
+from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.training.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
+from trainer.training.step_pipeline import StepPipeline, Steps
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -129,32 +131,24 @@ class RunProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
-    """The activations of a batch for the deep part and for the linear part, float32 [batch_rows, width]."""
-
-    deep: Array
-    linear: Array
-
-
-@dataclass(frozen=True, slots=True)
-class TableGradients:
-    """The loss's gradients by the activations, of their shapes."""
-
-    deep: Array
-    linear: Array
-
-
-@dataclass(frozen=True, slots=True)
-class DenseStep:
-    """The dense part of a step.
+class AttemptBeginning:
+    """How an attempt of a job begins, for weights whose tables are not in the memory of the host.
 
     Attributes:
-        logits: before the step, float32 [batch.rows] or [batch.rows, classes].
-        gradients: those of the tables, by this host's loss.
+        attempt: its number.
+        check: ends a wait when the attempt is over.
+        check_state: ends the wait of a snapshot, which is read beside the next attempt.
+        continues: no state is loaded afterwards.
+        finish_writing: waits until the last snapshot is read.
+        unused: the names of the servers that are away.
     """
 
-    logits: Array
-    gradients: TableGradients
+    attempt: int
+    check: Callable[[], None]
+    check_state: Callable[[], None]
+    continues: bool = False
+    finish_writing: Callable[[], None] = lambda: None
+    unused: Sequence[str] = ()
 
 
 class ModelWeights(Protocol):
@@ -175,6 +169,18 @@ class ModelWeights(Protocol):
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What the hashed tables of this process have done, by the names that they have on servers."""
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """Begin an attempt of a job; see :class:`AttemptBeginning`."""
+
+    def abandon_step(self) -> None:
+        """Give up a step that was begun, if there is one; the channels must be closed."""
+
+    def steps(self, staleness: int) -> Steps:
+        """Trains batches in order; ``staleness``: the updates that a lookup misses."""
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """The :meth:`arrays` of a model that was not trained yet."""
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them: the same names and shapes for all engines."""
@@ -212,6 +218,20 @@ class Weights:
         self.linear: EmbeddingEngine | None = linear
         self.dense = dense
         self.head = head
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """See :meth:`ModelWeights.begin_attempt`: nothing is to be done for tables in memory."""
+
+    def abandon_step(self) -> None:
+        """See :meth:`ModelWeights.abandon_step`: a step of one process ends by itself."""
+
+    def steps(self, staleness: int) -> Steps:
+        """See :meth:`ModelWeights.steps`."""
+        return StepPipeline(self, staleness)
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`ModelWeights.initial_arrays`."""
+        return self.arrays()
 
     def train(self, batch: Batch) -> Array:
         """Train one batch; return the logits before the step, float32 [batch.rows] or [batch.rows, classes]."""

@@ -18,8 +18,9 @@ from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
+from trainer.training.dense_step import LookedUp, TableGradients
 from trainer.training.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
-from trainer.training.run_state import LookedUp, TableGradients, Weights, build_dense
+from trainer.training.run_state import Weights, build_dense
 from trainer.training.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -24,9 +24,8 @@ import numpy as np
 
 from trainer.errors import NonFiniteLoss
 from trainer.reading.batches import Batch
-from trainer.training.run_state import LookedUp, TableGradients, Weights
+from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.staleness import StalenessCounts
-from trainer.training.tpu_weights import TpuWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Ends a lookup that was begun.
@@ -74,9 +73,38 @@ class Steps(Protocol):
         """End."""
 
 
-def steps_of(weights: Weights | TpuWeights, staleness: int) -> Steps:
-    """The steps of a model: on its slice, or in this process."""
-    return SliceSteps(weights) if isinstance(weights, TpuWeights) else StepPipeline(weights, staleness)
+class TableSteps(Protocol):
+    """Weights whose tables and dense part are called apart, see :class:`~trainer.training.run_state.Weights`."""
+
+    def train(self, batch: Batch) -> Array:
+        """Train one batch; return the logits before the step."""
+
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """Begin the lookup of a batch."""
+
+    def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
+        """The dense part of a step."""
+
+    def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
+        """Finish a dense step."""
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """The updates of the rows of a batch."""
+
+
+class WholeSteps(Protocol):
+    """Weights that train whole steps, several a call, see :class:`~trainer.training.tpu_weights.TpuWeights`."""
+
+    @property
+    def steps_per_call(self) -> int:
+        """The most steps of a call."""
+
+    @property
+    def staleness(self) -> int:
+        """The updates that a lookup within a call misses."""
+
+    def train(self, batches: Sequence[Batch]) -> list[Array]:
+        """Train batches; return the logits of each before its step."""
 
 
 class StepPipeline:
@@ -89,7 +117,7 @@ class StepPipeline:
     more.
     """
 
-    def __init__(self, weights: Weights, staleness: int) -> None:
+    def __init__(self, weights: TableSteps, staleness: int) -> None:
         self._weights, self._staleness = weights, staleness
         self._tables = ThreadPoolExecutor(1, "tables") if staleness else None
         self._begun: deque[tuple[Batch, Future[_End]]] = deque()
@@ -207,7 +235,7 @@ class StepPipeline:
 class SliceSteps:
     """The :class:`Steps` of a model on TPUs, which trains several steps a call; its engine says whether lookups run ahead."""
 
-    def __init__(self, weights: TpuWeights) -> None:
+    def __init__(self, weights: WholeSteps) -> None:
         self._weights = weights
         self._pending: list[Batch] = []
         self._latest: Batch | None = None
@@ -243,7 +271,7 @@ class SliceSteps:
             found.append(_finite(batch, logits))
         if found:
             # The first lookup of a call misses nothing.
-            ahead = (len(found) - 1) * self._weights.engine.staleness
+            ahead = (len(found) - 1) * self._weights.staleness
             self._missed += StalenessCounts.of({0: len(found) - ahead, 1: ahead})
         return found
 

@@ -24,8 +24,9 @@ from trainer.model.task_heads import AnyHead
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.training.one_engine import joined_features, joined_ids, name_in_engine, place_of
-from trainer.training.run_state import Weights, build_weights
+from trainer.training.run_state import AttemptBeginning, Weights, build_weights
 from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
+from trainer.training.step_pipeline import SliceSteps, Steps
 
 if TYPE_CHECKING:
     from trainer.model.dense_step import DenseState
@@ -77,6 +78,25 @@ class TpuWeights:
     def idle_units(self) -> IdleUnits | None:
         """The hidden units that are off; None where they are not counted."""
         return self._dense.model.idle_units
+
+    @property
+    def staleness(self) -> int:
+        """The updates that a lookup within a call misses."""
+        return self.engine.staleness
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """See :meth:`ModelWeights.begin_attempt`: nothing is to be done for tables of a slice."""
+
+    def abandon_step(self) -> None:
+        """See :meth:`ModelWeights.abandon_step`: a step of a slice ends by itself."""
+
+    def steps(self, staleness: int) -> Steps:
+        """See :meth:`ModelWeights.steps`; the engine has the staleness of its options."""
+        return SliceSteps(self)
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`ModelWeights.initial_arrays`."""
+        return self.arrays()
 
     def _other_specs(self, events: int) -> tuple[Any, ...]:
         import tensorflow as tf

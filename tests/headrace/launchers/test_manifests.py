@@ -306,7 +306,11 @@ WRONG = [
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
     (["--servers", "ps-0:7000"], "must be the number of servers that the cluster starts", "1 to 64"),
     (["--servers", "2", "--server-ca", "ca.pem"], "must have the token of the job", "--server-ca"),
-    (["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"], "tables on servers must be trained without TPUs", "--tpu"),
+    (
+        ["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"],
+        "tables on servers must be trained without TPUs",
+        "--tpu",
+    ),
     (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),
     (["--config", "missing.json"], "the training options cannot be read", "missing.json"),
 ]

@@ -19,7 +19,7 @@ from trainer.checkpoints.parted_arrays import Array, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu_engine import CpuEngine
 from trainer.embedding.engine import TableState
 from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.spec import FeatureSpec, TableSpec

@@ -8,9 +8,10 @@ import pytest
 from tests.trainer.embedding.test_engine import batch_of
 from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.embedding.exchange import OneHost
-from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.hybrid.tiered_store import TieredStore
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from trainer.embedding.spec import tables_of
 
 FEATURES = (
     FeatureSpec("a", TableSpec("one", 40, 3, Adagrad(0.1, 0.01), "sum")),
@@ -50,10 +51,14 @@ def train(engine, trained):
     return found
 
 
+def tiered():
+    return TieredStore(tables_of(FEATURES), seed=3, hot_rows={"one": 7}, move_lookups=0.0)
+
+
 ENGINES = {
     "cpu": lambda held: CpuEngine(FEATURES, seed=3, held=held),
     "partitioned": lambda held: PartitionedEngine(FEATURES, seed=3, cores=3, held=held),
-    "hybrid": lambda held: HybridEngine(FEATURES, seed=3, hot_rows={"one": 7}, move_lookups=0.0, held=held),
+    "tiered": lambda held: ShardedTables(FEATURES, seed=3, exchange=OneHost(), held=held, store=tiered()),
     "sharded": lambda held: ShardedTables(FEATURES, seed=3, exchange=OneHost(), held=held),
 }
 

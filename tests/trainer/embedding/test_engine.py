@@ -23,16 +23,26 @@ from trainer.embedding import (
     Uniform,
     batch_checks,
 )
-from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.exchange import OneHost
+from trainer.embedding.hybrid.tiered_store import TieredStore
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 ROWS = 7
 KINDS = {
     "cpu": lambda features, seed: CpuEngine(features, seed=seed),
-    "hybrid": lambda features, seed: HybridEngine(
-        features, seed=seed, hot_rows={feature.table.name: 3 for feature in features}, move_lookups=0.0
+    "tiered": lambda features, seed: ShardedTables(
+        features, seed=seed, exchange=OneHost(), store=_tiered(features, seed)
     ),
 }
+
+
+def _tiered(features, seed):
+    hot_rows = {feature.table.name: 3 for feature in features}
+    return TieredStore(tables_of(features), seed=seed, hot_rows=hot_rows, move_lookups=0.0)
+
+
 _make = KINDS["cpu"]
 
 
@@ -71,7 +81,7 @@ def reference_lookup(engine: CpuEngine, bags) -> np.ndarray:
         columns = engine.columns[feature.name]
         for b, bag in enumerate(feature_bags):
             if bag:
-                rows = engine.weights_of(feature.table.name, np.array(bag)).astype(np.float64)
+                rows = engine.store.weights_of(feature.table.name, np.array(bag)).astype(np.float64)
                 out[b, columns] = rows.sum(axis=0) / (len(bag) if feature.table.combiner == "mean" else 1)
     return out
 
@@ -125,7 +135,7 @@ def test_lookup_is_the_combination_of_each_bag(bags, combiner, shared):
 def test_updates_equal_a_float64_reference(steps, combiner, optimizer, shared, seed):
     engine = engine_of(combiner=combiner, optimizer=optimizer, shared=shared)
     every = np.arange(ROWS)
-    weights = {t.name: engine.weights_of(t.name, every).astype(np.float64) for t in engine.tables}
+    weights = {t.name: engine.store.weights_of(t.name, every).astype(np.float64) for t in engine.tables}
     start = optimizer.initial_accumulator if isinstance(optimizer, Adagrad) else 0.0
     slots = {t.name: np.full((ROWS, t.dim), np.float64(start)) for t in engine.tables}
     rng = np.random.default_rng(seed)
@@ -137,7 +147,7 @@ def test_updates_equal_a_float64_reference(steps, combiner, optimizer, shared, s
         for name, by_row in gradients_by_row(engine, bags, gradients).items():
             reference_update(weights[name], slots[name], optimizer, by_row)
     for name, expected in weights.items():
-        np.testing.assert_allclose(engine.weights_of(name, every), expected, rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(engine.store.weights_of(name, every), expected, rtol=2e-4, atol=2e-5)
         state = engine.state()[name]
         if isinstance(optimizer, Adagrad):
             np.testing.assert_allclose(state.slots, slots[name][state.rows], rtol=1e-4, atol=1e-7)
@@ -152,7 +162,7 @@ def test_the_gradient_is_that_of_the_lookup(bags, combiner):
     engine = engine_of(combiner=combiner, optimizer=SGD(1.0))
     batch = batch_of(bags)
     upstream = np.random.default_rng(0).normal(size=(batch.rows, engine.width)).astype(np.float32)
-    before = engine.weights_of("one", np.arange(ROWS)).astype(np.float64)
+    before = engine.store.weights_of("one", np.arange(ROWS)).astype(np.float64)
 
     def loss(weights):
         return sum(
@@ -164,7 +174,7 @@ def test_the_gradient_is_that_of_the_lookup(bags, combiner):
         )
 
     engine.apply_gradients(batch, upstream)
-    analytic = before - engine.weights_of("one", np.arange(ROWS))
+    analytic = before - engine.store.weights_of("one", np.arange(ROWS))
     numeric = np.zeros_like(before)
     for at in np.ndindex(before.shape):
         up, down = before.copy(), before.copy()
@@ -178,10 +188,10 @@ def test_a_row_that_occurs_often_is_updated_once():
     """Adagrad tells them apart: two updates by g move a row further than one by 2g."""
     optimizer = Adagrad(1.0, 1e-6)
     engine = engine_of(combiner="sum", optimizer=optimizer)
-    before = engine.weights_of("one", np.array([2]))
+    before = engine.store.weights_of("one", np.array([2]))
     gradients = np.ones((2, engine.width), np.float32)
     engine.apply_gradients(batch_of([[[2, 2], []], [[], [2]]]), gradients)
-    moved = before - engine.weights_of("one", np.array([2]))
+    moved = before - engine.store.weights_of("one", np.array([2]))
     np.testing.assert_allclose(moved, 3 / np.sqrt(9 + 1e-6) * np.ones((1, 3)), rtol=1e-6)
     np.testing.assert_allclose(engine.state()["one"].slots, 9 + 1e-6, rtol=1e-6)
 
@@ -195,7 +205,9 @@ def test_the_order_of_events_does_not_matter_beyond_rounding(bags, data):
     one.apply_gradients(batch_of(bags), gradients)
     other.apply_gradients(batch_of([[feature[i] for i in order] for feature in bags]), gradients[list(order)])
     every = np.arange(ROWS)
-    np.testing.assert_allclose(one.weights_of("one", every), other.weights_of("one", every), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        one.store.weights_of("one", every), other.store.weights_of("one", every), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_two_engines_agree_bit_for_bit():
@@ -296,17 +308,17 @@ def test_wrong_dtypes_and_shapes_are_refused():
 @given(order=st.permutations(range(ROWS)), cut=st.integers(0, ROWS))
 def test_initial_rows_do_not_depend_on_the_order_of_requests(order, cut):
     fresh = engine_of()
-    expected = fresh.weights_of("one", np.arange(ROWS))  # never read: straight from the hash
+    expected = fresh.store.weights_of("one", np.arange(ROWS))  # never read: straight from the hash
     engine = engine_of()
     engine.lookup(batch_of([[list(order[:cut])], [[]]]))
     engine.lookup(batch_of([[[]], [list(order[cut:])]]))
-    assert engine.weights_of("one", np.arange(ROWS)).tobytes() == expected.tobytes()
+    assert engine.store.weights_of("one", np.arange(ROWS)).tobytes() == expected.tobytes()
 
 
 def test_initial_rows_differ_by_seed_table_row_and_column():
     def rows(seed, name):
         table = TableSpec(name, 50, 4, SGD(1.0))
-        return _make([FeatureSpec("f", table)], seed).weights_of(name, np.arange(50))
+        return _make([FeatureSpec("f", table)], seed).store.weights_of(name, np.arange(50))
 
     one = rows(1, "t")
     assert len(np.unique(one)) == one.size
@@ -326,7 +338,7 @@ def test_initial_rows_differ_by_seed_table_row_and_column():
 )
 def test_initializers_have_their_distribution(initializer, mean, stddev, low, high):
     table = TableSpec("t", 20_000, 4, SGD(1.0), initializer=initializer)
-    values = _make([FeatureSpec("f", table)], 0).weights_of("t", np.arange(20_000)).astype(np.float64)
+    values = _make([FeatureSpec("f", table)], 0).store.weights_of("t", np.arange(20_000)).astype(np.float64)
     assert abs(values.mean() - mean) < 0.02
     assert abs(values.std() - stddev) < 0.02
     assert low - 1e-6 <= values.min() <= values.max() <= high + 1e-6
@@ -335,7 +347,7 @@ def test_initializers_have_their_distribution(initializer, mean, stddev, low, hi
 def test_a_golden_row():
     """Rows are regenerated from the seed when a checkpoint is restored: their values may never change."""
     engine = _make([FeatureSpec("f", TableSpec("t", 10, 2, SGD(1.0), initializer=Uniform(0.0, 1.0)))], 0)
-    row = engine.weights_of("t", np.array([3]))[0]
+    row = engine.store.weights_of("t", np.array([3]))[0]
     assert [value.hex() for value in row.astype(float)] == GOLDEN_ROW
 
 
@@ -395,8 +407,8 @@ def test_a_large_vocabulary_costs_what_is_used():
 
 def test_inspection_refuses_unknown_tables_and_rows():
     with pytest.raises(ConfigError, match="an embedding table must be one of the engine's"):
-        engine_of().weights_of("nope", np.array([0]))
+        engine_of().store.weights_of("nope", np.array([0]))
     with pytest.raises(BadBatch):
-        engine_of().weights_of("one", np.array([ROWS]))
+        engine_of().store.weights_of("one", np.array([ROWS]))
     with pytest.raises(ConfigError):
         _make([], 0)

@@ -164,7 +164,7 @@ def test_threads_that_read_new_rows_at_once_find_whole_rows():
 def test_every_table_begins_a_cache_line():
     tables = [TableSpec(f"t{dim}", 7, dim, Adagrad(0.1)) for dim in (3, 8, 16, 21)]
     engine = CpuEngine([FeatureSpec(f"f{t}", table) for t, table in enumerate(tables)], seed=0)
-    values, layout = engine._values, engine._layout
+    values, layout = engine.store.values, engine.store.layout
     assert values.weights.ctypes.data % (4 * LINE_FLOATS) == values.slots.ctypes.data % (4 * LINE_FLOATS) == 0
     assert not (layout.weight_base % LINE_FLOATS).any()
     assert not (layout.slot_base % LINE_FLOATS).any()

@@ -73,13 +73,12 @@ def test_a_snapshot_is_of_its_moment(data):
         train(undisturbed, bags, seed)
     before = engine.state()
     snapshot = EngineSnapshot(
-        engine._of_features.table,
-        engine._layout,
-        engine._values,
+        engine.store.layout,
+        engine.store.values,
         most_bytes=1 << 20,
         range_bytes=data.draw(st.integers(1, 200)),
     )
-    engine._snapshot = snapshot
+    engine.store._snapshot = snapshot
     assert snapshot.counts == tuple(len(table.rows) for table in before.values())
     found = []
     for t in range(2):
@@ -174,10 +173,8 @@ def test_reading_beside_training(seed):
         step()
     for _ in range(3):
         before = engine.state()
-        snapshot = EngineSnapshot(
-            engine._of_features.table, engine._layout, engine._values, most_bytes=1 << 30, range_bytes=20_000
-        )
-        engine._snapshot = snapshot
+        snapshot = EngineSnapshot(engine.store.layout, engine.store.values, most_bytes=1 << 30, range_bytes=20_000)
+        engine.store._snapshot = snapshot
         thread = threading.Thread(target=keep_training)
         thread.start()
         found = state_of(snapshot, ((8, 8),))

@@ -20,7 +20,8 @@ from tests.conftest import ROOT
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding import FTRL, SGD, Adagrad, Adam, TableSpec
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
 from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import RowValues
@@ -38,7 +39,7 @@ WIDTHS = [(table.dim, slot_width(table.optimizer, table.dim)) for table in TABLE
 
 def engine_in(memory, words=2):
     log = UndoLog(memory, words)
-    return CpuEngine([FeatureSpec(one.name, one) for one in TABLES], seed=3, threads=1, memory=memory, undo_log=log)
+    return DenseStore(TABLES, seed=3, threads=1, memory=memory, undo_log=log)
 
 
 def drawn_rows(seed):
@@ -95,7 +96,7 @@ def test_items_beside_tables_are_undone(seeds, data):
     memory = PrivateMemory()
     log = UndoLog(memory)
     log.beside = [np.arange(20, dtype=kind) for kind in (np.uint8, np.int32, np.int64, np.float32)]
-    CpuEngine([FeatureSpec("a", TABLES[2])], seed=3, memory=memory, undo_log=log)
+    DenseStore([TABLES[2]], seed=3, memory=memory, undo_log=log)
     with cut_off(log):
         for seed in seeds:
             array, size = seed % 4, data.draw(st.integers(1, 3))
@@ -138,9 +139,7 @@ def test_a_load_that_is_cut_off_leaves_fresh_tables(tmp_path, monkeypatch):
 def test_memory_of_another_identity_is_not_used(tmp_path):
     def attached(identity):
         log = UndoLog(SharedMemory(tmp_path), 2, identity)
-        return CpuEngine(
-            [FeatureSpec(one.name, one) for one in TABLES], seed=3, memory=SharedMemory(tmp_path), undo_log=log
-        )
+        return DenseStore(TABLES, seed=3, memory=SharedMemory(tmp_path), undo_log=log)
 
     change(attached("one"), 0)
     assert attached("one").undo_log.words[0] == 1

@@ -23,9 +23,11 @@ from trainer.reading.unit_buffer import UnitBuffer
 from trainer.reading.unit_fetching import LOCAL, LocalFetcher
 from trainer.reading.unit_reader import UnitReader
 from trainer.scheduling.orders import BEGINNING, StartEpoch
+from trainer.training.dense_step import DenseStep, TableGradients
 from trainer.training.job_plan import JobPlan, plan_job
 from trainer.training.preparation import prepare_run
-from trainer.training.run_state import DenseStep, RunProgress, TableGradients
+from trainer.training.run_state import RunProgress
+from trainer.training.step_pipeline import StepPipeline
 
 SYNTHETIC = Synthetic(3, 40)
 BATCH_ROWS = 16
@@ -45,6 +47,9 @@ class Recorder:
             (batch.labels.tobytes(), batch.dense.tobytes(), batch.ids.ids.tobytes(), batch.ids.offsets.tobytes())
         )
         return np.linspace(-1, 1, len(batch.labels), dtype=np.float32)[: batch.rows]
+
+    def steps(self, staleness):
+        return StepPipeline(self, staleness)
 
     def begin_look_up(self, batch):
         return lambda: batch

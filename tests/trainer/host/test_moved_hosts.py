@@ -26,6 +26,7 @@ from trainer.servers.job_moves import JobMoves
 from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
 from trainer.training.one_engine import joined_features
+from trainer.training.run_state import AttemptBeginning
 
 pytest.importorskip("tensorflow")
 HOSTS = 2
@@ -77,7 +78,7 @@ class Job:
             if (before := self.weights[rank]) is not None:  # the channels of an attempt are new ones
                 weights.dense.load_state(before.dense.state())
                 weights._tables, weights._connected = before._tables, before._connected
-            weights.begin_attempt(self.attempts, lambda: None, lambda: None, continues=continues)
+            weights.begin_attempt(AttemptBeginning(self.attempts, lambda: None, lambda: None, continues=continues))
             if not continues:
                 weights.load(weights.initial_arrays() if self.saved is None else self.saved[rank])
             logits = in_turn(weights, self.batches[rank][self.done : self.done + steps])

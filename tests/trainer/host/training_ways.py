@@ -12,8 +12,8 @@ from trainer.embedding.towers.placement import TowerPlacement, tower_partition
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.reading.batches import make_batches
 from trainer.reading.stream import fragment_stream
+from trainer.training.dense_step import DenseStep, TableGradients
 from trainer.training.preparation import prepare_run
-from trainer.training.run_state import DenseStep, TableGradients
 from trainer.training.step_pipeline import StepPipeline
 
 ROWS = 64

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainer.embedding import SGD, Adagrad, Adam, CpuEngine, FeatureSpec, TableSpec
+from trainer.embedding import SGD, Adagrad, Adam, TableSpec
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import Header, Kind, write_document
@@ -26,9 +27,9 @@ def held(seed: int = SEED) -> HeldTables:
     return held_tables([(one, TableOrigin(one.name)) for one in TABLES], seed)
 
 
-def engine_alone() -> CpuEngine:
+def engine_alone() -> DenseStore:
     """An engine of the same tables in this process."""
-    return CpuEngine([FeatureSpec(one.name, one) for one in TABLES], seed=SEED, threads=1)
+    return DenseStore(TABLES, seed=SEED, threads=1)
 
 
 def random_update(seed: int) -> RowGradients:
@@ -40,7 +41,7 @@ def random_update(seed: int) -> RowGradients:
     return RowGradients(RowNumbers(np.concatenate(rows).astype(np.int64), counts), RATES, values)
 
 
-def apply_to(engine: CpuEngine, updates: list[RowGradients]) -> None:
+def apply_to(engine: DenseStore, updates: list[RowGradients]) -> None:
     """These updates as one."""
     asked = [(one.numbers.rows, one.numbers.counts) for one in updates]
     engine.update_rows(asked, [one.values for one in updates], RATES)
@@ -77,6 +78,6 @@ def fetch(server: RowServer, session: Session, numbers: RowNumbers | None = None
     return b"".join(reply.body)
 
 
-def expected_rows(engine: CpuEngine) -> bytes:
+def expected_rows(engine: DenseStore) -> bytes:
     numbers = all_rows()
     return engine.read_rows(numbers.rows, numbers.counts).tobytes()

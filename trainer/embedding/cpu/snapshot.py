@@ -18,7 +18,8 @@ from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections
-from trainer.errors import DamagedMemory, MemoryFull, ServerLost
+from trainer.embedding.hashed_history import KeptHistory
+from trainer.errors import BadBatch, DamagedMemory, MemoryFull, ServerLost
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -143,7 +144,6 @@ class EngineSnapshot:
     :meth:`capture`, while another one calls :meth:`put_aside` before each change.
 
     Args:
-        table_of: the table of each feature of a batch.
         layout: of the tables.
         values: of the tables.
         most_bytes: memory for rows that are put aside.
@@ -154,7 +154,6 @@ class EngineSnapshot:
 
     def __init__(
         self,
-        table_of: Array,
         layout: TableLayout,
         values: TableValues,
         *,
@@ -163,7 +162,7 @@ class EngineSnapshot:
         memory: TableMemory | None = None,
         patience_secs: float | None = None,
     ) -> None:
-        self._begin(table_of, layout, values, range_bytes, patience_secs, _kept(memory, layout, is_fresh=True))
+        self._begin(layout, values, range_bytes, patience_secs, _kept(memory, layout, is_fresh=True))
         self._set_counts([int(np.count_nonzero(self._states(t) == CHANGED)) for t in range(len(layout.dims))])
         self._most_bytes = most_bytes
         self._aside = _Aside(len(values.row_state), memory, _space_bytes(layout, most_bytes))
@@ -171,7 +170,7 @@ class EngineSnapshot:
 
     @classmethod
     def resume(
-        cls, table_of: Array, layout: TableLayout, values: TableValues, memory: TableMemory, *, patience_secs: float | None = None
+        cls, layout: TableLayout, values: TableValues, memory: TableMemory, *, patience_secs: float | None = None
     ) -> EngineSnapshot | None:  # fmt: skip
         """The snapshot in a memory that an earlier process has begun there; None if there is none.
 
@@ -181,7 +180,7 @@ class EngineSnapshot:
         if state[_IS_OPEN] != 1:
             return None
         found = cls.__new__(cls)
-        found._begin(table_of, layout, values, RANGE_BYTES, patience_secs, state)
+        found._begin(layout, values, RANGE_BYTES, patience_secs, state)
         found._most_bytes = min(max(int(state[_MOST_BYTES]), 0), _MOST_KEPT_BYTES)
         found._set_counts(state[_NUMBERS : _NUMBERS + len(layout.dims)].tolist())
         found._captured[:] = np.clip(found._captured, 0, layout.vocabulary)
@@ -190,9 +189,9 @@ class EngineSnapshot:
         return found
 
     def _begin(
-        self, table_of: Array, layout: TableLayout, values: TableValues, range_bytes: int, patience_secs: float | None, state: Array
+        self, layout: TableLayout, values: TableValues, range_bytes: int, patience_secs: float | None, state: Array
     ) -> None:  # fmt: skip
-        self._table_of, self._layout, self._values = table_of, layout, values
+        self._layout, self._values = layout, values
         self._range_bytes, self._patience_secs, self._state = range_bytes, patience_secs, state
         self._captured = state[_NUMBERS + len(layout.dims) :]  # the rows of each table below this one
         self._is_done = False
@@ -215,12 +214,12 @@ class EngineSnapshot:
         """Held while rows are put aside and changed."""
         return self._aside
 
-    def put_aside(self, bags: Bags, table_of: Array | None = None) -> None:
+    def put_aside(self, bags: Bags, table_of: Array) -> None:
         """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`.
 
-        ``table_of``: the table of each feature of this batch, if it has other features.
+        ``table_of``: the table of each feature of the batch.
         """
-        table_of, aside = self._table_of if table_of is None else table_of, self._aside
+        aside = self._aside
         has_space = self._is_done or self._make_space(bags, table_of)
         if not has_space and not aside.wait_for(lambda: self._is_done, self._patience_secs):
             self.close()  # its reader is gone
@@ -242,6 +241,18 @@ class EngineSnapshot:
         # An upper bound of what this batch may need: it is counted only when that seems too much.
         needed = count_aside(bags, table_of, self._layout, self._captured, aside.is_aside, self._values.row_state)
         return 4 * (aside.used + needed) <= self._most_bytes and aside.reserve(rows, needed)
+
+    @property
+    def sizes(self) -> Array:
+        """The rows of each table, int64."""
+        return self._layout.vocabulary
+
+    def ages(self, t: int, first: int, stop: int) -> None:
+        """See :class:`~trainer.embedding.row_store.KeptSnapshot`: rows of these tables have no ages."""
+
+    def history(self, t: int) -> KeptHistory:
+        """See :class:`~trainer.embedding.row_store.KeptSnapshot`. Raises :class:`BadBatch`."""
+        raise BadBatch("the history of a table must be that of a hashed one", value=t)
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""

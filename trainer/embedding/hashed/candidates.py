@@ -39,13 +39,13 @@ def _log(log: Array, block: int, start: int, value: np.uint64) -> None:
 
 @uncounted
 def count_candidate(
-    t: int, row: int, step: int, is_forced: bool, layout: IndexLayout, index: IndexValues, log: Array, block: int
+    t: int, row: int, step: int, layout: IndexLayout, index: IndexValues, log: Array, block: int
 ) -> bool:
     """Count an update of an id without a row; whether it is admitted. Admitted ones are no candidates any more.
 
     ``block``: where the block of the undo log begins that keeps what is changed.
     """
-    if layout.admit_after[t] == 1 or (is_forced and not layout.lines[t]):
+    if layout.admit_after[t] == 1:
         return True
     candidates, count, now = index.candidates, 0, step & _STEP_MASK
     high, low = hash_of(layout.keys[t], row)
@@ -67,7 +67,7 @@ def count_candidate(
     at = found if found >= 0 else oldest
     count += 1
     _log(log, block, at, candidates[at])
-    if is_forced or count >= layout.admit_after[t]:
+    if count >= layout.admit_after[t]:
         if found >= 0:
             candidates[at] = np.uint64(0)
         return True

@@ -22,9 +22,6 @@ from trainer.embedding.hashed.index_layout import (
     ID_HIGH,
     ID_LOW,
     LAST,
-    LOST,
-    NEWEST,
-    OLDEST,
     RECORD,
     STEP,
     STORED,
@@ -133,16 +130,6 @@ def _ask_for_removed(k: int, stop: int, t: int, plan: Plan, layout: IndexLayout,
         ask_for_cluster(t, id_of(records, (base + plan.removed[k + _CLUSTER_AHEAD]) * RECORD), layout, index)
 
 
-@inlined
-def _add_tombstone(t: int, row: int, layout: IndexLayout, index: IndexValues) -> None:
-    words, size = index.words, layout.tombstones[t]
-    if words[t * WORDS + NEWEST] - words[t * WORDS + OLDEST] >= size:
-        words[t * WORDS + LOST] += 1
-        return
-    index.tombstones[layout.first_tombstone[t] + words[t * WORDS + NEWEST] % size] = row
-    words[t * WORDS + NEWEST] += 1
-
-
 @uncounted
 def _remove_rows(
     t: int, plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int, room: int
@@ -159,7 +146,6 @@ def _remove_rows(
         at = find_entry(t, row, layout, index)
         if at < 0 or not unlink(t, place, layout, index) or not remove_entry(t, at, layout, index, log, block, room):
             return False
-        _add_tombstone(t, row, layout, index)
         if k >= kept:
             records[start + USE], records[start + BEFORE] = 0, 0
             records[start + AFTER] = words[t * WORDS + FREE]

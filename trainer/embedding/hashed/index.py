@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,6 @@ from trainer.errors import ConfigError, DamagedMemory
 from trainer.hashed_options import MOST_STEPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstones:
-    """Ids of a table whose rows were removed, int64, ascending; ``is_whole`` is False if there were more than are kept."""
-
-    ids: Array
-    is_whole: bool
 
 
 class PlaceIndex:
@@ -95,7 +86,7 @@ class PlaceIndex:
             raise self._damaged()
         return places
 
-    def place(self, ids: Array, starts: Array, *, is_forced: bool) -> tuple[Plan, Array]:
+    def place(self, ids: Array, starts: Array) -> tuple[Plan, Array]:
         """Begin a step, in which these checked ids are used; inside a transaction.
 
         Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
@@ -111,7 +102,7 @@ class PlaceIndex:
         at = log.reserve(HEAD + kept)
         begin_block(log.log, at, changes.LOGGED_CANDIDATES, 2, len(plan.ids))
         log.append_to(at + HEAD + kept)
-        if not make_plan(is_forced, plan, self.layout, self.values, log.log, at):
+        if not make_plan(plan, self.layout, self.values, log.log, at):
             raise self._damaged()
         self._change(plan)
         return plan, plan.places[numbers]
@@ -150,24 +141,6 @@ class PlaceIndex:
             HashedCounts(int(own[columns.STORED]), table.places, *(int(own[name]) for name in names))
             for table, own in zip(self._tables, self.words, strict=True)
         ]
-
-    def take_tombstones(self, t: int) -> Tombstones:
-        """The ids of a table whose rows were removed since tombstones were last forgotten, but for those that have a row again."""
-        words, size = self.words[t], int(self.layout.tombstones[t])
-        oldest, newest = int(words[columns.OLDEST]), int(words[columns.NEWEST])
-        if not 0 <= newest - oldest <= size:
-            raise self._damaged()
-        first = int(self.layout.first_tombstone[t])
-        ids = np.unique(self.values.tombstones[first + np.arange(oldest, newest) % size])
-        starts = np.where(np.arange(len(self._tables) + 1) > t, len(ids), 0)
-        words[columns.TAKEN], words[columns.TAKEN_LOST] = newest, words[columns.LOST]
-        return Tombstones(ids[self.find(ids, starts) < 0], not words[columns.LOST])
-
-    def forget_tombstones(self) -> None:
-        """Forget the tombstones that were taken last."""
-        self.words[:, columns.OLDEST] = np.maximum(self.words[:, columns.OLDEST], self.words[:, columns.TAKEN])
-        self.words[:, columns.LOST] -= self.words[:, columns.TAKEN_LOST]
-        self.words[:, columns.TAKEN_LOST] = 0
 
     def _damaged(self) -> DamagedMemory:
         return DamagedMemory("the index of hashed tables in shared memory must be one that this release wrote",

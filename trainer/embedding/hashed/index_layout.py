@@ -23,12 +23,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ID_LOW, ID_HIGH, USE, BEFORE, AFTER, RECORD = range(6)
 
 #: The int64 words of a table. ``FIRST`` and ``LAST`` are the ends of the list, ``FREE`` the first of the free places, all as 1 + place;
-#: places from ``FRESH`` on were never used. Tombstones are numbered; those from ``OLDEST`` to ``NEWEST`` are kept, those before
-#: ``TAKEN`` were taken; ``LOST`` is the number of those that had no space, ``TAKEN_LOST`` that when they were taken.
-(
-    STEP, FIRST, LAST, FREE, FRESH, STORED, ADMITTED, EVICTED, EXPIRED, UNADMITTED, UNPLACED,
-    OLDEST, NEWEST, TAKEN, LOST, TAKEN_LOST, WORDS,
-) = range(17)  # fmt: skip
+#: places from ``FRESH`` on were never used.
+STEP, FIRST, LAST, FREE, FRESH, STORED, ADMITTED, EVICTED, EXPIRED, UNADMITTED, UNPLACED, WORDS = range(12)
 
 #: The words of the index as a whole.
 NEEDS_REBUILD, MARKS = range(2)
@@ -49,8 +45,6 @@ class IndexLayout(NamedTuple):
         lines: the cache lines of candidates of each table.
         first_candidate: where its candidates begin.
         candidate_steps: see :class:`~trainer.embedding.hashed.options.HashedTable`.
-        tombstones: how many ids of removed rows are kept.
-        first_tombstone: where they begin.
     """
 
     places: Array
@@ -65,8 +59,6 @@ class IndexLayout(NamedTuple):
     lines: Array
     first_candidate: Array
     candidate_steps: Array
-    tombstones: Array
-    first_tombstone: Array
 
 
 class IndexValues(NamedTuple):
@@ -77,7 +69,6 @@ class IndexValues(NamedTuple):
         entries: uint32, the hash tables; 0: an entry without a place.
         words: int64, :data:`WORDS` of each table.
         candidates: uint64, counted ids: 32 bits of the hash, 24 of the step of the last update, 8 of the count; 0: none.
-        tombstones: int64, rings of the ids of removed rows.
         marks: int64, :data:`MARKS` words of the index, which no undo changes.
     """
 
@@ -85,7 +76,6 @@ class IndexValues(NamedTuple):
     entries: Array
     words: Array
     candidates: Array
-    tombstones: Array
     marks: Array
 
 
@@ -96,7 +86,7 @@ def index_layout(tables: Sequence[HashedTable], keys: Array) -> IndexLayout:
         return np.array([getattr(table, attribute) for table in tables], np.int64)
 
     places, lines = of("places"), of("candidate_lines")
-    entries, tombstones = places + places // 4 + 1, np.maximum(places // 4, 1024)
+    entries = places + places // 4 + 1
     return IndexLayout(
         places=places,
         first_place=_starts(places),
@@ -110,8 +100,6 @@ def index_layout(tables: Sequence[HashedTable], keys: Array) -> IndexLayout:
         lines=lines,
         first_candidate=_starts(lines * WAYS),
         candidate_steps=of("candidate_steps"),
-        tombstones=tombstones,
-        first_tombstone=_starts(tombstones),
     )
 
 
@@ -127,7 +115,6 @@ def index_values(layout: IndexLayout, memory: TableMemory, *, is_fresh: bool) ->
                 ("entries", layout.first_entry, layout.entries, np.uint32),
                 ("words", tables * WORDS, np.full(len(tables), WORDS), np.int64),
                 ("candidates", layout.first_candidate, layout.lines * WAYS, np.uint64),
-                ("tombstones", layout.first_tombstone, layout.tombstones, np.int64),
                 ("marks", one, one + MARKS, np.int64),
             )
         )

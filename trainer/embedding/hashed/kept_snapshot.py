@@ -7,7 +7,6 @@ smallest id. Ids, ages and the counts of candidates are copied at the beginning,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,26 +16,12 @@ from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.engine import ChangedRows
 from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed.index import PlaceIndex
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import DamagedMemory, ServerLost
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _STEP, _CANDIDATES, _NUMBERS = range(3)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptHistory:
-    """What a hashed table has beside its rows.
-
-    Attributes:
-        step: the steps of the table.
-        candidates: uint64, the counts of ids that wait for admission, or some of them.
-        evicted: rows that have lost their place already.
-    """
-
-    step: int
-    candidates: Array
-    evicted: int = 0
 
 
 class MixedSnapshot:
@@ -134,6 +119,18 @@ class MixedSnapshot:
         elif stop > self._left[t]:
             self._rows.leave_some(t, self._places[t][self._left[t] : stop])
             self._left[t] = stop
+
+    def row_floats(self, t: int) -> int:
+        """The weights and slot values of a row of a table."""
+        return self._rows.row_floats(t)
+
+    def were_changed(self, t: int, rows: Array) -> Array:
+        """Which of distinct rows of a table that is not hashed were changed."""
+        return self._rows.were_changed(t, rows)
+
+    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The weights and slots of such rows; they may be read again."""
+        return self._rows.read_some(t, rows)
 
     def close(self) -> None:
         """End the snapshot: training that waits for it goes on."""

@@ -38,11 +38,6 @@ class TableLimits:
                               allowed=f"at least {-(-row_bytes // _MIB)}", next_step="correct this training option")  # fmt: skip
         return cls(capacity, admit_after, options.expire_after_steps, options.candidates, options.candidate_steps)
 
-    @classmethod
-    def of_table(cls, table: HashedTable) -> TableLimits:
-        """The limits of a hashed table."""
-        return cls(table.places, table.admit_after, table.expire_after_steps, table.candidates, table.candidate_steps)
-
     def table(self, spec: TableSpec) -> HashedTable:
         """The hashed table of a table with these limits. Raises :class:`ConfigError` for limits that are out of range."""
         return HashedTable(spec, **asdict(self))

@@ -1,7 +1,18 @@
 """Tables of row numbers and hashed tables in one memory, so that one transaction changes all of them.
 
-All values are those of one cpu engine: the rows of a hashed table are its places, and an index of the hashed tables says which place
-has which id. What :mod:`trainer.embedding.hashed.tables` says of steps and of killed processes holds here, too.
+All values are those of one store: the rows of a hashed table are its places, and an index beside them says which place has which id.
+A row's initial values are those that a dense store gives the row of that number: a function of seed, table, id and column. So with a place
+for every id the bits are those of a dense store.
+
+An update is a *step*. Its ids are looked up first, then places are given and taken (:mod:`trainer.embedding.hashed.plan`),
+then rows are updated. Rows stand in the order of their last step, and in that of their ids within a step: an order that depends neither
+on places nor on the order of ids in a batch, and that a saved state can restore.
+
+All that a call changes happens, or none of it, wherever its process is killed: rows and index are kept in one undo log
+(:mod:`trainer.embedding.cpu.undo_log`) before they change, and the next process to attach to the memory writes them back, in the time
+that the interrupted call's rows take. The caller's ``undo_log.words``, such as sequence numbers, are undone with them if they are changed in
+the same ``undo_log.transaction()``. Only where one update moves more entries of the hash table than the log has space for is the index rebuilt from its
+records.
 """
 
 from __future__ import annotations
@@ -13,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
-from trainer.embedding.cpu.engine import CpuEngine, join_by_table, one_event
+from trainer.embedding.cpu.dense_store import DenseStore, join_by_table, one_event
 from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.memory import PrivateMemory, TableMemory
 from trainer.embedding.cpu.outputs import OutputPool
@@ -24,11 +35,12 @@ from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed import rows as kernels
 from trainer.embedding.hashed.dense_memory import DenseMemory
 from trainer.embedding.hashed.index import PlaceIndex
-from trainer.embedding.hashed.kept_snapshot import KeptHistory, MixedSnapshot
+from trainer.embedding.hashed.kept_snapshot import MixedSnapshot
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.options import WAYS, HashedTable
 from trainer.embedding.hashed.placed_rows import change_rows, select_placed
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import BadBatch
 
@@ -80,15 +92,15 @@ class MixedTables:
             raise does_not_fit(stored, machine_bytes()) from error
         self.undo_log.after_undo = self._index.settle
         memory = DenseMemory(self._memory, [one.name in places for one in stored])
-        self._engine = CpuEngine([FeatureSpec(one.name, one) for one in stored], seed=seed, threads=threads, memory=memory,
+        self._rows = DenseStore(stored, seed=seed, threads=threads, memory=memory,
                                  origins=origins, undo_log=self.undo_log)  # fmt: skip
         self._index.settle()
-        self._dims, self._slot_dims = self._engine.layout.dims, self._engine.layout.slot_dims
+        self._dims, self._slot_dims = self._rows.layout.dims, self._rows.layout.slot_dims
         self._answers = OutputPool(spare=0.25, kept=answers)
         self._loaded = np.zeros(len(options), np.int64)
 
     @property
-    def counts(self) -> dict[str, HashedCounts]:
+    def hashed_counts(self) -> dict[str, HashedCounts]:
         """What each hashed table has done, by name."""
         return dict(zip((one.spec.name for one in self._options), self._index.counts(), strict=True))
 
@@ -104,23 +116,23 @@ class MixedTables:
         rows, starts = self._checked(rows, counts)
         places = self._find(rows, starts)
         out = self._answers.take(int((counts * self._dims).sum()))
-        kernels.read_weights(rows, starts, places, self._engine.layout, self._engine.values.weights, out)
+        kernels.read_weights(rows, starts, places, self._rows.layout, self._rows.values.weights, out)
         return out
 
     def update_rows(
         self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
     ) -> Array:  # fmt: skip
-        """As :meth:`CpuEngine.update_rows <trainer.embedding.cpu.engine.CpuEngine.update_rows>`: a step of the hashed tables.
+        """As :meth:`DenseStore.update_rows <trainer.embedding.cpu.dense_store.DenseStore.update_rows>`: a step of the hashed tables.
 
         Returns the distinct rows and ids of each table, those that have no row included. Raises :class:`BadBatch`; nothing is changed then.
         """
         rows, counts, flat = join_by_table(asked, gradients, self._dims)
         rows, starts = self._checked(rows, counts)
         with self.undo_log.transaction():
-            plan, found = self._index.place(*self._hashed_part(rows, starts), is_forced=False)
-            change_rows(plan, self._engine, self.positions)
+            plan, found = self._index.place(*self._hashed_part(rows, starts))
+            change_rows(plan, self._rows, self.positions)
             own, numbers, flat = select_placed(starts, self._with_places(rows, starts, found), flat, self._dims)
-            distinct = self._engine.update_rows([(own, numbers)], [flat], rates)
+            distinct = self._rows.update_rows([(own, numbers)], [flat], rates)
         distinct[self.positions] = np.diff(plan.starts)
         return distinct
 
@@ -148,7 +160,7 @@ class MixedTables:
     def _find(self, rows: Array, starts: Array) -> Array:
         """The place of each row and id; -1: it has its initial value."""
         places = self._with_places(rows, starts, self._index.find(*self._hashed_part(rows, starts)))
-        states, bases = self._engine.values.row_state, self._engine.layout.row_base
+        states, bases = self._rows.values.row_state, self._rows.layout.row_base
         for t in range(len(self.tables)):
             if t not in self._number:
                 own = places[starts[t] : starts[t + 1]]
@@ -158,16 +170,22 @@ class MixedTables:
     def clear(self) -> None:
         """Give all rows of all tables their initial values: hashed ones have no rows, and their counts are zero."""
         self._index.allocate(is_fresh=True)
-        self._engine.clear()
+        self._rows.clear()
         self._index.settle()
         self._loaded[:] = 0
 
-    def load_rows(self, t: int, found: ChangedRows, ages: Array) -> None:
-        """Take rows of a hashed table after :meth:`clear`, ids ascending, as changed rows; call :meth:`end_load` after the last ones.
+    def load_rows(self, t: int, found: ChangedRows, ages: Array | None = None) -> None:
+        """See :class:`~trainer.embedding.row_store.HeldStore`.
 
-        ``ages``: int64, the steps since the last use of each. Raises :class:`BadBatch` for ids that do not ascend, ages that no row has, and
-        more rows than the table has places; nothing is changed then.
+        ``ages``: int64, the steps since the last use of each row of a hashed table. Raises :class:`BadBatch` for ids that do not ascend, ages
+        that no row has, and more rows than the table has places; nothing is changed then.
         """
+        if ages is None:
+            counts = np.zeros(len(self.tables), np.int64)
+            counts[t] = len(found.rows)
+            values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
+            self.write_values(found.rows, counts, values, are_changed=True)
+            return
         k, count = self._number[t], len(found.rows)
         before, table, step = (
             int(self._loaded[k]),
@@ -195,7 +213,7 @@ class MixedTables:
         counts[t] = count
         places = np.arange(before, before + count, dtype=np.int64)
         values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
-        self._engine.write_values(places, counts, values, are_changed=True)
+        self._rows.write_values(places, counts, values, are_changed=True)
         self._loaded[k] += count
 
     def load_history(self, t: int, history: KeptHistory, first: int = 0) -> None:
@@ -216,17 +234,33 @@ class MixedTables:
         self._index.rebuild()
 
     def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: bool) -> None:
-        """Replace the values of distinct rows of tables that are not hashed; see :class:`~trainer.embedding.cpu.engine.CpuEngine`."""
+        """Replace the values of distinct rows of tables that are not hashed; see :class:`~trainer.embedding.cpu.dense_store.DenseStore`."""
         if counts[self.positions].any():
             raise BadBatch("rows of a hashed table must be loaded with their ages", value=counts.tolist()[:8])
-        self._engine.write_values(rows, counts, values, are_changed=are_changed)
+        self._rows.write_values(rows, counts, values, are_changed=are_changed)
+
+    def read_values(self, rows: Array, counts: Array) -> RowValues:
+        """The values of rows of tables that are not hashed; see :class:`~trainer.embedding.row_store.HeldStore`."""
+        if counts[self.positions].any():
+            raise BadBatch("values must be those of rows of tables that are not hashed", value=counts.tolist()[:8])
+        return self._rows.read_values(rows, counts)
+
+    def changed_among(self, t: int, rows: Array) -> ChangedRows:
+        """See :class:`~trainer.embedding.row_store.HeldStore`."""
+        if self.is_hashed(t):
+            raise BadBatch(
+                "rows of hashed tables must be read by their order",
+                where=f"table {self.tables[t].name}",
+                value=len(rows),
+            )
+        return self._rows.changed_among(t, rows)
 
     def changed_rows(self, t: int, first: int, stop: int) -> ChangedRows:
         """A copy of the changed rows of a table from ``first`` to ``stop``; of a hashed one by ranks: 0 is that of the smallest id."""
         k = self._number.get(t)
         if k is None:
-            return self._engine.changed_rows(t, first, stop)
-        found = self._engine.changed_rows(t, 0, self._options[k].places)
+            return self._rows.changed_rows(t, first, stop)
+        found = self._rows.changed_rows(t, 0, self._options[k].places)
         ids = self._index.ids_of(k, found.rows)
         order = np.argsort(ids)[first:stop]
         return ChangedRows(ids[order], found.weights[order], found.slots[order])
@@ -234,7 +268,7 @@ class MixedTables:
     def ages_of(self, t: int) -> Array:
         """The steps since the last use of each changed row of a hashed table, int64, ids ascending."""
         k = self._number[t]
-        places = self._engine.changed_rows(t, 0, self._options[k].places).rows
+        places = self._rows.changed_rows(t, 0, self._options[k].places).rows
         uses = self._index.records(k)[places, columns.USE].astype(np.int64)
         ages: Array = int(self._index.words[k, columns.STEP]) - uses[np.argsort(self._index.ids_of(k, places))]
         return ages
@@ -259,16 +293,16 @@ class MixedTables:
         return int(self._dims[t] + self._slot_dims[t])
 
     def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float | None) -> MixedSnapshot:
-        """See :meth:`CpuEngine.begin_kept_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_kept_snapshot>`; ids are copied now."""
+        """See :meth:`DenseStore.begin_kept_snapshot <trainer.embedding.cpu.dense_store.DenseStore.begin_kept_snapshot>`; ids are copied now."""
         is_ready = self._memory.array("snapshot_is_ready", _ONE, _ONE + 1, np.int64, is_fresh=True)
-        rows = self._engine.begin_kept_snapshot(most_bytes=most_bytes, patience_secs=patience_secs)
+        rows = self._rows.begin_kept_snapshot(most_bytes=most_bytes, patience_secs=patience_secs)
         found = MixedSnapshot(rows, self._memory, self._sizes(), self._number, self._index, self._candidates)
         is_ready[0] = 1
         return found
 
     def resume_snapshot(self, *, patience_secs: float) -> MixedSnapshot | None:
         """The snapshot that an earlier process has begun in the memory of the tables, or None. Raises :class:`~trainer.errors.DamagedMemory`."""
-        rows = self._engine.resume_snapshot(patience_secs=patience_secs)
+        rows = self._rows.resume_snapshot(patience_secs=patience_secs)
         if rows is None:
             return None
         if self._memory.array("snapshot_is_ready", _ONE, _ONE + 1, np.int64, is_fresh=False)[0] != 1:

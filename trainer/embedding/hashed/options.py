@@ -21,8 +21,7 @@ class HashedTable:
 
     Attributes:
         spec: the table; its vocabulary size limits ids only, and may be 2**63 - 1.
-        capacity: the most rows; 0: as many as ``budget_bytes`` has space for.
-        budget_bytes: the memory of the table, see :func:`bytes_per_row`.
+        capacity: the most rows.
         admit_after: an id gets a row at its n-th update; 1: at its first.
         expire_after_steps: a row that is not updated in so many steps loses its place; 0: never. Every update of the store is a step.
         candidates: how many ids may be counted that have no row yet; 0: a quarter of the capacity. Only with ``admit_after`` > 1.
@@ -32,8 +31,7 @@ class HashedTable:
     """
 
     spec: TableSpec
-    capacity: int = 0
-    budget_bytes: int = 0
+    capacity: int
     admit_after: int = 1
     expire_after_steps: int = 0
     candidates: int = 0
@@ -41,11 +39,8 @@ class HashedTable:
 
     def __post_init__(self) -> None:
         where = f"table {self.spec.name}"
-        if (self.capacity > 0) == (self.budget_bytes > 0) or self.capacity < 0 or self.budget_bytes < 0:
-            raise ConfigError("a hashed table must have either a capacity in rows or a budget in bytes", where=where,
-                              value=(self.capacity, self.budget_bytes))  # fmt: skip
-        if not 1 <= self.places <= MOST_PLACES:
-            raise ConfigError("a hashed table must have space for some rows", where=where, value=self.places,
+        if not 1 <= self.capacity <= MOST_PLACES:
+            raise ConfigError("a hashed table must have space for some rows", where=where, value=self.capacity,
                               allowed=f"[1, {MOST_PLACES:,}] rows of {bytes_per_row(self)} bytes")  # fmt: skip
         for name, value, least, most in (
             ("admit_after", self.admit_after, 1, MOST_COUNT),
@@ -59,7 +54,7 @@ class HashedTable:
     @property
     def places(self) -> int:
         """The most rows."""
-        return self.capacity or self.budget_bytes // bytes_per_row(self)
+        return self.capacity
 
     @property
     def candidate_lines(self) -> int:

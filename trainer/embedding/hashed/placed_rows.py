@@ -1,4 +1,4 @@
-"""What a step does to the rows of a cpu engine whose rows are places, once the index has given and taken these."""
+"""What a step does to the rows of a store, which are places, once the index has given and taken these."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.hashed import rows as kernels
 from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def change_rows(plan: Plan, engine: CpuEngine, positions: Array | None = None) -> None:
+def change_rows(plan: Plan, store: DenseStore, positions: Array) -> None:
     """Release the rows that no new id takes, and give new ids their initial values; inside a transaction.
 
-    ``positions``: of the hashed tables among those of the engine; None: they are all of them.
+    ``positions``: of the hashed tables among those of the store.
     """
 
-    def of_engine(counts: Array) -> Array:
-        if positions is None:
-            return counts
-        found = np.zeros(len(engine.tables), np.int64)
+    def of_store(counts: Array) -> Array:
+        found = np.zeros(len(store.tables), np.int64)
         found[positions] = counts
         return found
 
@@ -31,9 +29,9 @@ def change_rows(plan: Plan, engine: CpuEngine, positions: Array | None = None) -
     if (left > 0).any():
         first = np.repeat(plan.removed_starts[:-1] + kept, left)
         ranges = np.arange(len(first)) - np.repeat(np.cumsum(left) - left, left)
-        engine.release_rows(plan.removed[first + ranges], of_engine(left))
+        store.release_rows(plan.removed[first + ranges], of_store(left))
     if plan.is_new.any():
-        engine.assign_rows(plan.places[plan.is_new], of_engine(plan.counts[:, NEW]), plan.ids[plan.is_new])
+        store.assign_rows(plan.places[plan.is_new], of_store(plan.counts[:, NEW]), plan.ids[plan.is_new])
 
 
 def select_placed(starts: Array, places: Array, values: Array, dims: Array) -> tuple[Array, Array, Array]:

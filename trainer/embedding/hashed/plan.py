@@ -111,7 +111,7 @@ def _remove_oldest(
 
 
 @uncounted
-def _admit(t: int, is_forced: bool, plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> int:
+def _admit(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> int:
     """Mark the ids of a table that are admitted, and count the others; returns the number of ids that have places."""
     first, stop, step = plan.starts[t], plan.starts[t + 1], index.words[t * WORDS + STEP] + 1
     found = 0
@@ -123,7 +123,7 @@ def _admit(t: int, is_forced: bool, plan: Plan, layout: IndexLayout, index: Inde
         plan.is_new[k] = False
         if plan.places[k] >= 0:
             continue
-        if not count_candidate(t, plan.ids[k], step, is_forced, layout, index, log, block):
+        if not count_candidate(t, plan.ids[k], step, layout, index, log, block):
             unadmitted += 1
         elif new == space:
             unplaced += 1
@@ -169,12 +169,10 @@ def _take_places(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) ->
 
 
 @compiled
-def make_plan(is_forced: bool, plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> bool:
+def make_plan(plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> bool:
     """Fill a plan whose ids are those of a batch; counts of candidates are changed, under the undo log. False: the index is damaged.
 
-    Args:
-        is_forced: ids are admitted at once.
-        log: the undo log, with a block for two numbers of each candidate from ``block`` on.
+    ``log``: the undo log, with a block for two numbers of each candidate from ``block`` on.
     """
     if not find_places(plan.ids, plan.starts, layout, index, plan.places):
         return False
@@ -183,7 +181,7 @@ def make_plan(is_forced: bool, plan: Plan, layout: IndexLayout, index: IndexValu
         words = t * WORDS
         step, stored = index.words[words + STEP] + 1, index.words[words + STORED]
         batch = plan.starts[t + 1] - plan.starts[t]
-        found = _admit(t, is_forced, plan, layout, index, log, block)
+        found = _admit(t, plan, layout, index, log, block)
         if stored < found or stored > layout.places[t]:
             return False
         plan.removed_starts[t] = removed

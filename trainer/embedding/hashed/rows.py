@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.initial_rows import initial_slots, initial_weights
+from trainer.embedding.cpu.initial_rows import initial_weights
 from trainer.embedding.cpu.layout import TableLayout
 from trainer.embedding.cpu.row_parts import ask_for, copy_row
 from transforms.kernels.compiled import compiled
@@ -30,20 +30,6 @@ def read_weights(ids: Array, starts: Array, places: Array, tables: TableLayout, 
                 copy_row(weights, base + places[k] * dim, out, at, dim)
             else:
                 initial_weights(t, ids[k], tables, out, at)
-            at += dim
-
-
-@compiled
-def read_slots(starts: Array, places: Array, tables: TableLayout, slots: Array, out: Array) -> None:
-    """As :func:`read_weights`, of the slots."""
-    at = 0
-    for t in range(len(starts) - 1):
-        dim, base = tables.slot_dims[t], tables.slot_base[t]
-        for k in range(starts[t], starts[t + 1]):
-            if places[k] >= 0:
-                copy_row(slots, base + places[k] * dim, out, at, dim)
-            else:
-                initial_slots(t, tables, out, at)
             at += dim
 
 

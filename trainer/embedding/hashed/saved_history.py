@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.engine import TableState
-from trainer.embedding.hashed.history import TableHistory
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import TornCheckpoint
 from trainer.hashed_options import MOST_STEPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+_CANDIDATE_STEP_BITS = 24
 #: The sections of a hashed table: the ages of its rows, the steps of servers, and the counts of ids that wait for admission.
 SECTIONS = AGES, STEPS, CANDIDATES = "ages", "steps", "candidates"
 
@@ -81,8 +81,14 @@ class SavedHistory:
             own = self.candidates[server * candidates : (server + 1) * candidates]
         step = int(self.steps[server]) if is_same else int(self.steps.max())
         step = max(step, int(ages.max()) + 1 if len(ages) else 0)
-        short = TableHistory(step, ages, own).shortened()
-        return LoadedHistory(KeptHistory(short.step, own, evicted), ages)
+        return LoadedHistory(KeptHistory(shortened(step, ages), own, evicted), ages)
+
+
+def shortened(step: int, ages: Array) -> int:
+    """As few steps as the ages of rows, and the bits of candidates' steps, allow, so that steps never run out."""
+    oldest = int(ages.max()) if len(ages) else 0
+    left_out = max(step - oldest - 1, 0) >> _CANDIDATE_STEP_BITS << _CANDIDATE_STEP_BITS
+    return step - left_out
 
 
 def newest_rows(state: TableState, ages: Array, most: int) -> tuple[TableState, Array, int]:

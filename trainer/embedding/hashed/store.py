@@ -13,7 +13,6 @@ from trainer.embedding.engine import (
     NO_SNAPSHOT_SECTIONS,
     ChangedRows,
     PartedSection,
-    RowValues,
     SnapshotSections,
     TableSections,
     TableState,
@@ -21,7 +20,6 @@ from trainer.embedding.engine import (
 from trainer.embedding.hashed.kept_snapshot import MixedSnapshot
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.hashed.saved_history import AGES, CANDIDATES, SECTIONS, STEPS, SavedHistory, newest_rows
-from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.state_checks import check_states
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,11 +33,6 @@ class HashedStore(MixedTables):
 
     needs_lookups = False
     _snapshot: MixedSnapshot | None = None
-
-    @property
-    def hashed_counts(self) -> Mapping[str, HashedCounts]:
-        """See :class:`~trainer.embedding.row_store.RowStore`."""
-        return self.counts
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :class:`~trainer.embedding.row_store.RowStore`."""
@@ -76,10 +69,7 @@ class HashedStore(MixedTables):
                 if self.is_hashed(t):
                     self._load_hashed(t, saved, histories[table.name])
                     continue
-                counts = np.zeros(len(self.tables), np.int64)
-                counts[t] = len(saved.rows)
-                values = RowValues(saved.weights.reshape(-1), saved.slots.reshape(-1))
-                self.write_values(saved.rows, counts, values, are_changed=True)
+                self.load_rows(t, ChangedRows(saved.rows, saved.weights, saved.slots))
             self.end_load()
 
     def _load_hashed(self, t: int, saved: TableState, history: SavedHistory) -> None:
@@ -102,10 +92,17 @@ class HashedStore(MixedTables):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HashedSnapshot:
-    """The changed rows of one moment; ``row_floats``: the weights and slot values of a row of each table."""
+    """The changed rows of one moment.
+
+    Attributes:
+        rows: the snapshot that has them.
+        row_floats: the weights and slot values of a row of each table.
+        range_bytes: the bytes of these that are read at once.
+    """
 
     rows: MixedSnapshot
     row_floats: Sequence[int]
+    range_bytes: int = RANGE_BYTES
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -115,7 +112,7 @@ class HashedSnapshot:
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; the snapshot ends with the last table."""
         size = int(self.rows.sizes[t])
-        step = rows_of_range(self.row_floats[t], RANGE_BYTES)
+        step = rows_of_range(self.row_floats[t], self.range_bytes)
         for first in range(0, size, step):
             found = self.capture(t, first, min(first + step, size))
             if len(found.rows):

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
-from trainer.embedding.cpu.engine import join_by_table, one_event
+from trainer.embedding.cpu.dense_store import join_by_table, one_event
 from trainer.embedding.cpu.layout import learning_rates
-from trainer.embedding.engine import RowValues
+from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.row_buffers import GatheredBatch
@@ -49,8 +49,7 @@ class ServerTier(PsEngine):
         self._weight_dims = self._values.weight_dims
         buffers, each = self._buffers, dict.fromkeys((one.name for one in features), 0)
         self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, dense_ids=each,
-                                  team=self._team, ascending=wire.ids == "unique")  # fmt: skip
-        self._rates = learning_rates(self._stacked)[self._parts.layout.table]
+                                  team=self.team, ascending=wire.ids == "unique")  # fmt: skip
         #: Whether tables stand in messages in their own order.
         self._is_in_order = self._order == sorted(self._order)
 
@@ -67,14 +66,18 @@ class ServerTier(PsEngine):
         self._of_each(fetch)
         return self._from_stacked(found.weights(), counts * self._weight_dims)
 
-    def update_rows(self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array]) -> None:
+    def update_rows(
+        self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None
+    ) -> None:
         """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. What servers refuse is raised by the next call."""
         rows, counts, flat = join_by_table(asked, gradients, self._weight_dims)
         found = self._buffers_of(rows, counts)
         pieces, updates = found.pieces(self._to_stacked(flat, counts * self._weight_dims)), found.requests.updates
+        rates = learning_rates(self.tables) if rates is None else rates
+        of_parts = rates[self._order][self._parts.layout.table]
 
         def update(server: int) -> None:
-            self._servers[server].update(self._numbers(updates, server), self._rates, [pieces[server]])
+            self._servers[server].update(self._numbers(updates, server), of_parts, [pieces[server]])
 
         self._of_each(update)
 
@@ -85,6 +88,10 @@ class ServerTier(PsEngine):
     def write_values(self, rows: Array, counts: Array, values: RowValues, *, are_changed: Literal[True]) -> None:
         """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`. What servers refuse is raised by the next call."""
         self._values.write(self._by_table(rows, counts), values)
+
+    def table_state(self, t: int) -> TableState:
+        """See :class:`~trainer.embedding.hybrid.cold_tier.ColdTier`."""
+        return self.state()[self.tables[t].name]
 
     def _buffers_of(self, rows: Array, counts: Array) -> GatheredBatch:
         """The buffers of rows as they are given: a server adds up the gradients of one that is there twice."""

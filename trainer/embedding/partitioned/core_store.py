@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainer.embedding.cpu.engine import CpuEngine
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.store import HashedStore
 from trainer.embedding.partitioned.pruned_groups import groups_on
@@ -25,8 +25,8 @@ def store_of(
     """
     shards = [part.shard(rank) for part in parts.parts]
     tables, origins, answers = [table for table, _ in shards], [origin for _, origin in shards], 2 * parts.cores
-    features = [FeatureSpec(table.name, table) for table in tables]
     if pruning is not None:
+        features = [FeatureSpec(table.name, table) for table in tables]
         groups = groups_on(parts, pruning, rank)
         return PrunedShard(
             features, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=answers
@@ -35,4 +35,4 @@ def store_of(
         return HashedStore(
             tables, hashed, seed=seed, threads=threads, origins=origins, answers=answers, hash_prefix=hash_prefix
         )
-    return CpuEngine(features, seed=seed, threads=threads, origins=origins, answers=answers)
+    return DenseStore(tables, seed=seed, threads=threads, origins=origins, answers=answers)

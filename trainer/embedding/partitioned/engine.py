@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch, part_of
-from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import feature_layout
 from trainer.embedding.cpu.snapshot import RANGE_BYTES
 from trainer.embedding.cpu.threads import Team
-from trainer.embedding.engine import NO_HASHED_COUNTS, ChangedRows, SnapshotSections, TableSections, TableState
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.partitioned.core_threads import CoreThreads
-from trainer.embedding.partitioned.sharded_tables import ShardedTables, ShardSnapshot
+from trainer.embedding.partitioned.sharded_tables import Asked, ShardedTables, ShardSnapshot
 from trainer.embedding.partitioned.static_buffers import StackTraffic, StaticBuffers
 from trainer.embedding.partitioned.table_parts import TableParts, join_sections
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import engine_tables
-from trainer.errors import BadBatch, ConfigError
+from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan
 from trainer.pruning_options import PruningOptions
 
@@ -39,13 +33,13 @@ _ONE_THREAD = Team(1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Divided:
-    """A batch, and the parts of it that each core has."""
+    """A batch, and what each core needs of its part."""
 
     batch: IdBatch
-    parts: tuple[IdBatch, ...]
+    parts: list[Asked]
 
 
-class PartitionedEngine:
+class PartitionedEngine(BagTables[_Divided]):
     """Lookups and updates over the tables of ``features``, on ``cores`` threads that exchange rows as the cores of a pod do.
 
     Each core has a part of every batch's events, and the rows and columns of each table that the plan says. Activations are those of the
@@ -66,9 +60,6 @@ class PartitionedEngine:
     cores or tables, or with slices of columns of a table with a row-wise optimizer.
     """
 
-    may_predict = False
-    hashed_counts = NO_HASHED_COUNTS
-
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, plan: PartitionPlan | None = None,
         settings: SparseCoreSettings | None = None, dense_ids: Mapping[str, int] | None = None,
@@ -76,7 +67,7 @@ class PartitionedEngine:
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
-        self.features, self.tables = tuple(features), engine_tables(features)
+        super().__init__(features, engine_tables(features), _ONE_THREAD, held=held)
         self._parts = TableParts(self.tables, cores, plan)
         self._buffers = StaticBuffers(self._parts, settings)
         self._threads = CoreThreads(cores)
@@ -89,13 +80,11 @@ class PartitionedEngine:
                 threads=1,
                 buffers=self._buffers,
                 dense_ids=dense_ids,
-                held=held,
+                held=0,
                 pruning=pruning,
             )
             for exchange in self._threads.exchanges
         )
-        self._divided: deque[_Divided] = deque(maxlen=held)
-        self._counter = BatchCounter(self.features, feature_layout(self.features, self.tables).table)
 
     @property
     def cores(self) -> int:
@@ -103,72 +92,39 @@ class PartitionedEngine:
         return self._threads.cores
 
     @property
-    def width(self) -> int:
-        """Columns of the activations: the sum of the features' widths."""
-        return self._cores[0].width
-
-    @property
     def traffic(self) -> dict[str, StackTraffic]:
         """What cores have asked each other for, by name of a stack."""
         return self._buffers.traffic
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
+    def prepare(self, batch: IdBatch) -> _Divided:
+        """See :class:`BagTables`."""
+        cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
+        parts = [part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores)]
+        return _Divided(batch, self._threads.run(lambda core: self._cores[core].prepare(parts[core])))
 
-        Raises :class:`BadBatch` for an id outside its table, offsets that do not fit, and more ids for one core than its buffer may hold,
-        before anything is read.
-        """
-        parts = self._divide(batch).parts
-        requests = self._threads.run(lambda core: self._cores[core].requests(parts[core]))
-        self._buffers.admit(requests)
-        return np.concatenate(self._threads.run(lambda core: self._cores[core].fetch(requests[core])))
+    def begin(self, kept: _Divided) -> Callable[[], Array]:
+        """See :class:`BagTables`. Raises :class:`~trainer.errors.BadBatch` for more ids for one core than its buffer may hold."""
+        self._buffers.admit([one.requests for one in kept.parts])
+        found = self._threads.run(lambda core: self._cores[core].begin(kept.parts[core])())
+        return lambda: np.concatenate(found)
 
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
+    def update(self, kept: _Divided, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`.
 
         A core adds the gradients of its events in the order feature, event, position, and the owner of a row those of the cores in their
-        order. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
+        order.
         """
-        divided = self._divide(batch)
-        check_gradients(batch, gradients, self.width)
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self.features, _ONE_THREAD)
-        if not all(core.has_fetched(part) for core, part in zip(self._cores, divided.parts, strict=True)):
-            self.lookup(batch)
-        ends = np.cumsum([0, *(part.rows * self.width for part in divided.parts)])
+        if any(one.received is None for one in kept.parts):
+            self.begin(kept)()
+        ends = np.cumsum([0, *(one.requests.batch.rows * self.width for one in kept.parts)])
         distinct = self._threads.run(
-            lambda core: self._cores[core].update(divided.parts[core], flat[ends[core] : ends[core + 1]])
+            lambda core: self._cores[core].update_rows(kept.parts[core], gradients[ends[core] : ends[core + 1]])
         )
-        self._counter.add(batch.offsets, np.sum(distinct, axis=0))
-
-    def _divide(self, batch: IdBatch) -> _Divided:
-        """The batch, checked, and each core's part of it."""
-        for one in self._divided:
-            if one.batch is batch:
-                return one
-        check_batch(batch, self.features)
-        cuts = [batch.rows * core // self.cores for core in range(self.cores + 1)]
-        parts = tuple(part_of(batch, cuts[core], cuts[core + 1]) for core in range(self.cores))
-        self._divided.append(_Divided(batch, parts))
-        return self._divided[-1]
-
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature since this engine was made, by name."""
-        return self._counter.by_feature()
+        return [(kept.batch.offsets, np.sum(distinct, axis=0))]
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
-        names = [one.name for one in self.tables]
-        if table not in names:
-            raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(names))
-        t, rows = names.index(table), np.asarray(rows, np.int64)
-        size = self.tables[t].vocabulary_size
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
-            raise BadBatch("a row must lie in its table", where=f"table {table}",
-                           value=(int(rows.min()), int(rows.max())), allowed=f"[0, {size})")  # fmt: skip
+        rows, t = self.checked_rows(table, rows), self.position(table)
         out = np.empty((len(rows), self.tables[t].dim), np.float32)
         for p in self._parts.of_table(t):
             for core in self._cores:
@@ -189,16 +145,13 @@ class PartitionedEngine:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
         return self._cores[0].section_names(self._parts.of_table(t)[0])
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
-        check_states(self.tables, state)
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`."""
         for core in self._cores:
-            core.load_state(state)
-        self._divided.clear()
-        self._counter = BatchCounter(self.features, feature_layout(self.features, self.tables).table)
+            core.load(state)
 
     def begin_snapshot(self, *, most_bytes: int) -> PartitionedSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu_engine.CpuEngine.begin_snapshot>`."""
         share = most_bytes // self.cores
         return PartitionedSnapshot(
             self._parts, tuple(core.begin_part_snapshot(most_bytes=share) for core in self._cores)
@@ -234,7 +187,7 @@ class PartitionedSnapshot:
         step = min(self.parts.parts[p].window_rows(row_floats, self.range_bytes) for p in parts)
         for first in range(0, table.vocabulary_size, step):
             stop = min(first + step, table.vocabulary_size)
-            found = self.parts.join(t, [self._capture(p, first, stop) for p in parts])
+            found = self.capture(t, first, stop)
             if len(found.rows):
                 yield ChangedRows(found.rows, found.weights, found.slots)
 
@@ -243,7 +196,11 @@ class PartitionedSnapshot:
         found = [core.sections(self.parts.of_table(t)[0]) for core in self.cores]
         return replace(found[0], by_rows=join_sections([TableSections(one.by_rows) for one in found]).by_rows)
 
-    def _capture(self, p: int, first: int, stop: int) -> list[ChangedRows]:
+    def capture(self, t: int, first: int, stop: int) -> TableState:
+        """The changed rows of a table from ``first`` to ``stop``."""
+        return self.parts.join(t, [self._of_part(p, first, stop) for p in self.parts.of_table(t)])
+
+    def _of_part(self, p: int, first: int, stop: int) -> list[ChangedRows]:
         parts = (core.capture(p, first, stop) for core in self.cores)
         return [part for part in parts if part is not None]
 

@@ -8,24 +8,20 @@ copies, which stay equal because each adds the same numbers in the same order.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.exchange import Exchange
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.partitioned.core_store import store_of
@@ -34,9 +30,9 @@ from trainer.embedding.partitioned.request_kernels import count_lookups, put_row
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
-from trainer.embedding.row_store import StoreSnapshot
+from trainer.embedding.row_store import RowStore, StoreSnapshot
 from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.state_checks import check_states, empty_state
+from trainer.embedding.state_checks import empty_state
 from trainer.embedding.table_checks import supported_tables
 from trainer.errors import TornCheckpoint
 from trainer.pruning_options import PruningOptions
@@ -45,25 +41,23 @@ from transforms.errors import DataError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fetched:
-    """The rows of a batch.
+@dataclass(slots=True, eq=False)
+class Asked:
+    """What one core needs of a batch.
 
     Attributes:
-        requests: what this core asked for.
-        received: what each core asked this one for: rows of its parts, and their numbers by part.
-        weights: what it got, in the order of the slots.
+        requests: what this core asks for.
+        received: what each core has asked this one for: rows of its parts, and their numbers by part; None before it was.
     """
 
     requests: Requests
-    received: list[tuple[Array, Array]]
-    weights: Array
+    received: list[tuple[Array, Array]] | None = None
 
 
-class ShardedTables:
+class ShardedTables(BagTables[Asked]):
     """One core's part of the tables of ``features``. All cores of ``exchange`` make the same calls in the same order.
 
-    Lookups and updates of a batch are those of :class:`~trainer.embedding.cpu.engine.CpuEngine`, but gradients are summed over cores.
+    Lookups and updates of a batch are those of :class:`~trainer.embedding.cpu_engine.CpuEngine`, but gradients are summed over cores.
 
     Args:
         parts: the parts of the tables by a plan for the cores of ``exchange``; None: rows are spread cyclically.
@@ -74,26 +68,28 @@ class ShardedTables:
         pruning: the most important rows of this core have places, by these options; None: all rows have values.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
+        store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
+
+    Attributes:
+        store: as given, or made.
 
     Raises :class:`ConfigError` for tables that do not fit, and for pruned and hashed ones by a plan.
     """
-
-    may_predict = False
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
+        store: RowStore | None = None,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), supported_tables(features)
+        tables, team = supported_tables(features), Team(threads or available_threads())
+        super().__init__(features, tables, team, held=held)
         self._exchange, self._buffers = exchange, buffers
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
         sized = [replace(one, vocabulary_size=1) if one.name in (hashed or {}) else one for one in self.tables]
         self._layout = table_layout(self._of_features, sized, seed)  # of rows that are asked for alone
-        self._width = sum(feature.width for feature in self.features)
-        self._team = Team(threads or available_threads())
-        self._gathered = GatheredRows(self._of_features, self._layout, self._width, self._team)
+        self._gathered = GatheredRows(self._of_features, self._layout, self.width, team)
         self._gives = np.array([part.gives(exchange.rank) for part in self._parts.parts])
         self._requests = RequestMaker(
             self.features,
@@ -102,10 +98,10 @@ class ShardedTables:
             parts=self._parts,
             core=exchange.rank,
             dense_ids=dense_ids,
-            team=self._team,
+            team=team,
         )
         limits = divided_limits(hashed or {}, self.tables, exchange.hosts, is_planned=parts is not None)
-        self._own = store_of(
+        self.store: RowStore = store or store_of(
             self._parts,
             exchange.rank,
             seed=seed,
@@ -115,13 +111,6 @@ class ShardedTables:
             hash_prefix=hash_prefix,
         )
         self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 1) + held)
-        self._fetched: deque[_Fetched] = deque(maxlen=held)
-        self._counter = BatchCounter(self.features, self._of_features.table)
-
-    @property
-    def width(self) -> int:
-        """Columns of the activations."""
-        return self._width
 
     @property
     def rank(self) -> int:
@@ -131,54 +120,40 @@ class ShardedTables:
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What each hashed table has done on this core, by name."""
-        return self._own.hashed_counts
+        return self.store.hashed_counts
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is exchanged."""
-        check_batch(batch, self.features)
-        return self.fetch(self.requests(batch))
+    def prepare(self, batch: IdBatch) -> Asked:
+        """See :class:`BagTables`."""
+        return Asked(self._requests.make(batch))
 
-    def requests(self, batch: IdBatch) -> Requests:
-        """What this core needs for a batch, whose ids must have been checked; asks for nothing yet."""
-        return self._requests.make(batch)
+    def begin(self, kept: Asked) -> Callable[[], Array]:
+        """See :class:`BagTables`; all cores have read their rows when it returns."""
+        weights = self._fetch(kept)
+        return lambda: self._gathered.combine(kept.requests, weights)
 
-    def fetch(self, requests: Requests) -> Array:
-        """The activations of the batch of ``requests``, as :meth:`lookup`."""
-        fetched = self._fetch(requests)
-        self._fetched.append(fetched)
-        return self._gathered.combine(requests, fetched.weights)
+    def update(self, kept: Asked, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`; ``gradients``: of the loss over all cores' events."""
+        distinct = kept.requests.layout.vocabulary
+        self.update_rows(kept, gradients)
+        return [(kept.requests.batch.offsets, distinct)]
 
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """Update the rows of all cores' batches.
-
-        ``gradients``: float32 [batch.rows, width], of the loss over all cores' events. Raises :class:`BadBatch`, and
-        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is exchanged.
-        """
-        check_batch(batch, self.features)
-        check_gradients(batch, gradients, self._width)
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self.features, self._team)
-        fetched = self._fetched_of(batch)
-        self.update(batch, flat)
-        self._counter.add(batch.offsets, fetched.requests.layout.vocabulary)
-
-    def update(self, batch: IdBatch, gradients: Array) -> Array:
-        """As :meth:`apply_gradients` by flat gradients that were checked; returns the distinct rows of each table on this core.
+    def update_rows(self, kept: Asked, gradients: Array) -> Array:
+        """As :meth:`update`; returns the distinct rows of each table on this core, of all cores' events.
 
         Those of a table in slices, or with copies, are counted at its first slice and copy.
         """
-        fetched = self._fetched_of(batch)
-        sums = self._memory.take(len(fetched.weights))
-        self._gathered.sum_gradients(fetched.requests, gradients, sums)
-        received = self._exchange.all_to_all(self._gradient_messages(fetched.requests, sums))
-        asked, floats = fetched.received, [arrays[0] for arrays in received]
+        if kept.received is None:
+            self._fetch(kept)
+        assert kept.received is not None
+        asked, layout = kept.received, kept.requests.layout
+        sums = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
+        self._gathered.sum_gradients(kept.requests, gradients, sums)
+        received = self._exchange.all_to_all(self._gradient_messages(kept.requests, sums))
+        floats = [arrays[0] for arrays in received]
         if self._parts.has_replicas:
             asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
-        lookups = [arrays[1] for arrays in received] if self._own.needs_lookups else []
-        return self._distinct_by_table(self._own.update_rows(asked, floats, lookups=lookups))
+        lookups = [arrays[1] for arrays in received] if self.store.needs_lookups else []
+        return self._distinct_by_table(self.store.update_rows(asked, floats, lookups=lookups))
 
     def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:
         """To each owner the gradients of its rows.
@@ -186,7 +161,7 @@ class ShardedTables:
         With replicated tables also the rows, which are more than it was asked for; with pruned ones also how often each was looked up.
         """
         updates, parts = requests.updates, requests.part_values
-        lookups = self._lookups(requests) if self._own.needs_lookups else None
+        lookups = self._lookups(requests) if self.store.needs_lookups else None
         bases = requests.layout.row_base[self._parts.layout.table]
         messages = []
         for owner in range(self._exchange.hosts):
@@ -211,28 +186,18 @@ class ShardedTables:
         found: Array = (distinct * self._gives)[self._parts.first_part[:-1]]
         return found
 
-    def has_fetched(self, batch: IdBatch) -> bool:
-        """Whether the rows of a batch are here, from one of the last lookups."""
-        return any(one.requests.batch is batch for one in self._fetched)
-
-    def _fetched_of(self, batch: IdBatch) -> _Fetched:
-        for one in self._fetched:
-            if one.requests.batch is batch:
-                return one
-        self._fetched.append(self._fetch(self.requests(batch)))
-        return self._fetched[-1]
-
-    def _fetch(self, requests: Requests) -> _Fetched:
-        """Ask the owners for the rows of a batch."""
-        received = self._ask(requests)
-        answers = self._exchange.all_to_all([[self._own.read_rows(rows, counts)] for rows, counts in received])
+    def _fetch(self, kept: Asked) -> Array:
+        """Ask the owners for the rows of a batch; returns them in the order of the slots."""
+        requests = kept.requests
+        kept.received = self._ask(requests)
+        answers = self._exchange.all_to_all([[self.store.read_rows(rows, counts)] for rows, counts in kept.received])
         layout, reads, parts = requests.layout, requests.reads, requests.part_values
         weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
             counts = reads.counts[owner]
             _check_answer(owner, answer, int((counts * parts.dims).sum()))
             put_rows(reads.places[reads.of_owner(owner)], counts, parts, answer, weights)
-        return _Fetched(requests, received, weights)
+        return weights
 
     def _ask(self, requests: Requests) -> list[tuple[Array, Array]]:
         """Send the requests, and return those of all cores to this one."""
@@ -256,22 +221,20 @@ class ShardedTables:
     def part_state(self, p: int) -> TableState:
         """As :meth:`state`, the columns of one part."""
         part, core = self._parts.parts[p], self._exchange.rank
-        own = self._own.table_state(p)
+        own = self.store.table_state(p)
         if not self._gives[p]:
             return TableState(own.rows[:0], own.weights[:0], own.slots[:0])
         number = partial(part.whole_rows, core)
         return replace(own, rows=number(own.rows), sections=own.sections.renumbered(number))
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore the rows of this core from the :meth:`state` of all. Raises :class:`~trainer.errors.TornCheckpoint`."""
-        check_states(self.tables, state)
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`; the rows of this core, from the :meth:`state` of all."""
         core = self._exchange.rank
         own = {}
         for part in self._parts.parts:
             saved = state[part.table.name]
             own[part.name] = replace(part.own_state(core, saved), sections=_own_sections(part, core, saved.sections))
-        self._own.load_state(own)
-        self._forget_batches()
+        self.store.load_state(own)
 
     @property
     def parts(self) -> TableParts:
@@ -290,7 +253,7 @@ class ShardedTables:
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`; ``t``: of a part."""
-        return self._own.section_names(t)
+        return self.store.section_names(t)
 
     def load_parts(self, states: Mapping[int, TableState]) -> None:
         """Restore the parts of this core, by position, from states with the numbers of rows in the whole tables.
@@ -303,35 +266,27 @@ class ShardedTables:
             number = partial(_own_rows, part, core)
             state = states.get(p) or empty_state(shard)
             own[part.name] = replace(state, rows=number(state.rows), sections=state.sections.renumbered(number))
-        self._own.load_state(own)
-        self._forget_batches()
-
-    def _forget_batches(self) -> None:
-        self._fetched.clear()
-        self._counter = BatchCounter(self.features, self._of_features.table)
+        self.store.load_state(own)
+        self.restart()
 
     def part_weights_of(self, p: int, rows: Array) -> tuple[Array, Array]:
         """Which ``rows`` of a part are on this core, as a mask, and their weights; for inspection and tests."""
         part = self._parts.parts[p]
         mine, own = part.own_rows(self._exchange.rank, rows)
-        return mine, self._own.weights_of(part.name, own)
-
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature over the batches of this core."""
-        return self._counter.by_feature()
+        return mine, self.store.weights_of(part.name, own)
 
     def begin_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; the rows of :meth:`state`."""
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu_engine.CpuEngine.begin_snapshot>`; the rows of :meth:`state`."""
         self._parts.check_whole_rows()
         return self.begin_part_snapshot(most_bytes=most_bytes)
 
     def begin_part_snapshot(self, *, most_bytes: int) -> ShardSnapshot:
         """As :meth:`begin_snapshot`, part by part, for a plan that may have slices of columns."""
-        return ShardSnapshot(self._own.begin_snapshot(most_bytes=most_bytes), self._parts.parts, self._exchange.rank)
+        return ShardSnapshot(self.store.begin_snapshot(most_bytes=most_bytes), self._parts.parts, self._exchange.rank)
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""
-        self._own.end_snapshot()
+        self.store.end_snapshot()
 
 
 class ShardSnapshot:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.engine import STREAMED_BYTES
 from trainer.embedding.cpu.layout import Bags, TableOrigin, learning_rates
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.updates import RowUpdates
 from trainer.embedding.cpu.vectors import LANES
+from trainer.embedding.cpu_engine import STREAMED_BYTES
 from trainer.embedding.pruned.addresses import find_and_combine
 from trainer.embedding.pruned.group_rows import GroupRows
 from trainer.embedding.pruned.row_importance import PlacedImportance
-from trainer.embedding.pruned.tables import PrunedTables
+from trainer.embedding.pruned.tables import PlacedBatch, PrunedTables
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.row_groups import RowGroup
 from trainer.pruning_options import PruningOptions
@@ -28,11 +28,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _TILE_EVENTS = 4096
 
 
-class PrunedEngine(PrunedTables):
+class PrunedEngine(PrunedTables[PlacedBatch]):
     """Lookups and updates over the tables of ``features``, of whose rows the most important ones have values.
 
     While all rows of the looked-up ids have places, activations, updates and states have the bits of
-    :class:`~trainer.embedding.cpu.engine.CpuEngine`. Equal calls in the same order give equal bits, whatever the number of threads.
+    :class:`~trainer.embedding.cpu_engine.CpuEngine`. Equal calls in the same order give equal bits, whatever the number of threads.
 
     Args:
         features: the features, in the order of batches.
@@ -66,32 +66,37 @@ class PrunedEngine(PrunedTables):
         places = len(self.rows.values.row_state)
         return PlacedImportance(self.addresses, self._layout.row_base, places, self.options, self.seed, self.team)
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros, and an id without a place counts as a row of zeros.
+    def prepare(self, batch: IdBatch) -> PlacedBatch:
+        """See :class:`~trainer.embedding.bag_tables.BagTables`."""
+        return PlacedBatch(*self.unplaced(batch))
 
-        A row that is looked up first takes a free place, if there is one, with its initial values. Raises
-        :class:`~trainer.errors.BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
+    def begin(self, kept: PlacedBatch) -> Callable[[], Array]:
+        """See :class:`~trainer.embedding.bag_tables.BagTables`: an id without a place counts as a row of zeros.
+
+        A row that is looked up first takes a free place, if there is one, with its initial values.
         """
-        out = self._outputs.take(batch.rows * self._width)
+        rows, width = kept.batch.rows, self.width
+        out = self._outputs.take(rows * width)
         streams = self._may_stream and out.nbytes >= STREAMED_BYTES
-        self.count_lookup(self.places_of(batch, _Activations(self, out, streams)))
-        return out.reshape(batch.rows, self._width)
+        self.place(kept, _Activations(self, out, streams))
+        self.count_lookup(kept)
+        return lambda: out.reshape(rows, width)
 
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """One optimizer update for each distinct row of ``batch`` with a place; all its rows become more important. Then a round may begin.
+    def update(self, kept: PlacedBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`~trainer.embedding.bag_tables.BagTables`: rows with a place are updated, and all become more important.
 
-        ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Raises
-        :class:`~trainer.errors.BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity; nothing is changed then.
+        Then a round may begin.
         """
-        flat = self.checked_gradients(batch, gradients)
-        placed, rates = self.places_of(batch), learning_rates(self.tables)
-        with self.rows.changing(placed.bags, self.rows.group_of):
+        self.place(kept)
+        rates = learning_rates(self.tables)
+        with self.rows.changing(kept.bags, self.rows.group_of):
             distinct = self._updates.apply(
-                placed.bags, flat, self._width, rates, self.rows.values, self.importance.noted_places()
+                kept.bags, gradients, self.width, rates, self.rows.values, self.importance.noted_places()
             )
-        if placed.missing.any():
-            distinct = distinct + self.note(self.missing_ids(placed), placed, flat)
-        self.end_step(batch, distinct)
+        if kept.missing.any():
+            distinct = distinct + self.note(self.missing_ids(kept), kept, gradients)
+        self.end_step()
+        return [(kept.batch.offsets, distinct)]
 
 
 class _Activations:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.cpu.engine import one_event
+from trainer.embedding.cpu.dense_store import one_event
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, feature_layout, table_layout, table_values
 from trainer.embedding.cpu.memory import PrivateMemory
@@ -105,7 +105,7 @@ class GroupRows:
 
     def begin_snapshot(self, most_bytes: int, sections: Sequence[SnapshotSections]) -> PlacedSnapshot:
         """See :class:`~trainer.embedding.pruned.places.PlaceValues`."""
-        self._snapshot = EngineSnapshot(np.arange(self._groups), self._of_groups, self.values, most_bytes=most_bytes)
+        self._snapshot = EngineSnapshot(self._of_groups, self.values, most_bytes=most_bytes)
         found = [self._addresses.placed(t) for t in range(len(self._addresses.group_of))]
         return PlacedSnapshot(self._snapshot, found, self._addresses.group_of.tolist(), sections=sections)
 

@@ -7,26 +7,22 @@ place, too, by lookups times the norm of their gradient. Now and then a round gi
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections import deque
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_columns, feature_layout, table_layout
+from trainer.embedding.cpu.layout import Bags, TableOrigin, feature_layout, table_layout
 from trainer.embedding.cpu.lookup import shares_of
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.cpu.threads import Team, available_threads, split_events
 from trainer.embedding.cpu.updates import RowUpdates
-from trainer.embedding.engine import NO_HASHED_COUNTS, TableState, in_memory
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.engine import TableState, in_memory
 from trainer.embedding.pruned import addresses as kernels
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.pruned.counts import PruningCounts
@@ -36,7 +32,6 @@ from trainer.embedding.pruned.round import TableRound, TableRows, select_rows
 from trainer.embedding.pruned.row_importance import RowImportance
 from trainer.embedding.pruned.row_starts import RowStarts
 from trainer.embedding.spec import FeatureSpec, TableSpec
-from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.pruning_rounds import kept_rows
@@ -56,12 +51,22 @@ def groups_of(tables: Sequence[TableSpec], options: PruningOptions) -> tuple[Row
 
 @dataclass(slots=True, eq=False)
 class PlacedBatch:
-    """A checked batch with the places of its ids; ``missing``: how many ids of each feature have none; ``version``: of the addresses."""
+    """A checked batch with the places of its ids.
+
+    Attributes:
+        batch: the batch.
+        bags: with places in place of ids.
+        missing: how many ids of each feature have no place.
+        version: of the addresses by which the places were found; -1 before they were.
+    """
 
     batch: IdBatch
     bags: Bags
     missing: Array
-    version: int
+    version: int = -1
+
+
+Placed = TypeVar("Placed", bound=PlacedBatch)
 
 
 class Combine(Protocol):
@@ -74,7 +79,7 @@ class Combine(Protocol):
         """Combine events whose places are found."""
 
 
-class PrunedTables(ABC):
+class PrunedTables(BagTables[Placed]):
     """The tables of ``features``, of whose rows the most important ones have values. Arguments are those of its engines.
 
     ``groups``: of the tables; None: those by the options. ``origins``: of each table, the part of a whole table that it is; None for whole tables.
@@ -86,8 +91,6 @@ class PrunedTables(ABC):
         step: updates since all rows were of no importance.
     """
 
-    may_predict = False
-    hashed_counts = NO_HASHED_COUNTS
     rows: PlaceValues
     importance: RowImportance
 
@@ -95,17 +98,16 @@ class PrunedTables(ABC):
         self, features: Sequence[FeatureSpec], options: PruningOptions, *, seed: int, threads: int, held: int,
         groups: Sequence[RowGroup] | None = None, origins: Sequence[TableOrigin] | None = None,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), supported_tables(features)
+        super().__init__(features, supported_tables(features), Team(threads or available_threads()), held=held)
         for table in self.tables:
             if table.quantization is not None:
                 raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
                                   allowed="none")  # fmt: skip
-        self.options, self.seed, self._held = options, seed, held
+        self.options, self.seed = options, seed
         self.groups = tuple(groups or groups_of(self.tables, options))
         self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
         self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups)
-        self.of_features, self.team = feature_layout(self.features, self.tables), Team(threads or available_threads())
-        self._width = sum(feature.width for feature in self.features)
+        self.of_features = feature_layout(self.features, self.tables)
         self._is_frozen = False
         whole, of_tables = table_layout(self.of_features, self.tables, seed), self.of_features.table
         self._starts = RowStarts(self.tables, self.of_features, seed, origins)
@@ -131,18 +133,7 @@ class PrunedTables(ABC):
         self.importance = self.no_importance()
         self.step, self._version = 0, 0
         self.counts = PruningCounts()
-        self._placed: deque[PlacedBatch] = deque(maxlen=self._held)
-        self._counter = BatchCounter(self.features, self.of_features.table)
-
-    @property
-    def width(self) -> int:
-        """Columns of the activations: the sum of the features' widths."""
-        return self._width
-
-    @property
-    def columns(self) -> dict[str, slice]:
-        """Feature name to its columns in the activations."""
-        return feature_columns(self.features, self.of_features)
+        self.restart()
 
     @property
     def nbytes(self) -> int:
@@ -169,43 +160,36 @@ class PrunedTables(ABC):
         self.counts.misses += missing
         self.counts.hits += len(placed.batch.ids) - missing
 
-    def checked_gradients(self, batch: IdBatch, gradients: Array) -> Array:
-        """The gradients of a batch's activations, flat. Raises :class:`~trainer.errors.BadBatch` and :class:`~trainer.errors.NonFiniteLoss`."""
-        if not any(one.batch is batch for one in self._placed):
-            check_batch(batch, self.features)
-        check_gradients(batch, gradients, self._width)
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self.features, self.team)
-        return flat
+    def unplaced(self, batch: IdBatch) -> tuple[IdBatch, Bags, Array]:
+        """The first members of a :class:`PlacedBatch` whose places are not found yet."""
+        places, shares = np.empty(len(batch.ids), np.int32), _NO_SHARES
+        if batch.weights is not None:
+            shares = shares_of(batch.weights, batch.offsets, self.of_features.combiner)
+        return batch, Bags(places, batch.offsets, shares), np.zeros(len(self.features), np.int64)
 
     def note(self, ids: Array, placed: PlacedBatch, flat: Array) -> Array:
         """Add to the importance of the rows ``ids`` of a batch by its gradients; returns how many distinct ones each table has."""
         bags = Bags(ids, placed.batch.offsets, placed.bags.shares)
-        return self._notes.note(bags, flat, self._width, self.importance.noted())
+        return self._notes.note(bags, flat, self.width, self.importance.noted())
 
-    def places_of(self, batch: IdBatch, combine: Combine | None = None) -> PlacedBatch:
-        """The places of a batch's ids: worked out once for a lookup and its update, between which rows may move.
+    def place(self, kept: PlacedBatch, combine: Combine | None = None) -> None:
+        """Find the places of a batch's ids: once for a lookup and its update, unless rows have moved between them.
 
         A row that has none takes a free place, if there is one, with its initial values. ``combine``: what is done with all events.
         """
-        for one in self._placed:
-            if one.batch is batch and one.version == self._version:
-                self._combine(one.bags, combine)
-                return one
-        check_batch(batch, self.features)
-        places, shares = np.empty(len(batch.ids), np.int32), _NO_SHARES
-        if batch.weights is not None:
-            shares = shares_of(batch.weights, batch.offsets, self.of_features.combiner)
-        bags, missing = Bags(places, batch.offsets, shares), np.zeros(len(self.features), np.int64)
+        if kept.version == self._version:
+            self._combine(kept.bags, combine)
+            return
+        if kept.version >= 0:  # what was asked for by its earlier places may still be read
+            _, kept.bags, kept.missing = self.unplaced(kept.batch)
+        batch, bags, missing = kept.batch, kept.bags, kept.missing
         self._find(batch, np.arange(len(self.features)), bags, missing, combine)
         if missing.any() and not self._is_frozen and self.addresses.free_rows.any():
             for f in np.flatnonzero(missing).tolist():
                 self._place_new_rows(batch, f)
                 self._find(batch, np.array([f]), bags, missing)  # a feature of the same table may have placed its rows
             self._combine(bags, combine)
-        found = PlacedBatch(batch, bags, missing, self._version)
-        self._placed.append(found)
-        return found
+        kept.version = self._version
 
     def _find(
         self, batch: IdBatch, features: Array, bags: Bags, missing: Array, combine: Combine | None = None
@@ -253,9 +237,8 @@ class PrunedTables(ABC):
                                  int(self.addresses.zero_row[t]), self.tables[t].vocabulary_size, found)  # fmt: skip
         return found
 
-    def end_step(self, batch: IdBatch, distinct: Array) -> None:
-        """An update has been made, of so many distinct rows of each table. Then a round may begin."""
-        self._counter.add(batch.offsets, distinct)
+    def end_step(self) -> None:
+        """An update has been made. Then a round may begin."""
         options = self.options
         self.step += 1
         if self.step % options.decay_steps == 0:
@@ -317,10 +300,6 @@ class PrunedTables(ABC):
             self.importance.carry(t, change.coming, places)
             self.counts.moved_rows += len(places)
 
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature since this engine was made or loaded, by name."""
-        return self._counter.by_feature()
-
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim]; zeros of a row without a place. For inspection and tests."""
         t = [one.name for one in self.tables].index(table)
@@ -352,13 +331,11 @@ class PrunedTables(ABC):
         left = self._starts.kept(t) if self.options.reset == "restored" else None
         return PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.counts.rounds, left)
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine; in tables without sections all rows are of no importance.
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`; in tables without sections all rows are of no importance.
 
-        Of a state with more rows than a group has places, the most important ones stay. Raises
-        :class:`~trainer.errors.TornCheckpoint` if it does not fit.
+        Of a state with more rows than a group has places, the most important ones stay.
         """
-        check_states(self.tables, state)
         histories = self._saved_histories(state)
         self.forget()
         self._load(state, histories)
@@ -413,7 +390,7 @@ class PrunedTables(ABC):
         ]
 
     def begin_snapshot(self, *, most_bytes: int) -> PlacedSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`."""
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu_engine.CpuEngine.begin_snapshot>`."""
         return self.rows.begin_snapshot(most_bytes, [in_memory(one.sections()) for one in self.histories().values()])
 
     def end_snapshot(self) -> None:

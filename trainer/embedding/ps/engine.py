@@ -6,8 +6,7 @@ here; servers have rows only. For one engine alone the bits are those of the ``c
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,14 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from trainer.combinations import Setup
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import NO_HASHED_COUNTS, NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed.saved_history import SECTIONS, LoadedHistory, SavedHistory, newest_rows
 from trainer.embedding.partitioned.engine import PartitionedSnapshot
@@ -37,15 +33,13 @@ from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
 from trainer.embedding.ps.row_values import ServedRowValues
-from trainer.embedding.ps.server_link import Connect
+from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
-from trainer.errors import BadBatch, ConfigError
 from trainer.planning.plan import PartitionPlan
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,7 +52,16 @@ _MOST_ASIDE_BYTES = 64 << 20
 _MOST_SHORT = np.iinfo(np.int32).max
 
 
-class PsEngine:
+@dataclass(slots=True, eq=False)
+class ServedBatch:
+    """The rows of a batch, and the numbers of rows that each server was sent; ``has_rows``: whether they were asked for."""
+
+    rows: BatchRows
+    numbers: list[RowNumbers | None]
+    has_rows: bool = False
+
+
+class PsEngine(BagTables[ServedBatch]):
     """Lookups and updates over the tables of ``features``, whose rows are on servers.
 
     Args:
@@ -80,15 +83,13 @@ class PsEngine:
     :class:`~trainer.errors.ServerLost`.
     """
 
-    may_predict = False
-    hashed_counts = NO_HASHED_COUNTS
-
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
         hashed: Mapping[str, TableLimits] | None = None, combiners: Array | None = None, fixed_rows: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        self.features, self.tables = tuple(features), supported_tables(features)
+        team = Team(threads or available_threads())
+        super().__init__(features, supported_tables(features), team, held=held)
         self._limits = divided_limits(hashed or {}, self.tables, len(servers), is_planned=plan is not None)
         self._order = width_order(self.tables)
         self._stacked = tuple(self.tables[t] for t in self._order)
@@ -98,44 +99,37 @@ class PsEngine:
             of_features = of_features._replace(combiner=combiners)
         sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
         layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
-        self._width = sum(feature.width for feature in self.features)
-        self._table_of, self._staleness, self._overlaps = of_features.table, staleness, overlaps
-        self._team, wire = Team(threads or available_threads()), wire or WireSettings()
+        self._staleness, self._overlaps, wire = staleness, overlaps, wire or WireSettings()
         self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
-                                      team=self._team, ascending=wire.ids == "unique")  # fmt: skip
-        self._buffers = RowBuffers(self._parts, of_features, layout, self._width, self._team)
+                                      team=team, ascending=wire.ids == "unique")  # fmt: skip
+        self._buffers = RowBuffers(self._parts, of_features, layout, self.width, team)
         self._fixed = FixedRows(self._parts, fixed_rows) if fixed_rows else None
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
         shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         helds = [held_tables(own, seed, self._limits) for own in shards]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
-        self._looked_up: deque[_LookedUp] = deque(maxlen=held)
-        self._counter = BatchCounter(self.features, self._table_of)
         self._noted: NotedRows | None = None
 
     def note_updates(self, noted: NotedRows | None) -> None:
         """Mark the rows of each update from now on in ``noted``; None: of none."""
         self._noted = noted
 
-    def connect(self, servers: Sequence[Connect], *, keeps_rows: bool) -> None:
-        """Go on over other connections to the same servers, such as those of another attempt.
+    @property
+    def direct(self) -> PsEngine:
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`: itself."""
+        return self
 
-        A snapshot is read to its end over the earlier ones. Raises :class:`ServerLost` for a server that has lost its rows, if
-        ``keeps_rows``: they are not loaded afterwards.
-        """
+    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`; there is no worker."""
+        assert worker is None
         self._of_each(lambda server: self._servers[server].reconnect(servers[server], keeps_rows=keeps_rows))
-        self._looked_up.clear()
+        self.forget_batches()
 
     def open(self) -> None:
         """Take over what another engine has loaded into the servers."""
         self._of_each(lambda server: self._servers[server].open())
-        self._looked_up.clear()
-
-    @property
-    def width(self) -> int:
-        """Columns of the activations."""
-        return self._width
+        self.forget_batches()
 
     @property
     def setup(self) -> Setup:
@@ -161,17 +155,22 @@ class PsEngine:
         """Reads and writes the weights and slots of rows, if this engine is the only client of its servers."""
         return ServedRowValues(self.tables, self._order, self._parts, self._servers, self._of_each)
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is fetched."""
-        return self.begin_lookup(batch)()
+    def prepare(self, batch: IdBatch) -> ServedBatch:
+        """See :class:`BagTables`."""
+        return ServedBatch(self._rows_of(batch), [None] * len(self._servers))
 
-    def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
-        """Ask the servers for the rows of a batch; the function that is returned gives the activations, as :meth:`lookup`, and is called once.
+    def begin(self, kept: ServedBatch) -> Callable[[], Array]:
+        """See :class:`BagTables`. Lookups that overlap end in the order in which they were begun; after :meth:`finish` they need no server."""
+        if kept.has_rows:  # those of an earlier lookup may be on their way
+            kept.rows = self._rows_of(kept.rows.requests.batch)
+        rows, kept.has_rows = kept.rows, True
 
-        Lookups that overlap end in the order in which they were begun; after :meth:`finish` they need no server.
-        """
-        check_batch(batch, self.features)
-        found, fetches = self._begin_fetch(batch)
+        def ask(server: int) -> int:
+            remote = self._servers[server]
+            floor = -1 if self._staleness is None else remote.updates - self._staleness
+            return remote.begin_fetch(self._reads(kept, server), rows.space(server), floor)
+
+        fetches = self._of_each(ask)
 
         def wait() -> None:
             if not all(one.is_ended(fetch) for one, fetch in zip(self._servers, fetches, strict=True)):
@@ -180,69 +179,43 @@ class PsEngine:
         def end() -> Array:
             if self._overlaps:
                 wait()
-            return found.rows.activations()
+            return rows.activations()
 
         if not self._overlaps:
             wait()
         return end
 
-    def keep(self, batch: IdBatch) -> None:
-        """Prepare the update of a batch, as :meth:`lookup` does, without a fetch. Raises :class:`BadBatch`."""
-        check_batch(batch, self.features)
-        self._prepare(batch)
-
-    def distinct_rows(self, batch: IdBatch) -> Array:
-        """The distinct rows of each table, int64, in a batch that was looked up or kept."""
-        found: Array = self._found(batch).rows.requests.layout.vocabulary[np.argsort(self._order)]
+    def distinct_rows(self, kept: ServedBatch) -> Array:
+        """The distinct rows of each table in a batch, int64."""
+        found: Array = kept.rows.requests.layout.vocabulary[np.argsort(self._order)]
         return found
 
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
+    def update(self, kept: ServedBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`. It does not wait for the servers: what they refuse is raised by the next call."""
+        self.send(kept, gradients, learning_rates(self.tables))
+        return [(kept.rows.requests.batch.offsets, self.distinct_rows(kept))]
 
-    def apply_gradients(
-        self, batch: IdBatch, gradients: Array, *, rates: Array | None = None, number: int | None = None
-    ) -> None:
-        """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
-
-        It does not wait for the servers: what they refuse is raised by the next call. Raises :class:`BadBatch`, and
-        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is sent.
+    def send(self, kept: ServedBatch, gradients: Array, rates: Array, number: int | None = None) -> None:
+        """Send the update of a batch, as :meth:`update` does.
 
         Args:
-            batch: the batch.
-            gradients: of its activations.
-            rates: the learning rate of each table, float32; None: those of the tables' optimizers.
+            kept: what the batch needs.
+            gradients: of its activations, flat, which were checked.
+            rates: the learning rate of each table, float32.
             number: of the update, which a server that has made it takes for a repetition; None: the next one.
         """
-        check_batch(batch, self.features)
-        check_gradients(batch, gradients, self._width)
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self.features, self._team)
-        found = self._found(batch)
-        of_tables = learning_rates(self._stacked) if rates is None else rates[self._order]
-        pieces, of_parts = found.rows.gradients(flat), of_tables[self._parts.layout.table]
-        requests = found.rows.requests
+        pieces, of_parts = kept.rows.gradients(gradients), rates[self._order][self._parts.layout.table]
+        requests = kept.rows.requests
         if self._noted is not None:
             self._noted.add(requests.updates)
 
         def update(server: int) -> None:
             remote = self._servers[server]
             is_same = requests.updates is requests.reads
-            numbers = found.numbers[server] if is_same else self._numbers(requests.updates, server)
+            numbers = self._reads(kept, server) if is_same else self._numbers(requests.updates, server)
             remote.update(numbers, of_parts, pieces[server], number)
 
         self._of_each(update)
-        self._counter.add(batch.offsets, requests.layout.vocabulary)
-
-    def _found(self, batch: IdBatch) -> _LookedUp:
-        """The rows of a batch that was looked up or kept, else without their values."""
-        return next((one for one in self._looked_up if one.rows.requests.batch is batch), None) or self._prepare(batch)
-
-    def _prepare(self, batch: IdBatch) -> _LookedUp:
-        """The requests of a batch, which it keeps."""
-        rows = self._rows_of(batch)
-        found = _LookedUp(rows, self._of_each(lambda server: self._numbers(rows.requests.reads, server)))
-        self._looked_up.append(found)
-        return found
 
     def _rows_of(self, batch: IdBatch) -> BatchRows:
         """The rows that servers are asked for, and those that they update."""
@@ -251,19 +224,12 @@ class PsEngine:
             return self._buffers.of_batch(requests)
         return self._buffers.gathered(replace(requests, updates=self._fixed.left_out(requests.updates)))
 
-    def _begin_fetch(self, batch: IdBatch) -> tuple[_LookedUp, list[int]]:
-        """Ask each server; returns what an update needs, too, and the numbers of the fetches."""
-        rows = self._rows_of(batch)
-
-        def begin(server: int) -> tuple[RowNumbers, int]:
-            remote, numbers = self._servers[server], self._numbers(rows.requests.reads, server)
-            floor = -1 if self._staleness is None else remote.updates - self._staleness
-            return numbers, remote.begin_fetch(numbers, rows.space(server), floor)
-
-        numbers, fetches = zip(*self._of_each(begin), strict=True)
-        found = _LookedUp(rows, list(numbers))
-        self._looked_up.append(found)
-        return found, list(fetches)
+    def _reads(self, kept: ServedBatch, server: int) -> RowNumbers:
+        """The numbers of the rows that a server is asked for, worked out once."""
+        found = kept.numbers[server]
+        if found is None:
+            found = kept.numbers[server] = self._numbers(kept.rows.requests.reads, server)
+        return found
 
     def _numbers(self, rows: RowsByOwner, server: int) -> RowNumbers:
         own = rows.rows[rows.of_owner(server)]
@@ -274,20 +240,9 @@ class PsEngine:
         numbers = range(servers or len(self._servers))
         return list(map(work, numbers) if self._senders is None else self._senders.map(work, numbers))
 
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature over the batches of this engine, by name."""
-        return self._counter.by_feature()
-
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
-        names = [one.name for one in self._stacked]
-        if table not in names:
-            raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(names))
-        t, rows = names.index(table), np.asarray(rows, np.int64)
-        size = self._stacked[t].vocabulary_size
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
-            raise BadBatch("a row must lie in its table", where=f"table {table}",
-                           value=(int(rows.min()), int(rows.max())), allowed=f"[0, {size})")  # fmt: skip
+        rows, t = self.checked_rows(table, rows), self._order.index(self.position(table))
         out = np.empty((len(rows), self._stacked[t].dim), np.float32)
         for p in self._parts.of_table(t):
             part = self._parts.parts[p]
@@ -327,13 +282,12 @@ class PsEngine:
         spec = next(one for one in self.tables if one.name == table)
         return self._limits[table].table(spec).candidate_places
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit.
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`.
 
         The rows of a hashed table without sections count as used at one step. Rows for which a server has no place are evicted, those of the
         oldest last use first, and counted.
         """
-        check_states(self.tables, state)
         known = {name: SavedHistory.read(name, state[name], self.server_count) for name in self._limits}
 
         def load(server: int) -> None:
@@ -343,8 +297,6 @@ class PsEngine:
             )
 
         self._of_each(load)
-        self._looked_up.clear()
-        self._counter = BatchCounter(self.features, self._table_of)
 
     @property
     def server_count(self) -> int:
@@ -365,7 +317,7 @@ class PsEngine:
         return p, own, history.part(server, self.server_count, ages, self.candidates_of(name), evicted)
 
     def begin_snapshot(self, *, most_bytes: int) -> ServersSnapshot:
-        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu.engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
+        """See :meth:`CpuEngine.begin_snapshot <trainer.embedding.cpu_engine.CpuEngine.begin_snapshot>`; servers keep what changes."""
         self.finish()
         share = most_bytes // len(self._servers)
         try:
@@ -405,14 +357,6 @@ class PsEngine:
             remote.close()
         if self._senders is not None:
             self._senders.shutdown()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LookedUp:
-    """The rows of a batch that was looked up, and the numbers of rows that each server was sent."""
-
-    rows: BatchRows
-    numbers: list[RowNumbers]
 
 
 class _RemoteRows:
@@ -473,6 +417,18 @@ class ServersSnapshot:
         """The changed rows of a table, range by range. A snapshot with a hashed one lasts until :meth:`PsEngine.end_snapshot`."""
         found = self._hashed.get(self._position[t])
         return self._stacked.table(self._position[t]) if found is None else found.rows()
+
+    def capture(self, t: int, first: int, stop: int) -> ChangedRows:
+        """The changed rows of a table that is not hashed from ``first`` to ``stop``."""
+        found = self._stacked.capture(self._position[t], first, stop)
+        return ChangedRows(found.rows, found.weights, found.slots)
+
+    def skip(self, t: int) -> None:
+        """Leave out a table that is not read: the servers keep its rows until the snapshot ends."""
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._stacked.close()
 
     def sections(self, t: int) -> SnapshotSections:
         """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""

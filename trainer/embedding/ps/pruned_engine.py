@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.pruned.places import group_tables
 from trainer.embedding.pruned.row_importance import RowImportance
 from trainer.embedding.pruned.tables import PlacedBatch, PrunedTables
-from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.engine import PsEngine, ServedBatch
 from trainer.embedding.ps.pruned_places import ServedRows
-from trainer.embedding.ps.server_link import Connect
+from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.pruning_options import PruningOptions
@@ -24,7 +23,15 @@ from trainer.pruning_options import PruningOptions
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class ServedPrunedEngine(PrunedTables):
+@dataclass(slots=True, eq=False)
+class ServedPlaces(PlacedBatch):
+    """A batch with its places, and what the servers are asked for by these, once they are known."""
+
+    asked: ServedBatch | None = None
+    asked_version: int = -1
+
+
+class ServedPrunedEngine(PrunedTables[ServedPlaces]):
     """As :class:`~trainer.embedding.pruned.engine.PrunedEngine`, with the same bits, and the values of places on servers.
 
     Addresses and importance, 8 bytes per row, are in this process, which must be the only client of its servers. A batch takes one fetch and one
@@ -57,7 +64,7 @@ class ServedPrunedEngine(PrunedTables):
             [replace(one, table=of) for one, of in zip(self.features, of_groups, strict=True)],
             seed=seed,
             servers=servers,
-            held=held,
+            held=0,
             threads=threads,
             wire=wire,
             overlaps=overlaps,
@@ -67,48 +74,40 @@ class ServedPrunedEngine(PrunedTables):
         assert [one.name for one in self._servers.tables] == [one.name for one in groups]
         self.rows = ServedRows(self._servers, self.addresses)
         self._bounds = tuple(one.vocabulary_size for one in of_groups)
-        self._asked: deque[tuple[PlacedBatch, IdBatch]] = deque(maxlen=held)
         self.forget()
 
     def no_importance(self) -> RowImportance:
         """See :class:`PrunedTables`."""
         return RowImportance(self.addresses, self.options, self.seed, self.team)
 
-    def forget(self) -> None:
-        """See :class:`PrunedTables`; values on servers stay until others are loaded."""
-        super().forget()
-        self._asked.clear()
+    def prepare(self, batch: IdBatch) -> ServedPlaces:
+        """See :class:`~trainer.embedding.bag_tables.BagTables`."""
+        return ServedPlaces(*self.unplaced(batch))
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """See :meth:`PrunedEngine.lookup <trainer.embedding.pruned.engine.PrunedEngine.lookup>`."""
-        return self.begin_lookup(batch)()
+    def begin(self, kept: ServedPlaces) -> Callable[[], Array]:
+        """See :meth:`PrunedEngine.begin <trainer.embedding.pruned.engine.PrunedEngine.begin>`."""
+        asked = self._asked_of(kept)
+        self.count_lookup(kept)
+        return self._servers.begin(asked)
 
-    def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
-        """See :meth:`PsEngine.begin_lookup <trainer.embedding.ps.engine.PsEngine.begin_lookup>`."""
-        placed = self.places_of(batch)
-        self.count_lookup(placed)
-        self.rows.flush()
-        return self._servers.begin_lookup(self._asked_of(placed))
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """See :meth:`PrunedEngine.apply_gradients <trainer.embedding.pruned.engine.PrunedEngine.apply_gradients>`.
+    def update(self, kept: ServedPlaces, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :meth:`PrunedEngine.update <trainer.embedding.pruned.engine.PrunedEngine.update>`.
 
         What servers refuse is raised by the next call.
         """
-        flat = self.checked_gradients(batch, gradients)
-        placed = self.places_of(batch)
-        self.rows.flush()
-        self._servers.apply_gradients(self._asked_of(placed), gradients)
-        self.end_step(batch, self.note(batch.ids, placed, flat))
+        self._servers.update(self._asked_of(kept), gradients)
+        distinct = self.note(kept.batch.ids, kept, gradients)
+        self.end_step()
+        return [(kept.batch.offsets, distinct)]
 
-    def _asked_of(self, placed: PlacedBatch) -> IdBatch:
-        """What servers are asked for of a batch: the same object for a lookup and its update."""
-        for known, asked in self._asked:
-            if known is placed:
-                return asked
-        batch = IdBatch(placed.bags.ids, placed.batch.offsets, placed.batch.weights, self._bounds)
-        self._asked.append((placed, batch))
-        return self._asked[-1][1]
+    def _asked_of(self, kept: ServedPlaces) -> ServedBatch:
+        """What servers are asked for of a batch: the same for a lookup and its update, unless rows have moved between them."""
+        self.place(kept)
+        self.rows.flush()
+        if kept.asked is None or kept.asked_version != kept.version:
+            places = IdBatch(kept.bags.ids, kept.batch.offsets, kept.batch.weights, self._bounds)
+            kept.asked, kept.asked_version = self._servers.prepare(places), kept.version
+        return kept.asked
 
     def prune(self) -> None:
         """See :class:`PrunedTables`. Lookups that are on their way end first: places have other rows afterwards."""
@@ -116,15 +115,20 @@ class ServedPrunedEngine(PrunedTables):
         self._servers.finish()
         super().prune()
 
-    def connect(self, servers: Sequence[Connect], *, keeps_rows: bool) -> None:
-        """See :meth:`PsEngine.connect <trainer.embedding.ps.engine.PsEngine.connect>`; places stay."""
-        self._servers.connect(servers, keeps_rows=keeps_rows)
-        self._asked.clear()
+    @property
+    def direct(self) -> PsEngine:
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`: its tables are the places of groups."""
+        return self._servers
+
+    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`; places stay."""
+        self._servers.connect(servers, worker, keeps_rows=keeps_rows)
+        self.forget_batches()
 
     def open(self) -> None:
         """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`. The rows are those that this engine has loaded: it is the only one."""
         self._servers.open()
-        self._asked.clear()
+        self.forget_batches()
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""

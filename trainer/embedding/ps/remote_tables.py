@@ -14,8 +14,8 @@ import numpy as np
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.snapshot import RANGE_BYTES, rows_of_range
 from trainer.embedding.engine import ChangedRows, RowValues, TableState
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.hashed.saved_history import LoadedHistory
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages

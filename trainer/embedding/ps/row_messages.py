@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding.engine import ChangedRows, RowValues
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.ps.encoded_values import (
     VALUE_FLAGS,
     decode_pieces,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -13,6 +13,8 @@ from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.pruning_options import PruningOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,6 +45,17 @@ class ServedEngine(EmbeddingEngine, Protocol):
 
     def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
         """Begin a lookup; the function that is returned gives the activations, and is called once. Several end in their order."""
+
+    @property
+    def direct(self) -> PsEngine:
+        """The engine that reads and loads rows at the servers."""
+
+    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+        """Go on over other connections to the same servers, and to a worker if the engine has one, such as those of another attempt.
+
+        A snapshot is read to its end over the earlier ones. Raises :class:`~trainer.errors.ServerLost` for a server that has lost its rows, if
+        ``keeps_rows``: they are not loaded afterwards.
+        """
 
     def open(self) -> None:
         """Take over what another engine has loaded into the servers."""

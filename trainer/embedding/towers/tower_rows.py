@@ -8,7 +8,7 @@ for each source the order of the flat exchange, and so its bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ class TowerRows(ShardedTables):
 
     def read(self, asked: AskedByWorker) -> list[list[Array]]:
         """Step c: the rows that each worker asked this one for, by unit, float32."""
-        return [[self._own.read_rows(rows, counts) for rows, counts in units] for units in asked]
+        return [[self.store.read_rows(rows, counts) for rows, counts in units] for units in asked]
 
     def shuffle_rows(self, units: Sequence[Requests], answers: Sequence[Sequence[Array]]) -> list[UnitRows]:
         """Step d: give each worker its ``answers``; returns the rows of this worker's units. Raises :class:`DataError`."""
@@ -84,8 +84,10 @@ class TowerRows(ShardedTables):
 
     def update_units(
         self, units: Sequence[UnitRows], gradients: Sequence[Array], asked: AskedByWorker, order: Sequence[tuple[int, int]]
-    ) -> None:  # fmt: skip
+    ) -> Iterable[tuple[Array, Array]]:  # fmt: skip
         """The way back of steps d, c and b: one update of each row that any worker of the tower has read.
+
+        Returns the offsets of each unit, and the distinct rows of each table.
 
         Args:
             gradients: of each unit's activations.
@@ -98,7 +100,6 @@ class TowerRows(ShardedTables):
             self._gathered.sum_gradients(requests, np.ascontiguousarray(gradient).reshape(-1), sums)
             for to_owner, arrays in zip(sent, self._gradient_messages(requests, sums), strict=True):
                 to_owner.append(arrays)
-            self._counter.add(requests.batch.offsets, requests.layout.vocabulary)
         received = self._exchange.all_to_all([_joined_arrays(one) for one in sent])
         dims, parts = self._parts.layout.dims, len(self._parts.parts)
         if self._parts.has_replicas:
@@ -107,9 +108,10 @@ class TowerRows(ShardedTables):
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
             sizes = [int((counts * dims).sum()) for _, counts in of_worker]
             sums_of.append(np.split(_floats(message[:1], sum(sizes), place), np.cumsum(sizes)[:-1]))
-        self._own.update_rows(
+        self.store.update_rows(
             [asked[place][unit] for place, unit in order], [sums_of[place][unit] for place, unit in order]
         )
+        return [(one.requests.batch.offsets, one.requests.layout.vocabulary) for one in units]
 
 
 def split_asked(message: Sequence[Array], parts: int, where: str) -> list[Asked]:

@@ -7,24 +7,20 @@ back. Between hosts only combined bags move, and only between workers of equal r
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import NO_HASHED_COUNTS, TablesSnapshot, TableState
-from trainer.embedding.feature_counts import FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.engine import TablesSnapshot, TableState
 from trainer.embedding.partitioned.requests import RequestMaker
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
+from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.embedding.towers.counted_exchange import TowerExchanges
 from trainer.embedding.towers.peer_messages import bags_of, join_events
 from trainer.embedding.towers.peer_steps import permute_indices, return_gradients, send_outputs
@@ -37,18 +33,26 @@ from trainer.planning.plan import PartitionPlan
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _LookedUp:
-    """What the update of a batch needs of its lookup: the rows of this worker's units, their activations, and what was asked for."""
+@dataclass(slots=True, eq=False)
+class _TowerBatch:
+    """A batch of one worker's events, and what its lookup leaves for its update.
+
+    Attributes:
+        batch: the batch.
+        units: the rows of this worker's units; None before the lookup.
+        events: of each source of this worker.
+        activations: of the units.
+        asked: what the workers of the tower have asked this one for.
+    """
 
     batch: IdBatch
-    units: list[UnitRows]
-    events: list[int]
-    activations: list[Array]
-    asked: AskedByWorker
+    units: list[UnitRows] | None = None
+    events: list[int] = field(default_factory=list)
+    activations: list[Array] = field(default_factory=list)
+    asked: AskedByWorker = field(default_factory=list)
 
 
-class TowerTables:
+class TowerTables(BagTables[_TowerBatch]):
     """One worker's part of the tables of ``features``, in a tower. All workers make the same calls in the same order.
 
     Args:
@@ -68,15 +72,12 @@ class TowerTables:
     exchange with all workers or without ``is_deterministic``.
     """
 
-    may_predict = False
-    hashed_counts = NO_HASHED_COUNTS
-
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
         plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
         is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
     ) -> None:  # fmt: skip
-        self.features, self._placement, self._exchanges = tuple(features), placement, exchanges
+        features, self._placement, self._exchanges = tuple(features), placement, exchanges
         self._chosen = features_of_towers(features, placement.towers)
         self._host = placement.host_of(rank)
         self.tower = placement.tower_of(self._host)
@@ -85,7 +86,7 @@ class TowerTables:
             raise ConfigError("a swapped lookup must be deterministic, and have an exchange with all workers", where="is_swapped",
                               value=f"is_deterministic {is_deterministic}, world {exchanges.world is not None}")  # fmt: skip
         self._is_deterministic, self._is_swapped = is_deterministic, is_swapped
-        self._of_towers = [tuple(self.features[f] for f in chosen) for chosen in self._chosen]
+        self._of_towers = [tuple(features[f] for f in chosen) for chosen in self._chosen]
         plans = plans or [None] * len(placement.towers)
         self._parts = [
             TableParts(tables_of(of_tower), len(placement.group_of(t)), plan)
@@ -96,14 +97,14 @@ class TowerTables:
         self.rows = TowerRows(
             own, seed=seed, exchange=exchanges.group, parts=self._parts[self.tower], threads=threads, held=held
         )
+        team = Team(threads or available_threads())
+        super().__init__(features, self.rows.tables, team, held=held, combined=own)
         self._module = module
         self._plain_widths = [sum(one.width for one in of_tower) for of_tower in self._of_towers]
         self._widths = list(output_widths) or self._plain_widths
         _check_widths(module, self._widths, self._plain_widths, self.tower)
-        self._columns = None if output_widths else _columns_of(self.features, self._chosen)
-        self._team = Team(threads or available_threads())
+        self._output_columns = None if output_widths else _columns_of(features, self._chosen)
         self._makers = self._request_makers(seed) if is_swapped else []
-        self._looked_up: deque[_LookedUp] = deque(maxlen=held)
 
     def _check_exchanges(self, rank: int) -> None:
         place = self._placement
@@ -127,7 +128,7 @@ class TowerTables:
             layout = table_layout(of_features, parts.tables, seed)
             core = self._place_of_peer(t, self._exchanges.peers.rank)
             makers.append(
-                RequestMaker(features, of_features, layout, parts=parts, core=core, dense_ids=None, team=self._team)
+                RequestMaker(features, of_features, layout, parts=parts, core=core, dense_ids=None, team=self.team)
             )
         return makers
 
@@ -145,48 +146,42 @@ class TowerTables:
         """Columns of the outputs: in the order of the features, or tower after tower if modules compress them."""
         return sum(self._widths)
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """The outputs of this worker's events, float32 [batch.rows, width]. Raises :class:`BadBatch` before anything is exchanged."""
-        check_batch(batch, self.features)
-        parts = [bags_of(batch, chosen) for chosen in self._chosen]
+    def prepare(self, batch: IdBatch) -> _TowerBatch:
+        """See :class:`BagTables`."""
+        return _TowerBatch(batch)
+
+    def begin(self, kept: _TowerBatch) -> Callable[[], Array]:
+        """See :class:`BagTables`: the outputs of this worker's events, float32 [batch.rows, width]."""
+        parts = [bags_of(kept.batch, chosen) for chosen in self._chosen]
         bags = permute_indices(self._exchanges.peers, self._placement, parts, self._bounds)
-        events = [one.rows for one in bags]
-        units = [self.rows.requests(one) for one in (bags if self._is_deterministic else [join_events(bags)])]
-        asked = self._ask_owners(parts) if self._is_swapped else self.rows.shuffle_requests(units)
-        found = self.rows.shuffle_rows(units, self.rows.read(asked))
-        activations = self._by_source([self.rows.combine(one) for one in found], events)
+        kept.events = [one.rows for one in bags]
+        requests = [
+            self.rows.prepare(one).requests for one in (bags if self._is_deterministic else [join_events(bags)])
+        ]
+        kept.asked = self._ask_owners(parts) if self._is_swapped else self.rows.shuffle_requests(requests)
+        kept.units = self.rows.shuffle_rows(requests, self.rows.read(kept.asked))
+        kept.activations = self._by_source([self.rows.combine(one) for one in kept.units], kept.events)
         outputs = (
-            activations
+            kept.activations
             if self._module is None
-            else np.split(self._module.outputs(np.concatenate(activations)), _cuts(events))
+            else np.split(self._module.outputs(np.concatenate(kept.activations)), _cuts(kept.events))
         )
-        self._looked_up.append(_LookedUp(batch, found, events, activations, asked))
-        return self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
+        found = self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
+        return lambda: found
 
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
+    def update(self, kept: _TowerBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`: the rows of all workers' batches, and the weights of this tower's module.
 
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """Update the rows of all workers' batches, and the weights of this tower's module.
-
-        ``gradients``: float32 [batch.rows, width], of the loss over all workers' events. A module's gradients are summed inside the tower
-        only. Raises :class:`BadBatch`, also for a batch that was not looked up, and :class:`~trainer.errors.NonFiniteLoss` for NaN and
-        infinity, before anything is exchanged.
+        ``gradients``: of the loss over all workers' events. A module's gradients are summed inside the tower only. Raises :class:`BadBatch` for a
+        batch that was not looked up, before anything is exchanged.
         """
-        check_gradients(batch, gradients, self.width)
-        self._check_finite(gradients)
-        looked_up = next((one for one in self._looked_up if one.batch is batch), None)
-        if looked_up is None:
-            raise BadBatch("a batch must be looked up before its update", value=f"{batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
-        of_sources = return_gradients(self._exchanges.peers, self._placement, self._split(gradients))
-        by_activations = self._module_gradients(looked_up, of_sources)
+        if kept.units is None:
+            raise BadBatch("a batch must be looked up before its update", value=f"{kept.batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
+        by_tower = self._split(gradients.reshape(kept.batch.rows, self.width))
+        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower)
+        by_activations = self._module_gradients(kept, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
-        self.rows.update_units(looked_up.units, of_units, looked_up.asked, self._order())
-
-    @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """The tables of this worker's tower."""
-        return self.rows.tables
+        return self.rows.update_units(kept.units, of_units, kept.asked, self._order())
 
     def state(self) -> dict[str, TableState]:
         """See :meth:`ShardedTables.state`: the rows of this worker."""
@@ -196,14 +191,9 @@ class TowerTables:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
         return self.rows.section_names(t)
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """See :meth:`ShardedTables.load_state`."""
-        self.rows.load_state(state)
-        self._looked_up.clear()
-
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of the tower's features over the bags that this worker combines, by name."""
-        return self.rows.statistics()
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`."""
+        self.rows.load(state)
 
     def begin_snapshot(self, *, most_bytes: int) -> TablesSnapshot:
         """See :meth:`ShardedTables.begin_snapshot`."""
@@ -213,14 +203,14 @@ class TowerTables:
         """See :meth:`ShardedTables.end_snapshot`."""
         self.rows.end_snapshot()
 
-    def _module_gradients(self, looked_up: _LookedUp, by_outputs: list[Array]) -> list[Array]:
+    def _module_gradients(self, kept: _TowerBatch, by_outputs: list[Array]) -> list[Array]:
         if self._module is None:
             return by_outputs
         by_activations, by_weights = self._module.gradients(
-            np.concatenate(looked_up.activations), np.concatenate(by_outputs)
+            np.concatenate(kept.activations), np.concatenate(by_outputs)
         )
         self._module.apply(sum_in_tower(self._exchanges.group, by_weights))
-        return np.split(by_activations, _cuts(looked_up.events))
+        return np.split(by_activations, _cuts(kept.events))
 
     def _ask_owners(self, parts: Sequence[IdBatch]) -> AskedByWorker:
         """The swapped way of step b: the workers of the events ask the owners of all towers at once."""
@@ -259,24 +249,26 @@ class TowerTables:
     def _assembled(self, by_tower: Sequence[Array]) -> Array:
         """The outputs of all towers, in the order of columns."""
         joined = np.concatenate(by_tower, axis=1)
-        if self._columns is None:
+        if self._output_columns is None:
             return joined
         found = np.empty_like(joined)
-        found[:, np.concatenate(self._columns)] = joined
+        found[:, np.concatenate(self._output_columns)] = joined
         return found
 
     def _split(self, gradients: Array) -> list[Array]:
         """The gradients of each tower's outputs."""
-        if self._columns is None:
+        if self._output_columns is None:
             return np.split(gradients, np.cumsum(self._widths)[:-1], axis=1)
-        return [gradients[:, columns] for columns in self._columns]
+        return [gradients[:, columns] for columns in self._output_columns]
 
-    def _check_finite(self, gradients: Array) -> None:
-        if self._columns is not None:
-            check_finite(np.ascontiguousarray(gradients).reshape(-1), self.features, self._team)
+    def check_finite(self, gradients: Array) -> None:
+        """See :class:`BagTables`; with modules the outputs are not by feature."""
+        if self._output_columns is not None:
+            super().check_finite(gradients)
         elif not np.isfinite(gradients).all():
-            event, column = (int(one[0]) for one in np.nonzero(~np.isfinite(gradients)))
-            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[event, column]),
+            at = int(np.flatnonzero(~np.isfinite(gradients))[0])
+            event, column = divmod(at, self.width)
+            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[at]),
                                 where=f"output {column} of the towers, event {event} of the batch")  # fmt: skip
 
 

@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 
 from trainer.combinations import Setup
-from trainer.embedding.batch_checks import check_batch
+from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.finite_gradients import check_finite
-from trainer.embedding.cpu.layout import feature_layout, learning_rates
+from trainer.embedding.cpu.layout import learning_rates
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import NO_HASHED_COUNTS, TableState
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
-from trainer.embedding.gradient_checks import check_gradients
+from trainer.embedding.engine import TableState
 from trainer.embedding.ps.encoded_values import FLAG_OF
 from trainer.embedding.ps.engine import PsEngine, ServersSnapshot
 from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
@@ -59,7 +56,7 @@ class _Update:
     request: Request
 
 
-class WorkerEngine:
+class WorkerEngine(BagTables[_Sent]):
     """Lookups and updates over the tables of ``features`` by an embedding worker; checkpoints are read and loaded at the servers.
 
     Args:
@@ -73,25 +70,25 @@ class WorkerEngine:
         threads: threads of the checks; 0 for one a processor.
         wire: how ids, activations and gradients are encoded, and rows between the worker and the servers; None: as they are.
 
+    Attributes:
+        direct: reads and loads rows at the servers.
+
     Raises what :class:`~trainer.embedding.ps.engine.PsEngine` raises.
     """
 
     setup = Setup(servers=True, workers=True)
-    may_predict = False
-    hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
         plan: PartitionPlan | None = None, staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
     ) -> None:  # fmt: skip
-        self._direct = PsEngine(features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire)
-        self.features, self.tables = self._direct.features, self._direct.tables
+        self.direct = PsEngine(features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire)
+        super().__init__(features, self.direct.tables, Team(threads or available_threads()), held=held)
         self._wire = wire or WireSettings()
-        self._flag, self._team = FLAG_OF[self._wire.values], Team(threads or available_threads())
+        self._flag = FLAG_OF[self._wire.values]
         described = WorkerTables(self.features, seed, plan, staleness, held, self._wire)
         self._document = write_document(described.to_document())
-        self._table_of = feature_layout(self.features, self.tables).table
-        self._counter = BatchCounter(self.features, self._table_of)
+        #: The batches whose ids a worker must have.
         self._held: deque[_Sent] = deque(maxlen=max(held, 1))
         self._unconfirmed: list[_Update] = []
         self._numbers = self._updates = 0
@@ -99,26 +96,28 @@ class WorkerEngine:
         self._link = worker(self._restore)
         self._open()
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker, *, keeps_rows: bool) -> None:
-        """Go on over other connections to the same servers and to a worker; see :meth:`PsEngine.connect`."""
+    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+        """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`."""
+        assert worker is not None
         self._link.close()
-        self._direct.connect(servers, keeps_rows=keeps_rows)
+        self.direct.connect(servers, keeps_rows=keeps_rows)
         self._is_open = False
         self._link = worker(self._restore)
         self._open()
 
     def open(self) -> None:
         """Take over what another engine has loaded into the servers."""
-        self._direct.open()
+        self.direct.open()
         self._open()
 
     def _open(self) -> None:
         self._is_open = False
+        self.forget_batches()
         self._held.clear()
         self._unconfirmed.clear()
         answer = self._call(Request(Kind.OPEN, [self._document]), Kind.OPENED)
         document = read_document(answer.body, OPENED_MEMBERS)
-        if count_at(document, "generation") != joined_generation(self._direct):
+        if count_at(document, "generation") != joined_generation(self.direct):
             raise ServerLost("an embedding worker must have the servers of its client, in their order, with the same rows",
                              next_step="give both the same --servers")  # fmt: skip
         self._updates = count_at(document, "applied")
@@ -141,11 +140,6 @@ class WorkerEngine:
         return messages.ENCODED_IDS if self._wire.ids == "unique" else 0
 
     @property
-    def width(self) -> int:
-        """Columns of the activations."""
-        return self._direct.width
-
-    @property
     def link(self) -> ServerLink:
         """The connection to the worker."""
         return self._link
@@ -155,94 +149,75 @@ class WorkerEngine:
         """The number of the last update that was sent."""
         return self._updates
 
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros. Raises :class:`BadBatch` before anything is sent."""
-        check_batch(batch, self.features)
-        sent, out = self._sent(batch), np.empty(batch.rows * self.width, np.float32)
+    def prepare(self, batch: IdBatch) -> _Sent:
+        """See :class:`BagTables`."""
+        self._numbers += 1
+        body = messages.write_ids(batch, encoded=bool(self._id_flags))
+        return _Sent(batch, self._numbers, (body,), np.zeros(len(self.tables), np.int64))
+
+    def begin(self, kept: _Sent) -> Callable[[], Array]:
+        """See :class:`BagTables`; it ends at once."""
+        rows = kept.batch.rows
+        out = np.empty(rows * self.width, np.float32)
         space, decode = out.view(np.uint8), None
         if self._flag:
             space = np.empty(messages.value_bytes(len(out), self._flag), np.uint8)
             decode = partial(messages.decode_values, space, out, self._flag)
         flags = self._id_flags | self._flag
-        request = Request(Kind.FETCH, sent.body, [space, sent.counts], number=sent.number, flags=flags,
+        request = Request(Kind.FETCH, kept.body, [space, kept.counts], number=kept.number, flags=flags,
                           answer_flags=self._flag, decode=decode)  # fmt: skip
         self._call(request, Kind.ROWS)
         self._unconfirmed.clear()  # servers answer in order: they have made all updates before
-        self._held.append(sent)
-        return out.reshape(batch.rows, self.width)
+        self._hold(kept)
+        return lambda: out.reshape(rows, self.width)
 
-    def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
-        """As :meth:`lookup`, which ends at once; the function that is returned gives the activations."""
-        found = self.lookup(batch)
-        return lambda: found
-
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
-
-        It does not wait for the worker: what is refused is raised by the next call. Raises :class:`BadBatch`, and
-        :class:`~trainer.errors.NonFiniteLoss` for NaN and infinity, before anything is sent.
-        """
-        check_batch(batch, self.features)
-        check_gradients(batch, gradients, self.width)
-        flat = np.array(gradients, np.float32).reshape(-1)  # a copy, which may be sent again
-        check_finite(flat, self.features, self._team)
+    def update(self, kept: _Sent, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`. It does not wait for the worker: what is refused is raised by the next call."""
+        flat = gradients.copy()  # it may be sent again
         rates = learning_rates(self.tables)
-        sent = next((one for one in self._held if one.batch is batch), None) or self._keep(batch)
-        body = messages.write_gradients(sent.number, rates, messages.encode_values(flat, self._flag))
+        if kept not in self._held:
+            self._call(self._keeping(kept), Kind.ROWS)
+            self._hold(kept)
+        body = messages.write_gradients(kept.number, rates, messages.encode_values(flat, self._flag))
         request = Request(Kind.UPDATE, body, number=self._updates + 1, flags=self._flag)
         self._updates += 1
-        self._unconfirmed.append(_Update(sent, request))
+        self._unconfirmed.append(_Update(kept, request))
         self._link.send(request)
-        self._counter.add(batch.offsets, sent.counts)
+        return [(kept.batch.offsets, kept.counts)]
 
-    def _sent(self, batch: IdBatch) -> _Sent:
-        self._numbers += 1
-        body = messages.write_ids(batch, encoded=bool(self._id_flags))
-        return _Sent(batch, self._numbers, (body,), np.zeros(len(self.tables), np.int64))
-
-    def _keep(self, batch: IdBatch) -> _Sent:
-        """Send the ids of a batch that is not looked up."""
-        sent = self._sent(batch)
-        self._call(self._keeping(sent), Kind.ROWS)
-        self._held.append(sent)
-        return sent
-
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature over the batches of this engine, by name."""
-        return self._counter.by_feature()
+    def _hold(self, sent: _Sent) -> None:
+        """The worker has the ids of a batch."""
+        if sent not in self._held:
+            self._held.append(sent)
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """See :meth:`PsEngine.weights_of <trainer.embedding.ps.engine.PsEngine.weights_of>`."""
         self.finish()
-        return self._direct.weights_of(table, rows)
+        return self.direct.weights_of(table, rows)
 
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: that of any other engine."""
         self.finish()
-        return self._direct.state()
+        return self.direct.state()
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
-        return self._direct.section_names(t)
+        return self.direct.section_names(t)
 
-    def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state` of any engine. Raises :class:`~trainer.errors.TornCheckpoint` if it does not fit."""
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`."""
         self.finish()
-        self._direct.load_state(state)
+        self.direct.load_state(state)
         self._open()
-        self._counter = BatchCounter(self.features, self._table_of)
 
     def begin_snapshot(self, *, most_bytes: int) -> ServersSnapshot:
         """See :meth:`PsEngine.begin_snapshot <trainer.embedding.ps.engine.PsEngine.begin_snapshot>`."""
         self.finish()
-        return self._direct.begin_snapshot(most_bytes=most_bytes)
+        return self.direct.begin_snapshot(most_bytes=most_bytes)
 
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one; any thread may call it."""
-        self._direct.end_snapshot()
+        self.direct.end_snapshot()
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
@@ -254,7 +229,7 @@ class WorkerEngine:
     def close(self) -> None:
         """End the connections."""
         self._link.close()
-        self._direct.close()
+        self.direct.close()
 
     def _drain(self) -> None:
         while self._link.waiting:

@@ -1,19 +1,38 @@
-"""A slow obvious model of hashed tables: dictionaries for places, and a cpu engine by row number for values."""
+"""A slow obvious model of hashed tables: dictionaries for places, and a dense store by row number for values."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from trainer.embedding import CpuEngine, FeatureSpec
-from trainer.embedding.engine import RowValues
+from trainer.embedding.cpu.dense_store import DenseStore
+from trainer.embedding.engine import TableState
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.options import HashedTable
 from trainer.embedding.hashed.plan import EXPIRED_ROWS
+from trainer.embedding.hashed.store import HashedStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def stored(tables: Sequence[HashedTable], *, seed: int, **settings: Any) -> HashedStore:
+    """A store of these tables."""
+    limits = {
+        one.spec.name: TableLimits(
+            one.capacity, one.admit_after, one.expire_after_steps, one.candidates, one.candidate_steps
+        )
+        for one in tables
+    }
+    return HashedStore([one.spec for one in tables], limits, seed=seed, **settings)
+
+
+def states_of(store: HashedStore) -> dict[str, TableState]:
+    """A copy of all rows, by table name."""
+    return {one.name: store.table_state(t) for t, one in enumerate(store.tables)}
 
 
 @dataclass
@@ -23,14 +42,13 @@ class ModelTable:
     options: HashedTable
     rows: OrderedDict[int, int] = field(default_factory=OrderedDict)
     waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
-    removed: set[int] = field(default_factory=set)
     admitted: int = 0
     evicted: int = 0
     expired: int = 0
     unadmitted: int = 0
     unplaced: int = 0
 
-    def use(self, ids: list[int], step: int, *, is_forced: bool) -> tuple[list[int], list[int], set[int]]:
+    def use(self, ids: list[int], step: int) -> tuple[list[int], list[int], set[int]]:
         """Ids of a batch: those that lose their rows, those that get one, and those that have none."""
         batch = sorted(set(ids))
         new, without = [], set()
@@ -38,7 +56,7 @@ class ModelTable:
         for row in batch:
             if row in self.rows:
                 continue
-            if not (is_forced or self._is_admitted(row, step)):
+            if not self._is_admitted(row, step):
                 self.unadmitted += 1
                 without.add(row)
             elif len(new) == space:
@@ -56,7 +74,6 @@ class ModelTable:
                 del self.rows[row]
                 self.evicted += 1
                 lost.append(row)
-        self.removed.update(lost)
         for row in batch:
             if row not in without:
                 self.rows.pop(row, None)
@@ -91,16 +108,15 @@ class Model:
 
     def __init__(self, options: list[HashedTable], seed: int) -> None:
         self.tables = [ModelTable(one) for one in options]
-        self.engine = CpuEngine([FeatureSpec(one.spec.name, one.spec) for one in options], seed=seed, threads=1)
+        self.engine = DenseStore([one.spec for one in options], seed=seed, threads=1)
         self.dims = [one.spec.dim for one in options]
-        self.slot_dims = [int(one) for one in self.engine.layout.slot_dims]
         self.step = 0
 
-    def _use(self, ids: list[list[int]], *, is_forced: bool) -> list[set[int]]:
+    def _use(self, ids: list[list[int]]) -> list[set[int]]:
         self.step += 1
         lost, without = [], []
         for table, own in zip(self.tables, ids, strict=True):
-            gone, new, none = table.use(own, self.step, is_forced=is_forced)
+            gone, new, none = table.use(own, self.step)
             lost.append(gone + new)
             without.append(none)
         rows, counts = flat(lost)
@@ -109,26 +125,13 @@ class Model:
 
     def update(self, ids: list[list[int]], gradients: list[Array]) -> None:
         """``gradients``: [ids, dim] of each table."""
-        without = self._use(ids, is_forced=False)
+        without = self._use(ids)
         kept = [[row not in none for row in own] for own, none in zip(ids, without, strict=True)]
         rows, counts = flat(
             [[row for row, keep in zip(own, keeps, strict=True) if keep] for own, keeps in zip(ids, kept, strict=True)]
         )
         values = [own[np.array(keeps, bool)].reshape(-1) for own, keeps in zip(gradients, kept, strict=True)]
         self.engine.update_rows([(rows, counts)], [np.concatenate(values)])
-
-    def write(self, ids: list[list[int]], weights: list[Array], slots: list[Array]) -> None:
-        """Values of distinct ids, [ids, dim] of each table."""
-        without = self._use(ids, is_forced=True)
-        kept = [np.array([row not in none for row in own], bool) for own, none in zip(ids, without, strict=True)]
-        rows, counts = flat([list(np.array(own)[keep]) for own, keep in zip(ids, kept, strict=True)])
-        values = RowValues(
-            *(
-                np.concatenate([own[keep].reshape(-1) for own, keep in zip(part, kept, strict=True)])
-                for part in (weights, slots)
-            )
-        )
-        self.engine.write_values(rows, counts, values, are_changed=True)
 
     def counts(self) -> list[tuple[int, ...]]:
         """As :class:`~trainer.embedding.hashed.options.HashedCounts`."""

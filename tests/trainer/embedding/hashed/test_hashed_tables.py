@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -10,19 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from tests.trainer.embedding.hashed.model import Model, flat
-from tests.trainer.embedding.hybrid.test_hybrid_engine import FEATURES
-from tests.trainer.embedding.partitioned.test_partitioned_engine import batches, same_states
+from tests.trainer.embedding.hashed.model import Model, flat, states_of, stored
+from tests.trainer.embedding.partitioned.test_partitioned_engine import same_states
 from tests.trainer.embedding.test_undo_log import cut_off
-from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, RowWiseAdagrad, TableSpec
+from trainer.embedding import FTRL, SGD, Adagrad, Adam, RowWiseAdagrad, TableSpec
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.cpu.layout import TableOrigin
-from trainer.embedding.engine import RowValues
-from trainer.embedding.hashed.history import TableHistory
+from trainer.embedding.engine import RowValues, TableSections
 from trainer.embedding.hashed.options import HashedTable, bytes_per_row
-from trainer.embedding.hashed.tables import HashedTables
+from trainer.embedding.hashed.saved_history import AGES, CANDIDATES, STEPS, shortened
 from trainer.embedding.hashed_counts import HashedCounts
-from trainer.embedding.hybrid.engine import HybridEngine
-from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 IDS = 24
@@ -51,8 +48,8 @@ def some_tables(draw, most=4):
     ]
 
 
-def some_ids(draw, tables, *, are_distinct=False):
-    return [draw(st.lists(st.integers(0, IDS - 1), max_size=9, unique=are_distinct)) for _ in range(tables)]
+def some_ids(draw, tables):
+    return [draw(st.lists(st.integers(0, IDS - 1), max_size=9)) for _ in range(tables)]
 
 
 def floats(ids, dims, seed):
@@ -66,13 +63,8 @@ def joined(parts):
 
 def step_of_both(data, store, model, seed):
     """One change of both."""
-    ids = some_ids(data.draw, len(model.tables), are_distinct=(is_write := data.draw(st.integers(0, 5)) == 0))
+    ids = some_ids(data.draw, len(model.tables))
     rows, counts = flat(ids)
-    if is_write:
-        weights, slots = floats(ids, model.dims, seed), floats(ids, model.slot_dims, seed + 1)
-        store.write_values(rows, counts, RowValues(joined(weights), joined(slots)), are_changed=True)
-        model.write(ids, weights, slots)
-        return
     gradients = floats(ids, model.dims, seed)
     found = store.update_rows([(rows, counts)], [joined(gradients)])
     model.update(ids, gradients)
@@ -80,44 +72,31 @@ def step_of_both(data, store, model, seed):
 
 
 def assert_equal(store, model):
-    same_states(store.state(), model.engine.state())
-    assert [astuple(one) for one in store.counts.values()] == model.counts()
+    same_states(states_of(store), model.engine.state())
+    assert [astuple(one) for one in store.hashed_counts.values()] == model.counts()
     rows, counts = flat([list(range(IDS))[::-1]] * len(model.tables))
     assert store.read_rows(rows, counts).tobytes() == model.engine.read_rows(rows, counts).tobytes()
-    values, expected = store.read_values(rows, counts), model.engine.read_values(rows, counts)
-    assert (values.weights.tobytes(), values.slots.tobytes()) == (expected.weights.tobytes(), expected.slots.tobytes())
 
 
 @settings(max_examples=scaled(250))
 @given(some_tables(), st.integers(1, 3), st.data())
 def test_places_and_values_are_those_of_the_model(tables, threads, data):
-    store, model = HashedTables(tables, seed=3, threads=threads), Model(tables, 3)
+    store, model = stored(tables, seed=3, threads=threads), Model(tables, 3)
     for seed in range(data.draw(st.integers(1, 14))):
         step_of_both(data, store, model, seed)
         assert_equal(store, model)
         match data.draw(st.integers(0, 9)):
             case 0:
-                store.rebuild()
+                store.end_load()
             case 1:
-                state, histories = store.state(), store.histories()
+                state = states_of(store)
                 counts = [one.rows for one in model.tables]
-                store = HashedTables(tables, seed=3, threads=threads)
-                store.load_state(state, histories)
+                store = stored(tables, seed=3, threads=threads)
+                store.load_state(state)
                 for table, rows in zip(model.tables, counts, strict=True):
                     table.admitted = table.evicted = table.expired = table.unadmitted = table.unplaced = 0
-                    table.removed.clear()
-                    assert len(rows) == store.counts[table.options.spec.name].stored
+                    assert len(rows) == store.hashed_counts[table.options.spec.name].stored
             case 2:
-                taken = store.take_tombstones()
-                for table in model.tables:
-                    found = taken[table.options.spec.name]
-                    assert found.is_whole
-                    assert found.ids.tolist() == sorted(table.removed - set(table.rows))
-                if data.draw(st.booleans()):
-                    store.forget_tombstones()
-                    for table in model.tables:
-                        table.removed.clear()
-            case 3:
                 with cut_off(store.undo_log):
                     step_of_both(data, store, Model(tables, 3), seed)
                 assert_equal(store, model)
@@ -126,7 +105,7 @@ def test_places_and_values_are_those_of_the_model(tables, threads, data):
 @settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_parts_of_a_batch_are_added_in_their_order(tables, data):
-    store, model = HashedTables(tables, seed=3), Model(tables, 3)
+    store, model = stored(tables, seed=3), Model(tables, 3)
     for seed in range(3):
         parts = [some_ids(data.draw, len(tables)) for _ in range(data.draw(st.integers(1, 3)))]
         gradients = [floats(ids, model.dims, 10 * seed + k) for k, ids in enumerate(parts)]
@@ -141,12 +120,11 @@ def test_parts_of_a_batch_are_added_in_their_order(tables, data):
 @settings(max_examples=scaled(60))
 @given(some_tables(), st.data())
 def test_a_snapshot_is_of_its_moment(tables, data):
-    store, model = HashedTables(tables, seed=3), Model(tables, 3)
+    store, model = stored(tables, seed=3), Model(tables, 3)
     for seed in range(data.draw(st.integers(1, 4))):
         step_of_both(data, store, model, seed)
-    before = store.state()
-    snapshot = store.begin_snapshot(most_bytes=1 << 24)
-    snapshot._range_bytes = data.draw(st.integers(1, 300))
+    before = states_of(store)
+    snapshot = replace(store.begin_snapshot(most_bytes=1 << 24), range_bytes=data.draw(st.integers(1, 300)))
     assert snapshot.counts == tuple(len(one.rows) for one in before.values())
     for t, expected in enumerate(before.values()):
         parts = []
@@ -161,11 +139,11 @@ def test_a_snapshot_is_of_its_moment(tables, data):
 
 @settings(max_examples=scaled(60))
 @given(st.lists(st.lists(st.integers(0, IDS - 1), min_size=1, max_size=12), min_size=1, max_size=8), st.integers(1, 3))
-def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, threads):
+def test_with_a_place_for_every_id_the_bits_are_those_of_a_dense_store(batches, threads):
     """The static-size mode."""
     specs = [TableSpec("one", IDS, 16, Adagrad(0.1, 0.01)), TableSpec("two", IDS, 5, Adam(0.1))]
-    store = HashedTables([HashedTable(one, capacity=IDS) for one in specs], seed=3, threads=threads)
-    engine = CpuEngine([FeatureSpec(one.name, one) for one in specs], seed=3)
+    store = stored([HashedTable(one, capacity=IDS) for one in specs], seed=3, threads=threads)
+    engine = DenseStore(specs, seed=3)
     for seed, own in enumerate(batches):
         ids = [own, own[::-1]]
         rows, counts = flat(ids)
@@ -175,97 +153,78 @@ def test_with_a_place_for_every_id_the_bits_are_those_of_a_cpu_engine(batches, t
             store.update_rows([(rows, counts)], [gradients]).tolist()
             == engine.update_rows([(rows, counts)], [gradients]).tolist()
         )
-    same_states(store.state(), engine.state())
-    again = HashedTables([HashedTable(one, capacity=IDS) for one in specs], seed=3)
+    same_states(states_of(store), engine.state())
+    again = stored([HashedTable(one, capacity=IDS) for one in specs], seed=3)
     again.load_state(engine.state())
-    same_states(again.state(), engine.state())
+    same_states(states_of(again), engine.state())
 
 
 @settings(max_examples=scaled(30))
 @given(st.lists(st.integers(0, 2**63 - 2), min_size=1, max_size=200), st.integers(1, 300))
 def test_large_ids_keep_their_values(ids, capacity):
     spec = TableSpec("one", 2**63 - 1, 2, SGD(1.0))
-    store = HashedTables([HashedTable(spec, capacity=capacity)], seed=3)
+    store = stored([HashedTable(spec, capacity=capacity)], seed=3)
     for row in ids:
         before = store.weights_of("one", [row])[0]
         store.update_rows([flat([[row]])], [np.array([row % 7, 1.0], np.float32)])
         after = store.weights_of("one", [row])[0]
         assert after.tolist() == [before[0] - np.float32(row % 7), before[1] - np.float32(1.0)]
     last = list(dict.fromkeys(reversed(ids)))[:capacity]
-    assert store.state()["one"].rows.tolist() == sorted(last)
+    assert states_of(store)["one"].rows.tolist() == sorted(last)
 
 
 def test_a_part_of_a_table_begins_with_the_values_of_the_whole():
     spec = TableSpec("part", 50, 4, SGD(1.0))
     origin = TableOrigin("whole", row_stride=3, row_first=2, first_column=1)
-    store = HashedTables([HashedTable(spec, capacity=5)], seed=3, origins=[origin])
-    engine = CpuEngine([FeatureSpec("part", spec)], seed=3, origins=[origin])
+    store = stored([HashedTable(spec, capacity=5)], seed=3, origins=[origin])
+    engine = DenseStore([spec], seed=3, origins=[origin])
     rows = np.array([4, 40, 7], np.int64)
     store.update_rows([(rows[:2], np.array([2]))], [np.zeros(8, np.float32)])
     assert store.weights_of("part", rows).tobytes() == engine.weights_of("part", rows).tobytes()
 
 
 def test_the_summary_names_what_found_no_place():
-    store = HashedTables([HashedTable(TableSpec("words", 2**62, 2, SGD(1.0)), capacity=3)], seed=0)
+    store = stored([HashedTable(TableSpec("words", 2**62, 2, SGD(1.0)), capacity=3)], seed=0)
     store.update_rows([flat([list(range(10))])], [np.ones(20, np.float32)])
-    (line,) = store.summary
+    (line,) = [counts.summary(name) for name, counts in store.hashed_counts.items()]
     assert "table words: 3 of 3 rows, 3 ids admitted" in line
     assert "7 updates found no place: a batch has more ids than the table has rows" in line
-    assert store.counts["words"] == HashedCounts(3, 3, 3, 0, 0, 0, 7)
+    assert store.hashed_counts["words"] == HashedCounts(3, 3, 3, 0, 0, 0, 7)
     assert (store.weights_of("words", [9]) != 0).all()
-
-
-def test_tombstones_beyond_the_space_for_them_are_told():
-    store = HashedTables([HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=1)], seed=0)
-    for row in range(1030):
-        store.update_rows([flat([[row]])], [np.ones(1, np.float32)])
-    taken = store.take_tombstones()["one"]
-    assert not taken.is_whole
-    assert taken.ids.tolist() == list(range(1024))
-    store.forget_tombstones()
-    store.update_rows([flat([[5000]])], [np.ones(1, np.float32)])
-    taken = store.take_tombstones()["one"]
-    assert taken.is_whole
-    assert taken.ids.tolist() == [1029]
 
 
 def test_rows_of_one_age_expire_over_some_steps():
     """No step is long because many rows have one age."""
-    store = HashedTables(
-        [HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=1000, expire_after_steps=1)], seed=0
-    )
+    store = stored([HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=1000, expire_after_steps=1)], seed=0)
     store.update_rows([flat([list(range(1000))])], [np.ones(1000, np.float32)])
-    stored = []
+    left = []
     for _ in range(7):
         store.update_rows([flat([[]])], [np.zeros(0, np.float32)])
-        stored.append(store.counts["one"].stored)
-    assert stored == [1000, 744, 488, 232, 0, 0, 0]
+        left.append(store.hashed_counts["one"].stored)
+    assert left == [1000, 744, 488, 232, 0, 0, 0]
 
 
 def test_a_candidate_that_was_updated_longest_ago_makes_room():
     """One line of candidates, of eight ids."""
-    store = HashedTables(
+    store = stored(
         [HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=10, admit_after=2, candidates=8)], seed=0
     )
     for row in [*range(8), 8, 1, 0]:
         store.update_rows([flat([[row]])], [np.ones(1, np.float32)])
-    assert store.state()["one"].rows.tolist() == [1]
+    assert states_of(store)["one"].rows.tolist() == [1]
 
 
-def test_a_budget_in_bytes_gives_the_rows():
+def test_the_bytes_of_a_row():
     spec = TableSpec("one", 2**62, 16, Adagrad(0.1))
     assert bytes_per_row(HashedTable(spec, capacity=1)) == 128 + 26
-    assert HashedTable(spec, budget_bytes=154 * 1000 + 153).places == 1000
-    assert HashedTable(spec, budget_bytes=156 * 1000, admit_after=3).places == 1000
+    assert bytes_per_row(HashedTable(spec, capacity=1, admit_after=3)) == 128 + 28
 
 
 @pytest.mark.parametrize(
     ("given", "part"),
     [
-        ({}, "either a capacity"),
-        ({"capacity": 1, "budget_bytes": 1000}, "either a capacity"),
-        ({"capacity": -1}, "either a capacity"),
-        ({"budget_bytes": 89}, "space for some rows"),
+        ({"capacity": 0}, "space for some rows"),
+        ({"capacity": -1}, "space for some rows"),
         ({"capacity": 1 << 31}, "space for some rows"),
         ({"capacity": 1, "admit_after": 0}, "admit_after"),
         ({"capacity": 1, "admit_after": 256}, "admit_after"),
@@ -280,10 +239,10 @@ def test_options_out_of_range_are_refused(given, part):
 
 
 def test_what_does_not_fit_is_one_error_and_changes_nothing():
-    store = HashedTables([HashedTable(TableSpec("one", 10, 2, SGD(1.0)), capacity=3)], seed=0)
+    store = stored([HashedTable(TableSpec("one", 10, 2, SGD(1.0)), capacity=3)], seed=0)
     rows, counts, gradients = np.array([1, 2], np.int64), np.array([2]), np.ones(4, np.float32)
     store.update_rows([(rows, counts)], [gradients])
-    before, step = store.state(), store.histories()["one"].step
+    before, step = states_of(store), store.history(0)[0]
     for asked, flat_gradients in (
         ((np.array([1, 10]), counts), gradients),
         ((np.array([-1, 1]), counts), gradients),
@@ -295,56 +254,41 @@ def test_what_does_not_fit_is_one_error_and_changes_nothing():
     ):
         with pytest.raises(BadBatch):
             store.update_rows([asked], [flat_gradients])
-    with pytest.raises(BadBatch):
-        store.write_values(rows, counts, RowValues(gradients, gradients), are_changed=True)
+    with pytest.raises(BadBatch, match="loaded with their ages"):
+        store.write_values(rows, counts, RowValues(gradients, np.zeros(0, np.float32)), are_changed=True)
     with pytest.raises(BadBatch):
         store.read_rows(np.array([10]), np.array([1]))
-    with pytest.raises(ConfigError):
-        store.weights_of("two", [1])
-    same_states(store.state(), before)
-    assert store.histories()["one"].step == step
+    same_states(states_of(store), before)
+    assert store.history(0)[0] == step
 
 
 def test_states_that_do_not_fit_are_refused():
-    store = HashedTables([HashedTable(spec := TableSpec("one", 10, 2, SGD(1.0)), capacity=3)], seed=0)
-    engine = CpuEngine([FeatureSpec("one", spec)], seed=0)
-    engine.update_rows([flat([[1, 2, 3, 4]])], [np.ones(8, np.float32)])
-    with pytest.raises(TornCheckpoint, match="fit its capacity"):
-        store.load_state(engine.state())
+    store = stored([HashedTable(TableSpec("one", 10, 2, SGD(1.0)), capacity=3)], seed=0)
     store.update_rows([flat([[1, 2]])], [np.ones(4, np.float32)])
-    state, none = store.state(), np.zeros(0, np.uint64)
-    for wrong in (
-        TableHistory(1, np.zeros(3, np.int64), none),
-        TableHistory(1, np.array([0, 1]), none),
-        TableHistory(5, np.array([0, -1]), none),
-        TableHistory(-1, np.array([0, 0]), none),
-        TableHistory(5, np.array([0.0, 1.0]), none),
+    state, none = states_of(store), np.zeros(0, np.uint64)
+    for steps, ages in (
+        (1, np.zeros(3, np.int64)),
+        (1, np.array([0, 1])),
+        (5, np.array([0, -1])),
+        (-1, np.array([0, 0])),
+        (5, np.array([0.0, 1.0])),
     ):
+        sections = TableSections(arrays={AGES: ages, STEPS: np.array([steps]), CANDIDATES: none})
         with pytest.raises(TornCheckpoint, match="history"):
-            store.load_state(state, {"one": wrong})
-    with pytest.raises(TornCheckpoint, match="history"):
-        store.load_state(state, {})
-    same_states(store.state(), state)
+            store.load_state({"one": replace(state["one"], sections=sections)})
+    same_states(states_of(store), state)
 
 
-@settings(max_examples=scaled(30))
-@given(st.lists(batches(FEATURES), min_size=1, max_size=6), st.integers(1, 9))
-def test_it_is_the_cold_tier_of_a_hybrid_engine(trained, hot):
-    """With a place for every id, whichever rows are hot."""
-    specs = tables_of(FEATURES)
-    cold = HashedTables([HashedTable(one, capacity=one.vocabulary_size) for one in specs], seed=3)
-    tiers = HybridEngine(FEATURES, seed=3, hot_rows={one.name: hot for one in specs}, move_lookups=0.0, cold=cold)
-    whole = CpuEngine(FEATURES, seed=3)
-    for seed, batch in enumerate(trained):
-        assert tiers.lookup(batch).tobytes() == whole.lookup(batch).tobytes()
-        gradients = np.random.default_rng(seed).normal(size=(batch.rows, whole.width)).astype(np.float32)
-        tiers.apply_gradients(batch, gradients)
-        whole.apply_gradients(batch, gradients)
-    same_states(tiers.state(), whole.state())
+def test_of_a_state_with_more_rows_than_places_those_of_the_newest_use_stay():
+    engine = DenseStore([spec := TableSpec("one", 10, 2, SGD(1.0))], seed=0)
+    engine.update_rows([flat([[1, 2, 3, 4]])], [np.ones(8, np.float32)])
+    store = stored([HashedTable(spec, capacity=3)], seed=0)
+    store.load_state(engine.state())
+    assert states_of(store)["one"].rows.tolist() == [2, 3, 4]
+    assert store.hashed_counts["one"] == HashedCounts(3, 3, 0, 1, 0, 0, 0)
 
 
 def test_steps_are_left_out_when_a_state_is_loaded():
     """Ages and the 24 bits of candidates' steps stay."""
-    history = TableHistory((5 << 24) + 7, np.array([3, 1 << 24]), np.zeros(0, np.uint64)).shortened()
-    assert history.step == (1 << 24) + 7
-    assert TableHistory(7, np.array([3, 6]), np.zeros(0, np.uint64)).shortened().step == 7
+    assert shortened((5 << 24) + 7, np.array([3, 1 << 24])) == (1 << 24) + 7
+    assert shortened(7, np.array([3, 6])) == 7

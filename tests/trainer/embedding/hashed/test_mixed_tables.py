@@ -11,9 +11,9 @@ from trainer.embedding import Adagrad, Adam, TableSpec
 from trainer.embedding.cpu.memory import SharedMemory
 from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.engine import ChangedRows
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.mixed_tables import MixedTables
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import BadBatch, ServerLost
 
 TABLES = (
@@ -60,7 +60,7 @@ def test_a_transaction_that_is_cut_off_is_undone_in_all_tables(tmp_path):
     tables = tables_in(folder)
     for seed in range(10):
         update(tables, seed, number=seed)
-    before, counts = saved(tables), tables.counts
+    before, counts = saved(tables), tables.hashed_counts
     assert counts["ids"].evicted
     with tables.undo_log.transaction() as words:
         update(tables, 99)
@@ -70,7 +70,7 @@ def test_a_transaction_that_is_cut_off_is_undone_in_all_tables(tmp_path):
     assert other.undo_log.found is Found.UNDONE
     assert other.undo_log.words[0] == 9
     assert saved(other) == before
-    assert other.counts == counts
+    assert other.hashed_counts == counts
     update(other, 99)
     assert saved(other) == saved(tables)
 
@@ -170,5 +170,5 @@ def test_rows_are_loaded_in_pieces_with_their_ages(tmp_path):
     assert found.read(1, 0, 3).rows.tolist() == [3, 7, 2**61]
     assert found.ages(1, 0, 3).tolist() == [8, 0, 3]
     assert found.history(1).step == 9
-    assert tables.counts["ids"].stored == 3
-    assert tables.counts["ids"].evicted == 5
+    assert tables.hashed_counts["ids"].stored == 3
+    assert tables.hashed_counts["ids"].evicted == 5

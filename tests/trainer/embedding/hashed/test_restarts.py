@@ -10,16 +10,14 @@ import pytest
 
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
-from tests.trainer.embedding.hashed.model import flat
+from tests.trainer.embedding.hashed.model import flat, states_of, stored
 from tests.trainer.embedding.partitioned.test_partitioned_engine import same_states
 from tests.trainer.embedding.test_undo_log import cut_off, run_apart
 from trainer.embedding import FTRL, SGD, Adagrad, Adam, TableSpec
 from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
-from trainer.embedding.cpu.undo_log import Found
-from trainer.embedding.engine import RowValues
+from trainer.embedding.cpu.undo_log import Found, UndoLog
 from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed.options import HashedTable
-from trainer.embedding.hashed.tables import HashedTables
 from trainer.errors import ConfigError, DamagedMemory
 
 TABLES = (
@@ -30,42 +28,36 @@ TABLES = (
         TableSpec("four", 90, 20, FTRL(0.1)), capacity=50, admit_after=3, expire_after_steps=4, candidate_steps=3
     ),
 )
-DIMS, SLOT_DIMS = (16, 3, 1, 20), (16, 6, 0, 40)
+DIMS = (16, 3, 1, 20)
 
 
 def store_in(memory):
-    return HashedTables(TABLES, seed=3, threads=1, memory=memory, words=2)
+    return stored(TABLES, seed=3, threads=1, memory=memory, undo_log=UndoLog(memory, 2, "test"))
 
 
 def change(store, seed):
-    """Updates and a write of values, as one transaction that counts itself."""
+    """Updates, as one transaction that counts itself."""
     draw = np.random.default_rng(seed)
     with store.undo_log.transaction() as words:
-        for number in range(3):
+        for _ in range(3):
             ids = [
                 draw.permutation(table.spec.vocabulary_size % 5001)[: draw.integers(0, 80)].tolist() for table in TABLES
             ]
             rows, counts = flat(ids)
-            weights, slots = (
-                draw.normal(size=int((counts * dims).sum())).astype(np.float32) for dims in (DIMS, SLOT_DIMS)
-            )
-            if number == 1:
-                store.write_values(rows, counts, RowValues(weights, slots), are_changed=True)
-            else:
-                store.update_rows([(rows, counts)], [weights])
+            gradients = draw.normal(size=int((counts * DIMS).sum())).astype(np.float32)
+            store.update_rows([(rows, counts)], [gradients])
         words[0] = seed + 1
         words[1] = -seed
 
 
 def assert_same_stores(one, two):
-    same_states(one.state(), two.state())
-    assert one.counts == two.counts
-    for own, other in zip(one.histories().values(), two.histories().values(), strict=True):
-        assert own.step == other.step
-        assert own.ages.tolist() == other.ages.tolist()
-        assert own.candidates.tobytes() == other.candidates.tobytes()
-    for own, other in zip(one.take_tombstones().values(), two.take_tombstones().values(), strict=True):
-        assert own.ids.tolist() == other.ids.tolist()
+    same_states(states_of(one), states_of(two))
+    assert one.hashed_counts == two.hashed_counts
+    for t in range(len(TABLES)):
+        own, other = (store.table_state(t).sections.arrays for store in (one, two))
+        assert {name: array.tobytes() for name, array in own.items()} == {
+            name: array.tobytes() for name, array in other.items()
+        }
 
 
 def test_a_store_goes_on_from_its_memory(tmp_path):
@@ -117,36 +109,19 @@ def test_a_load_that_is_cut_off_leaves_empty_tables(tmp_path, monkeypatch):
     store = store_in(SharedMemory(tmp_path))
     for seed in range(3):
         change(store, seed)
-    state, histories = store.state(), store.histories()
+    state = states_of(store)
     with monkeypatch.context() as patched:
         patched.setattr(store._index, "rebuild", _fail)
         with pytest.raises(ZeroDivisionError):
-            store.load_state(state, histories)
+            store.load_state(state)
     again = store_in(SharedMemory(tmp_path))
     assert again.undo_log.found is Found.EMPTY
-    assert not any(len(table.rows) for table in again.state().values())
-    assert not any(one.stored for one in again.counts.values())
-    again.load_state(state, histories)
+    assert not any(len(table.rows) for table in states_of(again).values())
+    assert not any(one.stored for one in again.hashed_counts.values())
+    again.load_state(state)
     whole = store_in(SharedMemory(tmp_path))
     assert whole.undo_log.found is Found.WHOLE
-    same_states(whole.state(), state)
-
-
-def test_memory_of_other_options_is_not_used(tmp_path):
-    change(store_in(SharedMemory(tmp_path)), 0)
-    others = HashedTables(TABLES[:3], seed=3, memory=SharedMemory(tmp_path), words=2)
-    assert others.undo_log.found is Found.EMPTY
-    assert not any(len(table.rows) for table in others.state().values())
-
-
-def test_memory_is_used_with_other_rates_and_limits(tmp_path):
-    """A rate that is a function is another object in each process."""
-    for rate, expire_after in ((lambda: 0.1, 0), (lambda: 0.2, 3), (0.3, 5)):
-        table = HashedTable(TableSpec("one", 100, 4, SGD(rate)), capacity=9, expire_after_steps=expire_after)
-        store = HashedTables([table], seed=3, memory=SharedMemory(tmp_path))
-        store.update_rows([flat([[5]])], [np.ones(4, np.float32)])
-    assert store.undo_log.found is Found.WHOLE
-    assert store.histories()["one"].step == 3
+    same_states(states_of(whole), state)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +131,6 @@ def test_memory_is_used_with_other_rates_and_limits(tmp_path):
         "index_entries",
         "index_words",
         "index_candidates",
-        "index_tombstones",
         "index_marks",
         "undo_header",
     ],
@@ -176,11 +150,9 @@ def test_damaged_memory_is_one_error_or_none(tmp_path, name):
         try:
             again = store_in(SharedMemory(tmp_path / "damaged"))
             change(again, 3)
-            again.take_tombstones()
-            again.forget_tombstones()
-            again.rebuild()
+            again.end_load()
             change(again, 4)
-            again.state()
+            states_of(again)
         except DamagedMemory:
             refused += 1
         except ConfigError as error:
@@ -206,14 +178,14 @@ def _damaged(content, random):
 
 def test_a_rebuilt_index_is_that_of_the_updates():
     rows = 200_000
-    store = HashedTables([HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=rows)], seed=0, threads=1)
+    store = stored([HashedTable(TableSpec("one", 2**62, 1, SGD(1.0)), capacity=rows)], seed=0, threads=1)
     ids = np.random.default_rng(0).permutation(4 * rows)[:rows].astype(np.int64)
     for part in np.split(ids, 10):
         store.update_rows([(part, np.array([len(part)]))], [np.ones(len(part), np.float32)])
-    before, entries = store.histories()["one"].ages, store._index.values.entries.copy()
+    before, entries = store.ages_of(0), store._index.values.entries.copy()
     links = store._index.records(0).copy()
-    store.rebuild()
+    store.end_load()
     assert np.array_equal(store._index.records(0), links), "the list is that of the updates"
     assert np.array_equal(np.sort(store._index.values.entries), np.sort(entries))
-    assert np.array_equal(store.histories()["one"].ages, before)
+    assert np.array_equal(store.ages_of(0), before)
     assert store._index.words[0, columns.STORED] == rows

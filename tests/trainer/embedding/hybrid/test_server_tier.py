@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
-from tests.trainer.embedding.hybrid.test_hybrid_engine import FEATURES, TABLES, some_hot, train
+from tests.trainer.embedding.hybrid.test_tiered_store import FEATURES, TABLES, some_hot, train
 from tests.trainer.embedding.partitioned.plans import plans
 from tests.trainer.embedding.partitioned.test_partitioned_engine import batches, same_states
 from tests.trainer.embedding.ps.test_ps_engine import counted
@@ -21,8 +21,10 @@ from tests.trainer.servers.test_killed_servers import link_to, processes
 from tests.trainer.servers.test_tcp_link import CutLater
 from trainer.embedding import CpuEngine
 from trainer.embedding.engine import RowValues
-from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.exchange import OneHost
 from trainer.embedding.hybrid.server_tier import ServerTier
+from trainer.embedding.hybrid.tiered_store import TieredStore
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.frames import NUMBERED, Kind
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch
@@ -51,8 +53,9 @@ def tier_on(servers, **options) -> ServerTier:
     return made
 
 
-def hybrid(cold: ServerTier, hot_rows=HOT_ROWS, **options) -> HybridEngine:
-    return HybridEngine(FEATURES, seed=SEED, hot_rows=hot_rows, cold=cold, **options)
+def hybrid(cold: ServerTier, hot_rows=HOT_ROWS, **options) -> ShardedTables:
+    store = TieredStore(TABLES, seed=SEED, hot_rows=hot_rows, cold=cold, **options)
+    return ShardedTables(FEATURES, seed=SEED, exchange=OneHost(), store=store)
 
 
 def drifting_batch(step: int):
@@ -65,7 +68,7 @@ def drifting_batch(step: int):
     return batch_of([[ids(one.table.vocabulary_size) for _ in range(6)] for one in FEATURES])
 
 
-def train_both(tiers: HybridEngine, whole: CpuEngine, steps) -> None:
+def train_both(tiers: ShardedTables, whole: CpuEngine, steps) -> None:
     for step in steps:
         batch = drifting_batch(step)
         assert tiers.lookup(batch).tobytes() == whole.lookup(batch).tobytes()
@@ -91,7 +94,7 @@ def test_servers_change_no_bit(servers, trained, hot_rows, plan, ids):
     same_states(tiers.state(), whole.state())
     for table in TABLES:
         rows = np.arange(table.vocabulary_size)[::-1]
-        assert tiers.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
+        assert tiers.store.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
     cold.close()
 
 
@@ -104,10 +107,10 @@ def test_a_batch_takes_one_fetch_and_one_update_and_rows_that_move_one_more_of_e
             own[0].requests.clear()
         moved, steps = Counter(), 40
         for step in range(steps):
-            before = tiers.counts
+            before = tiers.store.counts
             train_both(tiers, whole, [step])
-            moved["in"] += tiers.counts.rows_in > before.rows_in
-            moved["out"] += tiers.counts.rows_out > before.rows_out
+            moved["in"] += tiers.store.counts.rows_in > before.rows_in
+            moved["out"] += tiers.store.counts.rows_out > before.rows_out
         cold.close()
     assert moved["in"] > moved["out"] > 0
     for own in links:
@@ -136,7 +139,7 @@ def test_rows_that_are_hot_stay_away_from_the_servers(servers):
 
     first = bytes_of_batch()
     assert bytes_of_batch() < first
-    assert tiers.hot_rows["three"].tolist() == [7, 8]
+    assert tiers.store.hot_rows["three"].tolist() == [7, 8]
     cold.close()
 
 
@@ -176,7 +179,7 @@ def test_killed_servers_lose_and_repeat_no_written_row(tmp_path):
             server = made[step % 2]
             server.kill()
             server.start()
-        assert tiers.counts.rows_out > 0
+        assert tiers.store.counts.rows_out > 0
         same_states(tiers.state(), whole.state())
         cold.close()
 

@@ -106,7 +106,7 @@ def test_a_host_without_events_takes_part():
 
 
 def test_gradients_of_other_rows_are_refused():
-    engine = CpuEngine(FEATURES[:2], seed=3)
+    engine = CpuEngine(FEATURES[:2], seed=3).store
     rows, counts = np.array([1, 2, 3]), np.array([2, 1])
     read = engine.read_rows(rows, counts)
     for wrong in (read[:-1], read.astype(np.float64)):

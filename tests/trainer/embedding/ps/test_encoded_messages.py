@@ -90,7 +90,7 @@ def test_bytes_are_those_that_encodings_promise(ids, values):
         engine.lookup(batch)
         engine.apply_gradients(batch, gradients_of(batch, engine.width, 1))
         engine.finish()
-        reads = engine._looked_up[-1].rows.requests.reads
+        reads = engine._batches[-1][1].rows.requests.reads
         for server, remote in enumerate(engine.servers):
             rows, counts = reads.rows[reads.of_owner(server)], reads.counts[server]
             room = np.empty(row_numbers.most_bytes(len(rows), len(counts)), np.uint8)

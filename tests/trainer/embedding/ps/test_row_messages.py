@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from trainer.embedding.engine import ChangedRows, RowValues
-from trainer.embedding.hashed.kept_snapshot import KeptHistory
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.encoded_values import (
     FP14,

@@ -128,7 +128,7 @@ def test_rows_are_shuffled_inside_a_tower():
     """Steps b, c and d of one worker, which has all rows."""
     rows = TowerRows(FEATURES, seed=3, exchange=OneHost())
     batches = [batch_of([[[1, 2]]] * 6), batch_of([[[2]], [[], []], [[1]], [[]], [[]], [[]]][:1] + [[[0]]] * 5)]
-    units = [rows.requests(one) for one in batches]
+    units = [rows.prepare(one).requests for one in batches]
     asked = rows.shuffle_requests(units)
     assert [[len(one) for one, _ in of_worker] for of_worker in asked] == [[10, 6]]
     found = rows.shuffle_rows(units, rows.read(asked))

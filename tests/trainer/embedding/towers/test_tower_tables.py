@@ -92,7 +92,7 @@ def test_statistics_are_those_of_the_flat_exchange():
         for one in (tables, flat):
             one.lookup(batches[rank])
             one.apply_gradients(batches[rank], gradients_of(0, rank, 2, one.width))
-        return tables.rows.statistics(), flat.statistics()
+        return tables.statistics(), flat.statistics()
 
     results = on_workers(placement, work)
     for name in "abcdef":

@@ -1,4 +1,4 @@
-"""An engine of two tiers gives the bits of one, whichever rows are hot and however they move."""
+"""A store of two tiers gives the bits of one, whichever rows are hot and however they move."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tests.trainer.embedding.partitioned.test_partitioned_engine import batches,
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.embedding.test_snapshot import same, state_of
 from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, Quantization, RowWiseAdagrad, TableSpec
+from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.engine import RowValues
-from trainer.embedding.hybrid.engine import HybridEngine
+from trainer.embedding.exchange import OneHost
+from trainer.embedding.hybrid.tiered_store import TieredStore
 from trainer.embedding.optimizers import slot_width
+from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 
@@ -38,8 +41,9 @@ some_hot = st.fixed_dictionaries(
 prices = st.sampled_from([0.0, 1.0])
 
 
-def hybrid(hot_rows, *, features=FEATURES, **options):
-    return HybridEngine(features, seed=3, hot_rows=hot_rows, **options)
+def hybrid(hot_rows, *, features=FEATURES, held=2, **options):
+    store = TieredStore(tables_of(features), seed=3, hot_rows=hot_rows, **options)
+    return ShardedTables(features, seed=3, exchange=OneHost(), store=store, held=held)
 
 
 def gradients_of(batch, width, seed):
@@ -59,13 +63,13 @@ def test_placement_changes_no_bit(trained, hot_rows, price, threads):
         train(tiers, batch, seed)
         train(whole, batch, seed)
         for table in TABLES:
-            hot = tiers.hot_rows[table.name]
+            hot = tiers.store.hot_rows[table.name]
             assert len(set(hot.tolist())) == len(hot) <= hot_rows.get(table.name, 0)
     same_states(tiers.state(), whole.state())
     assert tiers.statistics() == whole.statistics()
     for table in TABLES:
         rows = np.arange(table.vocabulary_size)[::-1]
-        assert tiers.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
+        assert tiers.store.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
 
 
 @settings(max_examples=scaled(40))
@@ -120,14 +124,14 @@ def test_a_snapshot_is_read_beside_training():
     for _ in range(3):
         stop.clear()
         snapshot = tiers.begin_snapshot(most_bytes=1 << 24)
-        expected = tiers._cold.state()
+        expected = tiers.store.cold.state()
         thread = threading.Thread(target=go_on, daemon=True)
         thread.start()
         found = state_of(snapshot, [(8, 0)])
         stop.set()
         thread.join(PATIENCE_SECS)
         same(found, expected)
-    assert tiers.counts.rows_out > 0
+    assert tiers.store.counts.rows_out > 0
 
 
 @settings(max_examples=scaled(30))
@@ -154,7 +158,7 @@ def test_errors_come_before_anything_changes():
     tiers = hybrid({"one": 2, "two": 5})
     batch = batch_of([[[1, 2], [3]], [[4], [5]], [[6], [7]], [[1], [2]], [[0], []]])
     train(tiers, batch, 0)
-    before, counts = tiers.state(), tiers.counts
+    before, counts = tiers.state(), tiers.store.counts
     bad = batch_of([[[1, 2], [3]], [[4], [5]], [[6], [7]], [[1], [2]], [[0], [3]]])
     gradients = gradients_of(batch, tiers.width, 1)
     broken = gradients.copy()
@@ -170,7 +174,9 @@ def test_errors_come_before_anything_changes():
         with pytest.raises(error):
             call()
     same_states(tiers.state(), before)
-    assert tiers.counts == replace(counts, rows_out=tiers.counts.rows_out, moved_bytes=tiers.counts.moved_bytes)
+    assert tiers.store.counts == replace(
+        counts, rows_out=tiers.store.counts.rows_out, moved_bytes=tiers.store.counts.moved_bytes
+    )
 
 
 def test_counts_of_moves_and_hits():
@@ -180,17 +186,17 @@ def test_counts_of_moves_and_hits():
     for _ in range(2):
         tiers.lookup(batch)
         train(tiers, batch, 0)
-    found = tiers.counts
+    found = tiers.store.counts
     assert (found.hits, found.misses, found.distinct_hits, found.distinct_misses) == (4, 4, 2, 2)
     assert (found.rows_in, found.rows_out, found.moved_bytes) == (2, 0, 2 * 32)
     assert found.hit_rate == 0.5
     assert found.decision_secs > 0 < found.move_secs
-    assert tiers.hot_rows["t"].tolist() == [1, 2]
+    assert tiers.store.hot_rows["t"].tolist() == [1, 2]
     other = batch_of([[[7] * 30, [8] * 30]])
     tiers.lookup(other)
     train(tiers, other, 0)
-    assert tiers.hot_rows["t"].tolist() == [8, 7] or tiers.hot_rows["t"].tolist() == [7, 8]
-    assert (tiers.counts.rows_in, tiers.counts.rows_out) == (4, 2)
+    assert tiers.store.hot_rows["t"].tolist() == [8, 7] or tiers.store.hot_rows["t"].tolist() == [7, 8]
+    assert (tiers.store.counts.rows_in, tiers.store.counts.rows_out) == (4, 2)
 
 
 def test_an_unchanged_row_is_not_written_back():
@@ -199,15 +205,15 @@ def test_an_unchanged_row_is_not_written_back():
     train(tiers, batch_of([[[1]]]), 0)
     train(tiers, batch_of([[[1]]]), 0)
     tiers.state()
-    written = tiers.counts.rows_out
+    written = tiers.store.counts.rows_out
     tiers.state()
     train(tiers, batch_of([[[2, 2, 2, 2]]]), 0)
-    assert tiers.hot_rows["t"].tolist() == [2]
-    assert tiers.counts.rows_out == written == 1
+    assert tiers.store.hot_rows["t"].tolist() == [2]
+    assert tiers.store.counts.rows_out == written == 1
 
 
 def test_another_cold_tier_takes_the_place():
-    cold = CpuEngine([FeatureSpec(table.name, table) for table in TABLES], seed=3)
+    cold = DenseStore(TABLES, seed=3)
     tiers, whole = hybrid({"one": 4}, cold=cold), CpuEngine(FEATURES, seed=3)
     batch = batch_of([[[1, 2], [3]], [[4], [5]], [[6], [7]], [[1], [2]], [[0], []]])
     for engine in (tiers, whole):
@@ -221,7 +227,7 @@ def test_another_cold_tier_takes_the_place():
 
 def test_values_that_do_not_fit_are_refused():
     """By the tier that they are written to, before anything changes."""
-    cold, counts = CpuEngine([FeatureSpec("t", TableSpec("t", 9, 2, Adagrad(0.1, 0.5), "sum"))], seed=3), np.array([2])
+    cold, counts = DenseStore([TableSpec("t", 9, 2, Adagrad(0.1, 0.5), "sum")], seed=3), np.array([2])
     values = cold.read_values(np.array([1, 8]), counts)
     assert (values.weights.shape, values.slots.tolist(), values.nbytes) == ((4,), [0.5] * 4, 32)
     for rows, wrong in (
@@ -243,7 +249,7 @@ def test_impossible_hot_rows_are_refused(hot_rows):
     with pytest.raises(ConfigError):
         hybrid(hot_rows)
     with pytest.raises(ConfigError, match="at least one feature"):
-        HybridEngine([], seed=0, hot_rows={})
+        TieredStore([], seed=0, hot_rows={})
 
 
 def test_an_optimizer_with_a_bad_rate_changes_nothing():

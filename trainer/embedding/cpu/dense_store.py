@@ -1,4 +1,4 @@
-"""The embedding engine of one process: tables in memory, compiled loops on all cores, bit-for-bit repeatable.
+"""Rows of tables in the memory of one process, all of which have memory: compiled loops on all cores, bit-for-bit repeatable.
 
 A row gets its initial values when it is first read, from a hash of (seed, table name, row, column), independent of the
 order of reads. The system commits memory of the process as rows are touched, so a large vocabulary costs only its used rows; a table in
@@ -7,11 +7,8 @@ shared memory costs all of them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +16,12 @@ import numpy as np
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu import gradients as gradient_kernels
-from trainer.embedding.cpu import lookup as lookup_kernels
-from trainer.embedding.cpu.finite_gradients import check_finite
 from trainer.embedding.cpu.initial_rows import INITIALISED, assign_rows, fill_row, initialise_missing
 from trainer.embedding.cpu.layout import (
     Bags,
     TableLayout,
     TableOrigin,
     TableValues,
-    feature_columns,
     feature_layout,
     learning_rates,
     table_layout,
@@ -38,12 +32,11 @@ from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.row_parts import join_parts, read_rows, read_weights, write_rows
 from trainer.embedding.cpu.snapshot import EngineSnapshot
 from trainer.embedding.cpu.table_bytes import does_not_fit, machine_bytes
-from trainer.embedding.cpu.threads import Team, available_threads, split_events
+from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.cpu.updates import RowUpdates
-from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import NO_HASHED_COUNTS, ChangedRows, RowValues, TableState
-from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
@@ -52,176 +45,87 @@ from trainer.errors import BadBatch, ConfigError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _NO_SHARES = np.zeros(0, np.float32)
-#: The work of an event beside that of its ids, in floats.
-_EVENT_COST = 16
-#: The events that are combined feature after feature.
-_TILE_EVENTS = 4096
-#: Activations of this size leave the caches before they are read.
-STREAMED_BYTES = 8 << 20
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """A checked batch; ``are_initial``: whether all its rows have values."""
-
-    batch: IdBatch
-    bags: Bags
-    are_initial: bool = False
-
-
-class CpuEngine:
-    """Lookups and updates over the tables of ``features``; releases the GIL while it works.
+class DenseStore:
+    """See :class:`~trainer.embedding.row_store.RowStore`: all rows of ``tables`` have memory. It releases the GIL while it works.
 
     The same calls in the same order give the same bits on one machine, whatever the number of threads.
 
     Args:
-        features: the features, in the order of batches.
+        tables: the tables.
         seed: what initial weights are drawn from.
         threads: threads of the loops; 0 for one a processor.
         origins: of each table, the part of a whole table that it is; None for whole tables.
         answers: arrays of :meth:`read_rows` that are in use at once.
-        held: batches between a lookup and its update, for which it keeps what both need.
-        memory: has the tables; None: memory of this process. An engine begins with the values that the memory has.
-        undo_log: of the same memory: an update that a killed process has begun is undone when an engine begins with its memory.
+        memory: has the tables; None: memory of this process. A store begins with the values that the memory has.
+        undo_log: of the same memory: an update that a killed process has begun is undone when a store begins with its memory.
 
-    Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this engine does not have, and
+    Attributes:
+        features: a feature for each table.
+        team: the threads.
+
+    Raises :class:`ConfigError` for equal names, for tables that do not fit, and for a setting that this store does not have, and
     :class:`~trainer.errors.DamagedMemory` for an undo log with other bytes than were written.
     """
 
     needs_lookups = False
-
-    may_predict = True
     hashed_counts = NO_HASHED_COUNTS
 
     def __init__(
         self,
-        features: Sequence[FeatureSpec],
+        tables: Sequence[TableSpec],
         *,
         seed: int,
         threads: int = 0,
         origins: Sequence[TableOrigin] | None = None,
         answers: int = 1,
-        held: int = 2,
         memory: TableMemory | None = None,
         undo_log: UndoLog | None = None,
     ) -> None:
-        self._features, self._tables = tuple(features), supported_tables(features)
-        self._of_features = feature_layout(self._features, self._tables)
-        self._layout = table_layout(self._of_features, self._tables, seed, origins)
-        slots = self._layout._replace(dims=self._layout.slot_dims, weight_base=self._layout.slot_base)
+        self.features = tuple(FeatureSpec(one.name, one) for one in tables)
+        self.tables = supported_tables(self.features)
+        of_features = feature_layout(self.features, self.tables)
+        self.layout: TableLayout = table_layout(of_features, self.tables, seed, origins)
+        slots = self.layout._replace(dims=self.layout.slot_dims, weight_base=self.layout.slot_base)
         self._rows_of_values = (
-            self._layout,
+            self.layout,
             slots,
         )  # where the weights of rows are, and their slots as if they were weights
-        self._dims = self._layout.dims[self._of_features.table]
-        self._width = sum(feature.width for feature in self._features)
-        self._team = Team(threads or available_threads())
-        self._updates = RowUpdates(self._of_features, self._layout, self._team)
-        self._held = held
-        self._outputs, self._answers = OutputPool(kept=held + 1), OutputPool(spare=0.25, kept=answers)
-        self._may_stream = not (self._dims % LANES).any()
+        self._every = of_features.table
+        self.team = Team(threads or available_threads())
+        self._updates = RowUpdates(of_features, self.layout, self.team)
+        self._answers = OutputPool(spare=0.25, kept=answers)
         self._memory, self.undo_log = memory or PrivateMemory(), undo_log
         self._allocate(is_fresh=undo_log is not None and undo_log.is_empty)
 
     def _allocate(self, *, is_fresh: bool) -> None:
         """Reserve the tables."""
         try:
-            self._values = table_values(self._layout, self._memory, is_fresh=is_fresh)
+            self._values = table_values(self.layout, self._memory, is_fresh=is_fresh)
         except (MemoryError, ValueError) as error:
-            raise does_not_fit(self._tables, machine_bytes()) from error
+            raise does_not_fit(self.tables, machine_bytes()) from error
         if self.undo_log is not None:
             self.undo_log.attach(self._values)
-        self._prepared: deque[_Prepared] = deque(maxlen=self._held)
         self._snapshot: EngineSnapshot | None = None
-        self._counter = BatchCounter(self._features, self._of_features.table)
-
-    @property
-    def features(self) -> tuple[FeatureSpec, ...]:
-        """The features, in the order of a batch."""
-        return self._features
-
-    @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        """The tables, in the order of their first use."""
-        return self._tables
-
-    @property
-    def threads(self) -> int:
-        """The threads that its loops use."""
-        return self._team.threads
-
-    @property
-    def columns(self) -> dict[str, slice]:
-        """Feature name to its columns in the activations."""
-        return feature_columns(self._features, self._of_features)
-
-    @property
-    def width(self) -> int:
-        """Columns of the activations: the sum of the features' widths."""
-        return self._width
-
-    def lookup(self, batch: IdBatch) -> Array:
-        """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
-
-        The array is not written to again while it, or a view of it, is in use. Raises :class:`BadBatch` for an id outside its table
-        or offsets that do not fit, before anything is read.
-        """
-        bags = self._bags(batch)
-        out = self._outputs.take(batch.rows * self._width)
-        streams = self._may_stream and out.nbytes >= STREAMED_BYTES
-        threads = self._team.threads_for(int(self._dims @ (batch.offsets[:, -1] - batch.offsets[:, 0])))
-        parts = split_events(batch.offsets, self._dims + _EVENT_COST, threads)
-        combine, features, layout, values = lookup_kernels.combine_bags, self._of_features, self._layout, self._values
-        self._team.run(
-            [
-                partial(combine, *part, _TILE_EVENTS, bags, features, layout, values, out, self._width, streams)
-                for part in parts
-            ]
-        )
-        for held in self._prepared:
-            held.are_initial |= held.batch is batch
-        return out.reshape(batch.rows, self._width)
-
-    def freeze(self) -> None:
-        """See :meth:`EmbeddingEngine.freeze <trainer.embedding.engine.EmbeddingEngine.freeze>`: lookups change nothing anyway."""
-
-    def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """One optimizer update for each distinct row of ``batch``.
-
-        ``gradients``: of the loss by the activations of the same batch, float32 [batch.rows, width]. Gradients of a row
-        that occurs more than once, in one bag, in many, or in many features of its table, are summed in float32 in the
-        order feature, event, position; then the row is updated once. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss` for NaN
-        and infinity; nothing is changed then.
-        """
-        bags = self._read_bags(batch)
-        if gradients.shape != (batch.rows, self._width) or gradients.dtype != np.float32:
-            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
-                           allowed=f"float32 {(batch.rows, self._width)}")  # fmt: skip
-        flat = np.ascontiguousarray(gradients).reshape(-1)
-        check_finite(flat, self._features, self._team)
-        rates = learning_rates(self._tables)
-        with self._changing(bags):
-            distinct = self._updates.apply(bags, flat, self._width, rates, self._values)
-        self._counter.add(bags.offsets, distinct)
-
-    def statistics(self) -> dict[str, FeatureCounts]:
-        """The counts of each feature since this engine was made or loaded, by name."""
-        return self._counter.by_feature()
 
     @contextmanager
-    def _changing(self, bags: Bags) -> Iterator[None]:
-        """While the rows of a batch change: the undo log keeps them, and a snapshot what it has not read."""
+    def changing(self, bags: Bags, table_of: Array) -> Iterator[None]:
+        """While the rows of a batch change: the undo log keeps them, and a snapshot what it has not read.
+
+        ``table_of``: the table of each feature of ``bags``.
+        """
         if self.undo_log is None or self.undo_log.is_filling:
-            with self._beside_snapshot(bags):
+            with self._beside_snapshot(bags, table_of):
                 yield
             return
         with self.undo_log.transaction():
-            self.undo_log.keep_rows(bags, self._of_features.table, self._layout, self._values)
-            with self._beside_snapshot(bags):
+            self.undo_log.keep_rows(bags, table_of, self.layout, self._values)
+            with self._beside_snapshot(bags, table_of):
                 yield
 
     @contextmanager
-    def _beside_snapshot(self, bags: Bags) -> Iterator[None]:
+    def _beside_snapshot(self, bags: Bags, table_of: Array) -> Iterator[None]:
         snapshot = self._snapshot
         if snapshot is not None and snapshot.is_done:
             snapshot = self._snapshot = None
@@ -229,17 +133,17 @@ class CpuEngine:
             yield
             return
         with snapshot.changing():
-            snapshot.put_aside(bags)
+            snapshot.put_aside(bags, table_of)
             yield
 
     def read_rows(self, rows: Array, counts: Array) -> Array:
         """The current weights of ``rows`` (int64), of which each table has ``counts``; float32, one row after the other.
 
-        For an engine with one feature a table. Raises :class:`BadBatch` for a row outside its table.
+        Raises :class:`BadBatch` for a row outside its table.
         """
-        bags = self._bags(one_event(rows, counts))
-        out = self._answers.take(int((counts * self._layout.dims).sum()))
-        read_weights(bags, self._layout, self._values, out)
+        bags = self._bags(rows, counts)
+        out = self._answers.take(int((counts * self.layout.dims).sum()))
+        read_weights(bags, self.layout, self._values, out)
         return out
 
     def update_rows(
@@ -257,15 +161,15 @@ class CpuEngine:
 
         Raises :class:`BadBatch`; nothing is changed then.
         """
-        rows, counts, flat = join_by_table(asked, gradients, self._layout.dims)
-        bags = self._read_bags(one_event(rows, counts))
-        rates = learning_rates(self._tables) if rates is None else rates
-        with self._changing(bags):
+        rows, counts, flat = join_by_table(asked, gradients, self.layout.dims)
+        bags = self._read_bags(rows, counts)
+        rates = learning_rates(self.tables) if rates is None else rates
+        with self.changing(bags, self._every):
             return self._updates.apply_rows(bags, flat, rates, self._values)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
-        bags = self._read_bags(one_event(rows, counts))
+        bags = self._read_bags(rows, counts)
         weights, slots = (np.empty(int((counts * one.dims).sum()), np.float32) for one in self._rows_of_values)
         read_rows(bags, self._rows_of_values[0], self._values.weights, weights)
         read_rows(bags, self._rows_of_values[1], self._values.slots, slots)
@@ -276,24 +180,20 @@ class CpuEngine:
 
         ``are_changed``: whether they count as rows that training has changed, and belong to the state of the tables.
 
-        For an engine with one feature a table. Raises :class:`BadBatch`; nothing is changed then.
+        Raises :class:`BadBatch`; nothing is changed then.
         """
         sizes = tuple(int((counts * one.dims).sum()) for one in self._rows_of_values)
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
-        one = one_event(rows, counts)
-        bags = self._bags(one) if self.undo_log is None else self._read_bags(one)  # undone rows have values again
-        with self._changing(bags):
+        bags = (
+            self._bags(rows, counts) if self.undo_log is None else self._read_bags(rows, counts)
+        )  # undone rows have values again
+        with self.changing(bags, self._every):
             write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
             write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)
             state = gradient_kernels.CHANGED if are_changed else INITIALISED
-            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] = state
-
-    @property
-    def layout(self) -> TableLayout:
-        """Where the tables' values are, for kernels."""
-        return self._layout
+            self._values.row_state[np.repeat(self.layout.row_base, counts) + rows] = state
 
     @property
     def values(self) -> TableValues:
@@ -303,17 +203,16 @@ class CpuEngine:
     def assign_rows(self, rows: Array, counts: Array, numbers: Array) -> None:
         """Give distinct ``rows``, of which each table has ``counts``, the initial values of the rows ``numbers`` (int64).
 
-        They belong to the state of the tables when they are updated. For an engine with one feature a table.
-        Raises :class:`BadBatch` for a row outside its table; nothing is changed then.
+        They belong to the state of the tables when they are updated. Raises :class:`BadBatch` for a row outside its table; nothing is changed then.
         """
-        bags = self._bags(one_event(rows, counts))
-        with self._changing(bags):
-            assign_rows(rows, numbers, counts, self._layout, self._values)
+        bags = self._bags(rows, counts)
+        with self.changing(bags, self._every):
+            assign_rows(rows, numbers, counts, self.layout, self._values)
 
     def release_rows(self, rows: Array, counts: Array) -> None:
         """Make ``rows``, of which each table has ``counts``, rows that were never read. Raises :class:`BadBatch` as above."""
-        bags, of = self._bags(one_event(rows, counts)), self._layout
-        with self._changing(bags):
+        bags, of = self._bags(rows, counts), self.layout
+        with self.changing(bags, self._every):
             self._values.row_state[np.repeat(of.row_base, counts) + rows] = 0
             # A lookup looks at the state of a row only if its last weight is zero.
             self._values.weights[np.repeat(of.weight_base, counts) + (rows + 1) * np.repeat(of.dims, counts) - 1] = 0.0
@@ -321,7 +220,7 @@ class CpuEngine:
     def are_changed(self, rows: Array, counts: Array) -> Array:
         """Which of ``rows``, of which each table has ``counts``, training has changed."""
         found: Array = (
-            self._values.row_state[np.repeat(self._layout.row_base, counts) + rows] == gradient_kernels.CHANGED
+            self._values.row_state[np.repeat(self.layout.row_base, counts) + rows] == gradient_kernels.CHANGED
         )
         return found
 
@@ -331,7 +230,7 @@ class CpuEngine:
         ``most_bytes``: memory for rows that are changed before they are read; training waits for more. The snapshot must be
         read to its end, or closed.
         """
-        self._snapshot = EngineSnapshot(self._of_features.table, self._layout, self._values, most_bytes=most_bytes)
+        self._snapshot = EngineSnapshot(self.layout, self._values, most_bytes=most_bytes)
         return self._snapshot
 
     def begin_kept_snapshot(self, *, most_bytes: int, patience_secs: float | None) -> EngineSnapshot:
@@ -340,8 +239,7 @@ class CpuEngine:
         ``patience_secs``: a snapshot for which training has waited for so long is closed; None: it waits.
         """
         self._snapshot = EngineSnapshot(
-            self._of_features.table,
-            self._layout,
+            self.layout,
             self._values,
             most_bytes=most_bytes,
             memory=self._memory,
@@ -354,9 +252,7 @@ class CpuEngine:
 
         Raises :class:`~trainer.errors.DamagedMemory`.
         """
-        self._snapshot = EngineSnapshot.resume(
-            self._of_features.table, self._layout, self._values, self._memory, patience_secs=patience_secs
-        )
+        self._snapshot = EngineSnapshot.resume(self.layout, self._values, self._memory, patience_secs=patience_secs)
         return self._snapshot
 
     def end_snapshot(self) -> None:
@@ -365,31 +261,25 @@ class CpuEngine:
         if snapshot is not None:
             snapshot.close()
 
-    def _bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked: worked out once for a lookup and its update, between which other batches may be looked up."""
-        for held in self._prepared:
-            if held.batch is batch:
-                return held.bags
-        check_batch(batch, self._features)
-        shares = _NO_SHARES
-        if batch.weights is not None:
-            shares = lookup_kernels.shares_of(batch.weights, batch.offsets, self._of_features.combiner)
-        bags = Bags(batch.ids, batch.offsets, shares)
-        self._prepared.append(_Prepared(batch, bags))
+    def _bags(self, rows: Array, counts: Array) -> Bags:
+        """Rows of each table, checked."""
+        batch = one_event(rows, counts)
+        check_batch(batch, self.features)
+        return Bags(batch.ids, batch.offsets, _NO_SHARES)
+
+    def _read_bags(self, rows: Array, counts: Array) -> Bags:
+        """Rows of each table, checked, with their initial values, as after a read."""
+        bags = self._bags(rows, counts)
+        self.initialise(bags, self._every)
         return bags
 
-    def _read_bags(self, batch: IdBatch) -> Bags:
-        """The batch, checked, and its rows with their initial values, as after a lookup."""
-        bags = self._bags(batch)
-        for held in self._prepared:
-            if held.batch is batch and not held.are_initial:
-                initialise_missing(bags, self._of_features.table, self._layout, self._values)
-                held.are_initial = True
-        return bags
+    def initialise(self, bags: Bags, table_of: Array) -> None:
+        """Give the rows of a batch their initial values that were never read; ``table_of``: see :meth:`changing`."""
+        initialise_missing(bags, table_of, self.layout, self._values)
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
-        t, of = self._table_position(table), self._layout
+        t, of = self._position(table), self.layout
         dim, base = int(of.dims[t]), int(of.row_base[t])
         out = np.empty((len(rows), dim), np.float32)
         for k, row in enumerate(np.asarray(rows, np.int64)):
@@ -406,37 +296,37 @@ class CpuEngine:
                 out[k] = values[-dim:]
         return out
 
-    def _table_position(self, name: str) -> int:
-        names = [table.name for table in self._tables]
+    def _position(self, name: str) -> int:
+        names = [table.name for table in self.tables]
         if name not in names:
             raise ConfigError("an embedding table must be one of the engine's", value=name, allowed=", ".join(names))
         return names.index(name)
 
     def state(self) -> dict[str, TableState]:
         """A copy of all changed rows, by table name: equal states have equal bytes."""
-        return {table.name: self.table_state(t) for t, table in enumerate(self._tables)}
+        return {table.name: self.table_state(t) for t, table in enumerate(self.tables)}
 
     def table_state(self, t: int) -> TableState:
         """A copy of the changed rows of the table at this position."""
-        found = self.changed_rows(t, 0, int(self._layout.vocabulary[t]))
+        found = self.changed_rows(t, 0, int(self.layout.vocabulary[t]))
         return TableState(found.rows, found.weights, found.slots)
 
     def changed_rows(self, t: int, first: int, stop: int) -> ChangedRows:
         """A copy of the changed rows of the table at this position from ``first`` to ``stop``."""
-        base = int(self._layout.row_base[t])
+        base = int(self.layout.row_base[t])
         rows = first + np.flatnonzero(self._values.row_state[base + first : base + stop] == gradient_kernels.CHANGED)
         weights, slots = self._views(t)
         return ChangedRows(rows, weights[rows], slots[rows])
 
     def changed_among(self, t: int, rows: Array) -> ChangedRows:
         """A copy of those of ``rows``, int64 and ascending, of the table at this position that are changed."""
-        states = self._values.row_state[int(self._layout.row_base[t]) + rows]
+        states = self._values.row_state[int(self.layout.row_base[t]) + rows]
         found = rows[states == gradient_kernels.CHANGED]
         weights, slots = self._views(t)
         return ChangedRows(found, weights[found], slots[found])
 
     def _views(self, t: int) -> tuple[Array, Array]:
-        of, values = self._layout, self._values
+        of, values = self.layout, self._values
         size, dim, slot_dim = int(of.vocabulary[t]), int(of.dims[t]), int(of.slot_dims[t])
         start, slot_start = int(of.weight_base[t]), int(of.slot_base[t])
         weights = values.weights[start : start + size * dim].reshape(size, dim)
@@ -447,16 +337,34 @@ class CpuEngine:
         return ()
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit.
+        """See :class:`~trainer.embedding.row_store.RowStore`. Raises :class:`TornCheckpoint` if it does not fit.
 
         With an undo log, a process that is killed meanwhile leaves fresh tables, see :class:`~trainer.embedding.cpu.undo_log.Found`.
         """
-        check_states(self._tables, state)
+        check_states(self.tables, state)
         if self.undo_log is None:
             self._load(state)
             return
         with self.undo_log.filling():
             self._load(state)
+
+    def load_history(self, t: int, history: KeptHistory, first: int = 0) -> None:
+        """See :class:`~trainer.embedding.row_store.HeldStore`: rows of these tables have no history. Raises :class:`BadBatch`."""
+        raise BadBatch(
+            "the history of a table must be that of a hashed one",
+            where=f"table {self.tables[t].name}",
+            value=history.step,
+        )
+
+    def load_rows(self, t: int, found: ChangedRows, ages: Array | None = None) -> None:
+        """See :class:`~trainer.embedding.row_store.HeldStore`."""
+        counts = np.zeros(len(self.tables), np.int64)
+        counts[t] = len(found.rows)
+        values = RowValues(found.weights.reshape(-1), found.slots.reshape(-1))
+        self.write_values(found.rows, counts, values, are_changed=True)
+
+    def end_load(self) -> None:
+        """See :class:`~trainer.embedding.row_store.HeldStore`."""
 
     def clear(self) -> None:
         """Give all rows their initial values."""
@@ -464,11 +372,11 @@ class CpuEngine:
 
     def _load(self, state: Mapping[str, TableState]) -> None:
         self.clear()
-        for t, table in enumerate(self._tables):
+        for t, table in enumerate(self.tables):
             saved, (weights, slots) = state[table.name], self._views(t)
             weights[saved.rows] = saved.weights
             slots[saved.rows] = saved.slots
-            self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
+            self._values.row_state[int(self.layout.row_base[t]) + saved.rows] = gradient_kernels.CHANGED
 
 
 def one_event(rows: Array, counts: Array) -> IdBatch:
@@ -499,3 +407,16 @@ def join_by_table(
     numbers = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
     all_rows = np.concatenate([own for own, _ in asked])
     return join_parts(all_rows, numbers, np.concatenate(gradients), dims)
+
+
+def join_lookups(asked: Sequence[tuple[Array, Array]], lookups: Sequence[Array]) -> Array:
+    """The lookups of rows in the order of :func:`join_by_table`, int32. Raises :class:`BadBatch`."""
+    for (own, _), numbers in zip(asked, lookups, strict=True):
+        if numbers.dtype != np.int32 or numbers.shape != own.shape:
+            raise BadBatch("lookups must be one number for each row", value=f"{numbers.dtype} {numbers.shape}",
+                           allowed=f"int32 {own.shape}")  # fmt: skip
+    if len(asked) == 1:
+        return lookups[0]
+    of_parts = np.stack([counts for _, counts in asked]).astype(np.int64, copy=False)
+    every = np.concatenate([own for own, _ in asked])
+    return join_parts(every, of_parts, np.concatenate(lookups), np.ones(of_parts.shape[1], np.int64))[2]

@@ -1,0 +1,25 @@
+"""What decides about later places of a hashed table, beside its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptHistory:
+    """What a hashed table has beside its rows.
+
+    Attributes:
+        step: the steps of the table.
+        candidates: uint64, the counts of ids that wait for admission, or some of them.
+        evicted: rows that have lost their place already.
+    """
+
+    step: int
+    candidates: Array
+    evicted: int = 0
