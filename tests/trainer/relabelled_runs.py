@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -35,6 +35,7 @@ from trainer.training.job_plan import JobPlan
 from trainer.training.preparation import prepare_run
 from trainer.training.run_state import RunProgress
 from trainer.training.saved_run import SavedRun, read_newest_run
+from trainer.training.step_pipeline import StepPipeline
 
 Event = tuple[str, int]
 
@@ -105,6 +106,7 @@ class Recording:
     """Weights that learn nothing, and call ``on_event`` with each event that is trained, and its label."""
 
     idle_units = None
+    hashed_counts: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, log: Log, head: Any, on_event: Callable[[Event, int], None], crash_after: int = -1) -> None:
         self.head, self._on_event, self._left = head, on_event, crash_after
@@ -120,6 +122,9 @@ class Recording:
         for (key, row), label in zip(rows, batch.labels[: batch.rows], strict=True):
             self._on_event((self._paths[key], row), int(label))
         return np.zeros(batch.rows, np.float32)
+
+    def steps(self, staleness: int) -> StepPipeline:
+        return StepPipeline(self, staleness)
 
     def load(self, arrays: Any) -> None: ...
 
