@@ -411,6 +411,8 @@ def join_by_table(
 
 def join_lookups(asked: Sequence[tuple[Array, Array]], lookups: Sequence[Array]) -> Array:
     """The lookups of rows in the order of :func:`join_by_table`, int32. Raises :class:`BadBatch`."""
+    if len(lookups) != len(asked):
+        raise BadBatch("lookups must come with the gradients of each part", value=len(lookups), allowed=str(len(asked)))
     for (own, _), numbers in zip(asked, lookups, strict=True):
         if numbers.dtype != np.int32 or numbers.shape != own.shape:
             raise BadBatch("lookups must be one number for each row", value=f"{numbers.dtype} {numbers.shape}",

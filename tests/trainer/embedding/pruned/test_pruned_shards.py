@@ -324,7 +324,9 @@ def test_lookups_that_are_not_those_of_the_rows_are_refused():
     read = shard.read_rows(rows, counts)
     for wrong in (np.ones(1, np.int32), np.ones(2, np.int64)):
         with pytest.raises(BadBatch, match="lookups must be one number for each row"):
-            shard.update_rows([(rows, counts)], [read], [wrong])
+            shard.update_rows([(rows, counts)], [read], lookups=[wrong])
+    with pytest.raises(BadBatch, match="lookups must come with the gradients of each part"):
+        shard.update_rows([(rows, counts)], [read])
 
 
 def test_rows_of_a_snapshot_are_the_same_in_any_pieces():
