@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 MAP = ROOT / "docs" / "architecture.md"
 TOPS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 _ROW = re.compile(rf"^\| `((?:{'|'.join(TOPS)})/[a-z_]+)/` \| (.+?) \|", re.MULTILINE)
-_FLOW = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+_FLOW = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.DOTALL)
+_PROCESSES = re.compile(r"```mermaid\nflowchart LR\n(.*?)```", re.DOTALL)
 _STEP = re.compile(r'^ *(\w+)\["(?:\w+\.)*(\w+)<br/>([\w/]+\.py)"\]$', re.MULTILINE)
 _ARROW = re.compile(r"^ *(\w+) (-->|-\.->)(?:\|[^|]*\|)? (\w+)$", re.MULTILINE)
 
@@ -84,12 +85,28 @@ def test_submit_task_and_batch_are_drawn() -> None:
     assert len(_flows()) == 3
 
 
+def test_the_processes_of_a_job_are_drawn() -> None:
+    """Each is a function or class of its file; an arrow says by which protocol a process calls another."""
+    (drawing,) = _PROCESSES.findall(MAP.read_text(encoding="utf-8"))
+    steps = {step: (name, ROOT / path) for step, name, path in _STEP.findall(drawing)}
+    arrows = re.findall(r"^ *(\w+) (-->|-\.->)\|(starts|(?:Flight|TCP|HTTP): [^|]+)\| (\w+)$", drawing, re.MULTILINE)
+    assert len(steps) + len(arrows) == len(drawing.strip().splitlines()), "a line of the drawing is not understood"
+    assert {"run_controller", "run_host", "run_reader", "run_server", "run_worker"} < {
+        name for name, _ in steps.values()
+    }
+    for name, path in steps.values():
+        assert name in _definitions(path), f"{path} defines no {name}"
+    for caller, arrow, words, called in arrows:
+        assert {caller, called} <= steps.keys()
+        assert (arrow == "-.->") == (words == "starts")
+
+
 @pytest.mark.parametrize("drawing", _flows(), ids=lambda drawing: _STEP.findall(drawing)[0][1])
 def test_a_drawn_call_is_in_the_code(drawing: str) -> None:
     """A solid arrow is a call; a dotted one hands something over, to a thread, a process or a callback."""
     steps = {step: (name, ROOT / path) for step, name, path in _STEP.findall(drawing)}
     arrows = _ARROW.findall(drawing)
-    assert len(steps) + len(arrows) + 1 == len(drawing.strip().splitlines()), "a line of the drawing is not understood"
+    assert len(steps) + len(arrows) == len(drawing.strip().splitlines()), "a line of the drawing is not understood"
     for name, path in steps.values():
         assert name in _definitions(path), f"{path} defines no {name}"
     for caller, arrow, callee in arrows:

@@ -1,0 +1,142 @@
+"""Each setup that the table of combinations allows trains, goes on after a stop, moves to another place, is exported and scored.
+
+A run has the bits of one without its servers, workers, plan and towers wherever these only say where rows stand.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.headrace.test_hashed_training import HASHED, MODELS
+from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
+from tests.support.host_steps import check_hosts_train
+from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
+from trainer.combinations import Setup, refusal_of
+from trainer.serving.apply_chain import apply_chain
+from trainer.serving.deltas.served_rows import open_served
+from trainer.serving.deltas.verify_chain import verify_chain
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.slow
+
+#: What options say of the rows that have memory.
+KINDS = {
+    "plain": {},
+    "hashed": {"hashed": HASHED},
+    "pruned": {"pruning": {"budget": 0.5, "round_steps": 3}},
+}
+#: The model of hashed tables, with ids in tables that have all their rows.
+BOUNDED = MODELS.replace("2**62", "500").replace("2**63 - 1", "300")
+
+
+def setups() -> Iterator[Any]:
+    """The allowed setups, without those that lack what an option needs. TPUs and moves have tests of their own."""
+    for kind, hosts in itertools.product(KINDS, (1, 2)):
+        for one in setups_of(kind, hosts):
+            yield pytest.param(kind, one, id=described(kind, one))
+
+
+def setups_of(kind: str, hosts: int) -> Iterator[Setup]:
+    """The allowed setups of a kind of rows and a number of hosts."""
+    names = ("servers", "workers", "plan", "towers", "least_servers")
+    for values in itertools.product((False, True), repeat=len(names)):
+        one = Setup(
+            hosts=hosts, hashed=kind == "hashed", pruned=kind == "pruned", **dict(zip(names, values, strict=True))
+        )
+        is_whole = (one.servers or not (one.workers or one.least_servers)) and (one.hosts > 1 or not one.towers)
+        if is_whole and refusal_of(one) is None:
+            yield one
+
+
+def described(kind: str, setup: Setup) -> str:
+    """The options of a setup, joined."""
+    places = [name for name in ("servers", "workers", "plan", "towers", "least_servers") if getattr(setup, name)]
+    return "-".join([kind, f"{setup.hosts}-hosts" if setup.hosts > 1 else "one-process", *places])
+
+
+@pytest.fixture
+def command(cli, small_log, tmp_path, kind):
+    """The command line, with a model of the kind of rows, and its options in ``options.json``."""
+    models = tmp_path / "models.py"
+    models.write_text(MODELS if kind == "hashed" else BOUNDED, encoding="utf-8")
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", models, "--table", "log")
+    cli.options = tmp_path / "options.json"
+    fixed = {"initial_bias": -2.0, "dense_scaling": {}}  # else they depend on the range of the first command
+    cli.options.write_text(
+        json.dumps(
+            {**OPTIONS, **fixed, "batch_rows": 32, "partitions_per_epoch": 1, "keep_checkpoints": 99, **KINDS[kind]}
+        )
+    )
+    return cli
+
+
+def flags(command, setup: Setup, folder) -> list[object]:
+    """The options of ``headrace train`` of a setup."""
+    found: list[object] = ["--hosts", 2, "--readers", 1] if setup.hosts > 1 else []
+    if setup.servers:
+        found += ["--servers", 2]
+    if setup.workers:
+        found += ["--embedding-workers", 1]
+    if setup.least_servers:
+        found += ["--least-servers", 1]
+    if setup.plan:
+        plan = folder / "plan.json"
+        cores = "ps:2" if setup.servers else "cpu:2"
+        command("plan", "make", "first", "--topology", cores, "--config", command.options, "--output", plan)
+        found += ["--plan", plan]
+    if setup.towers:
+        towers = folder / "towers.json"
+        command("towers", "make", "first", "--towers", 2, "--strategy", "strided", "--output", towers)
+        found += ["--towers", towers]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "setup"), list(setups()))
+def test_each_allowed_setup_trains(command, kind, setup, tmp_path):
+    train = ("train", "first", "--config", command.options)
+    here = (*train, *flags(command, setup, tmp_path))
+    report = command(*here, "--run-dir", tmp_path / "whole", "--export", tmp_path / "links", "--json").json
+    assert (report["exact"], report["finished"]) == (True, True)
+    if setup.hosts > 1:
+        check_hosts_train(report, setup.hosts)
+    for end in ("2026-03-02T01:00", "2026-03-02T03:00", None):
+        command(*here, "--run-dir", tmp_path / "parts", *(("--end", end) if end else ()))
+    assert_equal_runs(tmp_path / "whole", tmp_path / "parts")
+    check_served(tmp_path / "whole", tmp_path)
+    alone = replace(setup, servers=False, workers=False, plan=False, towers=False, least_servers=False)
+    if alone != setup and refusal_of(alone) is None and has_bits_of_one_place(setup):
+        command(*train, *flags(command, alone, tmp_path), "--run-dir", tmp_path / "alone")
+        assert_equal_runs(tmp_path / "alone", tmp_path / "whole")
+    command("ckpt", "reshard", tmp_path / "parts", "--epoch", 2, "--hosts", 3, "--output", tmp_path / "moved")
+    if refusal_of(replace(alone, hosts=1)) is None:
+        moved = command(*train, "--run-dir", tmp_path / "moved", "--json").json
+        assert (moved["exact"], moved["finished"]) == (True, True)
+
+
+def has_bits_of_one_place(setup: Setup) -> bool:
+    """Whether servers, workers, towers and a plan only say where rows are.
+
+    A plan without servers or hosts cuts batches for simulated cores, and each server has a share of the capacity of hashed tables.
+    """
+    return (setup.hosts > 1 or setup.servers or not setup.plan) and not setup.hashed
+
+
+def check_served(run, folder) -> None:
+    """A server that applies the links which were written while the run trained has the weights of its newest commit."""
+    assert [one for one in verify_chain(folder / "links") if one.problem] == []
+    apply_chain(folder / "links", folder / "served")
+    state = open_served(folder / "served")
+    assert state is not None
+    arrays = {
+        name: array
+        for name, array in read_newest(run).items()
+        if name.partition("/")[0] in ("dense", "embedding", "linear")
+    }
+    assert served_arrays(state) == wanted_arrays(arrays)
