@@ -30,7 +30,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]*|\bMODEL\b")
 
 
 class TrainCommand(GroupedCommand):
-    """``headrace train``, whose options may come from a run file; flags given besides replace them."""
+    """``headrace train``, whose options may come from a run file; other flags replace them."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse the arguments; what they do not give has the value of the run file, if there is one."""

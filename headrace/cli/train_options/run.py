@@ -22,7 +22,7 @@ class RunOptions:
         typer.Option(
             "--from",
             metavar="FILE",
-            help="A run file, which says what flags say; flags given besides replace its keys: docs/run-file.md.",
+            help="A run file, which says what flags say; other flags replace its keys: docs/run-file.md.",
             show_default=False,
         ),
         Mark.FIRST,
