@@ -5,29 +5,27 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.main import get_command_from_info
-from typer.models import CommandInfo
 
-from headrace.cli.options.launchers import LOCAL
-from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.launchers import LOCAL, option_name
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
-    check_combinations,
-    check_servers,
+    ServerOptions,
     server_command,
     servers_at,
     worker_command,
 )
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
+from headrace.cli.train_options.arguments import parse_training, training_values
+from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_jobs import (
     JobOptions,
     job_options,
@@ -100,23 +98,23 @@ def chaos(
     from trainer.launch.chaos.schedule import ROLES, SERVER, WORKER, ChaosSettings
 
     began = time.monotonic()
-    given = _training_arguments(arguments)
-    servers = _count_servers(given, is_compared=compare)
-    workers = int(given["embedding_workers"] or 0)
+    given = _training_options(arguments)
+    servers = _count_servers(given.servers, is_compared=compare)
+    workers = int(given.servers.embedding_workers or 0)
     roles = (*ROLES, *((SERVER,) if servers else ()), *((WORKER,) if workers else ()))
     options = _job_options(given)
-    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles, options.hosts)
-    with open_warehouse(given["home"]) as warehouse, ExitStack() as pins:
-        model = given["model"]
-        read = partial(
-            pinned, warehouse, model, given["version"], command="chaos", table_version=given["table_version"]
+    settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles, options.hosts.hosts)
+    first, last, _ = given.data.moments()
+    with open_warehouse(given.run.home) as warehouse, ExitStack() as pins:
+        model, data = given.model, given.data
+        solution = pins.enter_context(
+            pinned(warehouse, model, data.version, first, last, command="chaos", table_version=data.table_version)
         )
-        solution = pins.enter_context(read(moment_of("--start", given["start"]), moment_of("--end", given["end"])))
         keep_freed_memory()
-        target = _new_folder(folder, model, given["home"])
+        target = _new_folder(folder, model, given.run.home)
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
-        changes = change_policy(given["accept_changed"], given["train_changed_labels"])
+        changes = change_policy(data.accept_changed, data.train_changed_labels)
         run = _Runs(warehouse, solution, config, options, changes, servers, workers, given)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare and screen.is_done:
@@ -135,7 +133,7 @@ class _Runs:
     Attributes:
         servers: the number of parameter servers; 0: hosts hold the tables.
         workers: the number of embedding workers between hosts and servers.
-        given: the values of the parameters of ``headrace train``.
+        given: the options of ``headrace train``.
     """
 
     warehouse: Warehouse
@@ -145,7 +143,7 @@ class _Runs:
     changes: ChangePolicy
     servers: int
     workers: int
-    given: Mapping[str, Any]
+    given: TrainOptions
 
 
 def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
@@ -159,21 +157,16 @@ def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
     return tuple(dict.fromkeys(FaultKind(name) for name in names))
 
 
-def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
-    """The values of the parameters of ``headrace train``."""
-    from headrace.cli.train import train
-
+def _training_options(arguments: Sequence[str]) -> TrainOptions:
+    """The options of ``headrace train``, with at least one host. Raises :class:`InputError` for those that are not for chaos."""
     if arguments[0] != "train":
         raise InputError("chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …")  # fmt: skip
-    command = get_command_from_info(
-        CommandInfo("train", callback=train), pretty_exceptions_short=False, rich_markup_mode=None
-    )
-    given = command.make_context("headrace train", list(arguments[1:])).params
+    given = training_values(arguments[1:])
     for name in _NO_CHAOS:
         if given[name] and given[name] != LOCAL:
-            raise InputError("chaos must be given a job that trains the data there is, and brings its own notices", where=f"--{name.replace('_', '-')}",
+            raise InputError("chaos must be given a job that trains the data there is, and brings its own notices", where=option_name(name),
                              next_step="leave this option out")  # fmt: skip
-    return given
+    return parse_training(arguments[1:], hosts=1)
 
 
 #: Parameters of ``headrace train`` by which a job would wait, end otherwise than one without faults, or have processes that no fault is for.
@@ -188,30 +181,31 @@ _NO_CHAOS = (
     "launcher",
     "export",
     "plan",
+    "save_as",
 )
 
 
-def _count_servers(given: Mapping[str, Any], *, is_compared: bool) -> int:
+def _count_servers(options: ServerOptions, *, is_compared: bool) -> int:
     """The parameter servers that are started for the job. Raises :class:`InputError` for others."""
-    check_servers(given)
-    text = given["servers"]
+    text, workers = options.servers, options.embedding_workers
     if text and not text.isdigit():
         raise InputError("chaos must start the parameter servers that it disturbs", where="--servers", value=text,
                          allowed="a number of servers")  # fmt: skip
-    if given["embedding_workers"] and not given["embedding_workers"].isdigit():
-        raise InputError("chaos must start the embedding workers that it disturbs", where="--embedding-workers", value=given["embedding_workers"],
+    if workers and not workers.isdigit():
+        raise InputError("chaos must start the embedding workers that it disturbs", where="--embedding-workers", value=workers,
                          allowed="a number of workers")  # fmt: skip
-    if is_compared and given["server_updates"] != SUMMED:
+    if is_compared and options.server_updates != SUMMED:
         raise InputError("updates must be applied in one order if weights are compared", where="--server-updates",
-                         value=given["server_updates"], next_step="leave --compare out")  # fmt: skip
+                         value=options.server_updates, next_step="leave --compare out")  # fmt: skip
     return int(text or 0)
 
 
-def _job_options(given: Mapping[str, Any]) -> JobOptions:
+def _job_options(given: TrainOptions) -> JobOptions:
     """The job of the user, with commits often enough for faults to be worth something."""
-    options = job_options({**given, "hosts": given["hosts"] or 1})
+    options = job_options(given)
     assert options is not None, "it has a host"
-    return dataclasses.replace(options, epoch_secs=options.epoch_secs or _EPOCH_SECS)
+    often = options.hosts.epoch_secs or _EPOCH_SECS
+    return dataclasses.replace(options, hosts=dataclasses.replace(options.hosts, epoch_secs=often))
 
 
 def _new_folder(folder: str, model: str, home: str) -> Path:
@@ -222,14 +216,14 @@ def _new_folder(folder: str, model: str, home: str) -> Path:
     return target
 
 
-def _config(warehouse: Warehouse, solution: ReadSolution, given: Mapping[str, Any]) -> TrainConfig:
+def _config(warehouse: Warehouse, solution: ReadSolution, given: TrainOptions) -> TrainConfig:
     """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
     from headrace.cli.options.training import read_options
     from headrace.cli.train import choose_options
 
-    run_dir = run_folder_of(given["run_dir"], solution.model, solution.model_version, given["home"])
-    asked = {**read_options(given["config"]), "deterministic": True, "count_events": True}
-    check_combinations(given, asked)
+    run_dir = run_folder_of(given.run.run_dir, solution.model, solution.model_version, given.run.home)
+    asked = {**read_options(given.run.config), "deterministic": True, "count_events": True}
+    given.check_combinations(asked)
     return choose_options(warehouse, solution, asked, run_dir)
 
 
@@ -263,7 +257,9 @@ def _open_servers(
                 LocalServers(run.workers, command, token_file=files.token, logs=logs, kind="w", has_rows=False)
             )
             workers = local.addresses if injection is None else injection.open_workers(local)
-        spec = servers_at(addresses, run.given, None, str(run_dir), files, token_file, workers, token_file).spec
+        spec = servers_at(
+            addresses, run.given.servers, run.given.cluster, None, str(run_dir), files, token_file, workers, token_file
+        ).spec
         yield spec if injection is None else dataclasses.replace(spec, patience_secs=_LOST_SECS)
 
 

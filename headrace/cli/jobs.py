@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.lazy_group import LazyCommands, Place
-from headrace.cli.options.launchers import LOCAL, check_launcher
+from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
+from headrace.cli.train_options.arguments import arguments_without_file, parse_training, training_values
 from headrace.terminal.output import emit, say
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
@@ -52,18 +52,19 @@ def submit(
     if command[0] != "train":
         raise InputError("a job must be a training", where="headrace jobs submit", value=command[0], allowed="train",
                          next_step="headrace jobs submit -- train MODEL")  # fmt: skip
-    options = _training_options(command[1:])
-    if check_launcher(options) != LOCAL:
-        raise InputError("a job of a fleet must run on this machine", where="--launcher", value=options["launcher"],
+    options = parse_training(command[1:])
+    if options.cluster.launcher != LOCAL:
+        raise InputError("a job of a fleet must run on this machine", where="--launcher", value=options.cluster.launcher,
                          next_step="leave --launcher out")  # fmt: skip
     store = _store(fleet, home)
-    place = home_location(str(options["home"] or home))
-    run_dir = _absolute(run_location(options["run_dir"]), os.getcwd())
+    place = home_location(options.run.home or home)
+    run_dir = _absolute(run_location(options.run.run_dir), os.getcwd())
     taken = {one.job.name for one in store.jobs()}
-    free = (f"{options['model']}-{number}" for number in range(1, len(taken) + 2))
+    free = (f"{options.model}-{number}" for number in range(1, len(taken) + 2))
     chosen = name or next(one for one in free if one not in taken)
-    count = slots or max(1, options["hosts"] + options["readers"])
-    stored = store.submit(Submission(chosen, count, priority, tuple(command[1:]), os.getcwd(), place, run_dir))
+    count = slots or max(1, options.hosts.hosts + options.hosts.readers)
+    training = arguments_without_file(options) if options.run.from_file else tuple(command[1:])
+    stored = store.submit(Submission(chosen, count, priority, training, os.getcwd(), place, run_dir))
     emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
 
 
@@ -143,13 +144,6 @@ def _store(fleet: str, home: str) -> FleetStore:
     return FleetStore(Path(fleet or os.path.join(home_folder(home, "a fleet without --fleet"), "fleet")).absolute())
 
 
-def _training_options(arguments: list[str]) -> dict[str, Any]:
-    """The options of ``headrace train`` in its arguments, checked as the command does."""
-    command = LazyCommands({"train": Place("headrace.cli.train", "train")})["train"]
-    with command.make_context("headrace train", list(arguments)) as context:
-        return dict(context.params)
-
-
 def _absolute(path: str, folder: str) -> str:
     """A path of a process whose working folder is ``folder``; empty for none."""
     return os.path.normpath(os.path.join(folder, path)) if path and "://" not in path else path
@@ -160,7 +154,7 @@ def job_files(stored: StoredJob) -> JobFiles:
     from trainer.control.job_files import JobFiles
 
     own = stored.submission
-    job_dir = _absolute(_training_options(list(own.arguments))["job_dir"], own.folder)
+    job_dir = _absolute(training_values(own.arguments)["job_dir"], own.folder)
     return JobFiles(job_folder(_run_dir(stored), own.home, job_dir))
 
 
@@ -169,9 +163,9 @@ def _run_dir(stored: StoredJob) -> str:
     own = stored.submission
     if own.run_dir:
         return own.run_dir
-    options = _training_options(list(own.arguments))
+    options = training_values(own.arguments)
     try:
-        return run_folder(str(options["model"]), int(options["version"]), own.home)
+        return run_folder(options["model"], options["version"], own.home)
     except HeadraceError:
         return ""  # the model has not been trained
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, check_launcher, command_line, option_name
+from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, option_name
+from headrace.cli.options.option_groups import command_line, values_of_group
 from headrace.cli.options.session import home_text
 from headrace.cli.options.tpus import TpuOptions, check_slice_of
-from headrace.cli.training_jobs import job_options
+from headrace.cli.train_options.training import TrainOptions
 from headrace.terminal.output import write_output
 from transforms.errors import InputError
 
@@ -24,6 +25,8 @@ _NOT_PASSED = frozenset(
         "home",
         "run_dir",
         "config",
+        "from_file",
+        "save_as",
         "hosts",
         "readers",
         "servers",
@@ -39,15 +42,12 @@ _METADATA = "http://metadata.google.internal"
 _OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "plan", "towers", "export")
 
 
-def write_launch(
-    command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any], tpus: TpuOptions | None
-) -> None:
+def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> None:
     """Write the manifests or the script of a job.
 
     Args:
-        command: ``headrace train``.
-        given: its parameters.
-        options: of the training.
+        options: of ``headrace train``.
+        training: the training options.
         tpus: of its hosts; None: they train with the cpu engine.
 
     Raises :class:`InputError`.
@@ -55,47 +55,45 @@ def write_launch(
     from headrace.launchers.manifests import Cluster, gke_manifests, to_yaml
     from headrace.launchers.tpu_vm import TpuVm, tpu_vm_script
 
-    job = _cluster_job(command, given, options, tpus)
-    if check_launcher(given) == GKE:
-        cluster = Cluster(given["namespace"] or "default", given["queue"], given["priority"])
-        text = to_yaml(gke_manifests(job, cluster))
+    job, cluster = _cluster_job(options, training, tpus), options.cluster
+    if cluster.launcher == GKE:
+        text = to_yaml(gke_manifests(job, Cluster(cluster.namespace or "default", cluster.queue, cluster.priority)))
     else:
-        text = tpu_vm_script(job, TpuVm(given["zone"], given["project"]))
-    if given["output"] in ("", "-"):
+        text = tpu_vm_script(job, TpuVm(cluster.zone, cluster.project))
+    if cluster.output in ("", "-"):
         sys.stdout.write(text)
     else:
-        write_output(given["output"], text, option="--output")
+        write_output(cluster.output, text, option="--output")
 
 
-def _cluster_job(
-    command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, Any], tpus: TpuOptions | None
-) -> ClusterJob:
+def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> ClusterJob:
     from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
     from trainer.topology import Topology
 
+    values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
     for name in _OF_ONE_MACHINE:
-        if given[name]:
-            raise InputError("an option must not be of one machine", where=option_name(name), value=given[name],
+        if values[name]:
+            raise InputError("an option must not be of one machine", where=option_name(name), value=values[name],
                              next_step="leave it out: SIGTERM, and headrace preempt in the controller's container, give notices")  # fmt: skip
-    if not given["version"]:
+    if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
-    topology = Topology.parse(given["topology"])
-    check_hosts(given["hosts"], topology)
-    check_slice_of(tpus, topology, options)
-    job_options({**given, "hosts": topology.hosts})
+    topology = Topology.parse(cluster.topology)
+    check_hosts(hosts.hosts, topology)
+    check_slice_of(tpus, topology, training)
+    hosts.as_job(topology.hosts)
     return ClusterJob(
-        name=given["job_name"] or "headrace",
+        name=cluster.job_name or "headrace",
         topology=topology,
-        readers=given["readers"],
-        images=Images.parse(given["images"], tag=version("headrace")),
-        run_dir=given["run_dir"],
-        home=home_text(given["home"]),
-        arguments=tuple(command_line(command, given, _NOT_PASSED)),
-        options=json.dumps(options, indent=2, sort_keys=True) + "\n" if options else "",
-        grace_secs=given["grace_secs"],
-        notice_metadata=given["notice_metadata"] or (_METADATA if given["launcher"] == TPU_VM else ""),
-        spot=given["spot"],
+        readers=hosts.readers,
+        images=Images.parse(cluster.images, tag=version("headrace")),
+        run_dir=options.run.run_dir,
+        home=home_text(options.run.home),
+        arguments=tuple(command_line(options, _NOT_PASSED)),
+        options=json.dumps(training, indent=2, sort_keys=True) + "\n" if training else "",
+        grace_secs=hosts.grace_secs,
+        notice_metadata=hosts.notice_metadata or (_METADATA if cluster.launcher == TPU_VM else ""),
+        spot=cluster.spot,
         tpu_arguments=() if tpus is None else tuple(tpus.arguments()),
-        servers=int(given["servers"] or 0),
+        servers=int(options.servers.servers or 0),
     )

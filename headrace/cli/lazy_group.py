@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command is: the name of a function, or of a :class:`typer.Typer` for a group, in a module."""
+    """Where a command is: the name of a function, of its description, or of a :class:`typer.Typer` for a group, in a module."""
 
     module: str
     name: str
 
-    def load(self) -> Callable[..., Any] | typer.Typer:
-        """The function or the group."""
-        found: Callable[..., Any] | typer.Typer = getattr(import_module(self.module), self.name)
+    def load(self) -> Callable[..., Any] | CommandInfo | typer.Typer:
+        """The function, its description, or the group."""
+        found: Callable[..., Any] | CommandInfo | typer.Typer = getattr(import_module(self.module), self.name)
         return found
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "init": Place("headrace.cli.init", "init"),
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
-    "train": Place("headrace.cli.train", "train"),
+    "train": Place("headrace.cli.train", "COMMAND"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "export": Place("headrace.cli.export_links", "app"),
     "holds": Place("headrace.cli.holds", "app"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.feature_statistics import statistics_of_inputs
 from headrace.cli.options.files import read_file
 from headrace.cli.options.tpus import TpuOptions
-from headrace.cli.training_jobs import JobOptions
+from headrace.cli.train_options.hosts import HostOptions
 from headrace.terminal.output import say
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 
-def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
+def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
     """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
     from trainer.planning.plan_document import read_plan
 
@@ -40,12 +40,11 @@ def plan_of_training(file: str, job: JobOptions | None, tpus: TpuOptions | None)
     return plan
 
 
-def towers_of_training(given: Mapping[str, Any], job: JobOptions | None) -> Towers:
+def towers_of_training(file: str, job: HostOptions | None) -> Towers:
     """The inputs of each tower of ``--towers``, by name; none without it. Raises :class:`InputError` for towers that the job cannot have."""
     from trainer.planning.towers.tower_document import read_towers
     from trainer.training.run_partition import check_fixed_hosts
 
-    file = given["towers"]
     if not file:
         return ()
     if job is None:

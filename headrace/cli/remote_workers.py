@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.session import cluster_address
 from headrace.cli.options.tokens import read_token_file
+from headrace.cli.train_options.training import TrainOptions
 from headrace.launchers.role_commands import SERVICE_ACCOUNT_FOLDER
 from headrace.terminal.output import say
 from headrace.terminal.stopping import SIGTERM_STATUS
@@ -39,45 +40,46 @@ class RemoteWorkers:
 
 
 @contextmanager
-def open_remote_workers(given: Mapping[str, Any]) -> Iterator[RemoteWorkers | None]:
+def open_remote_workers(options: TrainOptions) -> Iterator[RemoteWorkers | None]:
     """The workers of ``--launcher remote``, which are suspended after the block; None for a job on this machine.
 
     Raises :class:`InputError` for options that do not fit.
     """
     from trainer.launch.cluster.cluster_workers import suspended_afterwards
 
-    if given["launcher"] != REMOTE:
+    if options.cluster.launcher != REMOTE:
         yield None
         return
-    found = _remote_workers(given)
+    found = _remote_workers(options)
     with suspended_afterwards(found.workers):
         yield found
 
 
-def _remote_workers(given: Mapping[str, Any]) -> RemoteWorkers:
+def _remote_workers(options: TrainOptions) -> RemoteWorkers:
     from trainer.flight.addresses import Address
     from trainer.launch.cluster.cluster_workers import ClusterWorkers
     from trainer.launch.cluster.kubernetes_api import KubernetesApi
     from trainer.launch.cluster.suspension import JobSetName, Suspension
     from warehouse.storage.locations import is_gcs
 
+    cluster, hosts, run_dir = options.cluster, options.hosts, options.run.run_dir
     for name, rule in (("listen", "the address of its controller"), ("token_file", "a token")):
-        if not given[name]:
+        if not getattr(cluster, name):
             raise InputError(f"a job on other machines must have {rule}", where=f"--{name.replace('_', '-')}",
                              next_step="give this option too")  # fmt: skip
-    if not is_gcs(given["run_dir"]) or not given["hosts"] or not given["readers"]:
+    if not is_gcs(run_dir) or not hosts.hosts or not hosts.readers:
         raise InputError("a job on other machines must have its run in a bucket, and numbers of hosts and readers",
-                         where="--run-dir, --hosts, --readers", value=(given["run_dir"], given["hosts"], given["readers"]),
+                         where="--run-dir, --hosts, --readers", value=(run_dir, hosts.hosts, hosts.readers),
                          allowed="gs://bucket/path, and numbers from 1 on")  # fmt: skip
-    listen = Address.parse(given["listen"])
+    listen = Address.parse(cluster.listen)
     if not listen.port:
-        raise InputError("the port of a controller on several machines must be fixed", where="--listen", value=given["listen"],
+        raise InputError("the port of a controller on several machines must be fixed", where="--listen", value=cluster.listen,
                          allowed="such as 10.0.0.2:7410")  # fmt: skip
     suspension = None
-    if given["jobset"]:
-        place, account = JobSetName.parse(given["jobset"]), Path(given["service_account"] or SERVICE_ACCOUNT_FOLDER)
+    if cluster.jobset:
+        place, account = JobSetName.parse(cluster.jobset), Path(cluster.service_account or SERVICE_ACCOUNT_FOLDER)
         suspension = Suspension(KubernetesApi.of_service_account(cluster_address(), account), place)
-    return RemoteWorkers(listen, read_token_file(given["token_file"]), ClusterWorkers(suspension, say))
+    return RemoteWorkers(listen, read_token_file(cluster.token_file), ClusterWorkers(suspension, say))
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
 from headrace.cli.options.tokens import read_token_file
-from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, tpu_of
+from headrace.cli.options.tpus import TpuOptions
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
@@ -184,6 +185,7 @@ def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
 
 
 @app.command("host")
+@grouped
 def host(
     run: Run,
     name: Name = "h0",
@@ -195,9 +197,8 @@ def host(
     notice_metadata: Annotated[
         str, typer.Option(help="Take preemption notices of this machine from this metadata server.")
     ] = "",
-    tpu: Tpu = "",
-    max_ids: MaxIds = None,
-    max_unique_ids: MaxUniqueIds = None,
+    *,
+    tpu: TpuOptions,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
@@ -206,7 +207,7 @@ def host(
     from trainer.launch.notices import MetadataNotice
     from trainer.launch.role_signals import on_termination
 
-    tpus = tpu_of(tpu, max_ids, max_unique_ids)
+    tpus = tpu.chosen()
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)

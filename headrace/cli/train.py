@@ -2,68 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer.models import CommandInfo
 
 from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.launching import write_launch
-from headrace.cli.options.exports import (
-    Export,
-    ExportQuantize,
-    check_export,
-    check_exported,
-    finish_export,
-    open_export,
-)
-from headrace.cli.options.launchers import (
-    GKE,
-    LOCAL,
-    TPU_VM,
-    ImagesOf,
-    JobName,
-    JobSet,
-    Launcher,
-    Listen,
-    Namespace,
-    Output,
-    Priority,
-    Project,
-    Queue,
-    ServiceAccount,
-    Spot,
-    TokenFile,
-    TpuTopology,
-    Zone,
-    check_launcher,
-)
-from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.exports import check_exported, finish_export, open_export
+from headrace.cli.options.launchers import REMOTE
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
-from headrace.cli.options.servers import (
-    SUMMED,
-    EmbeddingWorkers,
-    LeastServers,
-    OpenServers,
-    ServerCa,
-    Servers,
-    ServerTokenFile,
-    ServerUpdates,
-    WireIds,
-    WireValues,
-    check_combinations,
-    check_servers,
-    open_servers,
-)
-from headrace.cli.options.session import AsJson, Home, open_warehouse, run_location
+from headrace.cli.options.servers import OpenServers, open_servers
+from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
-from headrace.cli.options.tpus import MaxIds, MaxUniqueIds, Tpu, TpuOptions, tpu_of_training
+from headrace.cli.options.tpus import TpuOptions
 from headrace.cli.options.training import read_options
 from headrace.cli.planned_training import (
     check_plan_tables,
@@ -73,6 +32,9 @@ from headrace.cli.planned_training import (
     towers_of_training,
 )
 from headrace.cli.remote_workers import open_remote_workers
+from headrace.cli.train_options.arguments import TrainCommand, save_options
+from headrace.cli.train_options.training import TrainOptions
+from headrace.cli.training_figures import Statuses, placement_row, pruned_row, served_row, server_statuses
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.cli.training_verdict import training_verdict
 from headrace.terminal.output import emit, say
@@ -83,7 +45,7 @@ from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow
+    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
     from trainer.config import TrainConfig
     from trainer.embedding.hashed_counts import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
@@ -101,231 +63,56 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 
-def train(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
-    version: Annotated[
-        int, typer.Option("--version", help="Its version. Default: the newest.", show_default=False)
-    ] = 0,
-    start: Annotated[str, typer.Option(help="Train on partitions from this time on (ISO 8601, UTC).")] = "",
-    end: Annotated[str, typer.Option(help="Train on partitions that start before this time.")] = "",
-    test_end: Annotated[str, typer.Option(help="Then test on the partitions from --end to this time.")] = "",
-    table_version: Annotated[
-        int,
-        typer.Option(help="Train on this version of the table. Default: the newest.", show_default=False),
-    ] = 0,
-    baseline: Annotated[
-        list[str] | None, typer.Option(help="Also test this raw column alone as a baseline; may be repeated.")
-    ] = None,
-    accept_changed: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changed",
-            help="Continue although values of trained events changed; these events are not trained again.",
-        ),
-    ] = False,
-    train_changed_labels: Annotated[
-        bool,
-        typer.Option(
-            "--train-changed-labels",
-            help="Train events again whose labels have changed since, once per change.",
-        ),
-    ] = False,
-    config: Annotated[str, typer.Option(help="A JSON file of training options: docs/training.md.")] = "",
-    run_dir: Annotated[
-        str,
-        typer.Option(
-            help="Folder of the checkpoints, or with --hosts gs://bucket/path. Default: runs/MODEL-vVERSION in the home."
-        ),
-    ] = "",
-    job_dir: Annotated[
-        str,
-        typer.Option(
-            help="Local folder for the job's other files, of a run in a bucket. Default: in bucket-jobs of the home.",
-            show_default=False,
-        ),
-    ] = "",
-    hosts: Annotated[
-        int,
-        typer.Option(help="Train with this number of host processes. Default: in this process.", show_default=False),
-    ] = 0,
-    readers: Annotated[
-        int,
-        typer.Option(help="Reader processes of a job with --hosts. Default: as many as it needs.", show_default=False),
-    ] = 0,
-    epoch_secs: Annotated[
-        float,
-        typer.Option(
-            help="The longest time between two commits of a job with --hosts. Default: no limit.", show_default=False
-        ),
-    ] = 0.0,
-    epoch_events: Annotated[
-        int,
-        typer.Option(
-            "--epoch-events",
-            help="A commit of a job after this number of events, too; whole work units.",
-            show_default=False,
-        ),
-    ] = 0,
-    epoch_steps: Annotated[
-        int, typer.Option("--epoch-steps", help="The same, after this number of optimizer steps.", show_default=False)
-    ] = 0,
-    least_hosts: Annotated[
-        int,
-        typer.Option(
-            "--least-hosts",
-            help="Go on with this number of hosts after a preemption notice. Default: wait until all are back.",
-            show_default=False,
-        ),
-    ] = 0,
-    grace_secs: Annotated[
-        float, typer.Option(help="How long a job with --hosts has to commit after a preemption notice.")
-    ] = 30.0,
-    notice_file: Annotated[
-        str, typer.Option(help="A file whose appearance is a preemption notice; it may hold the seconds.")
-    ] = "",
-    notice_http: Annotated[
-        str, typer.Option(help="Listen for preemption notices here, as host:port: POST /notice with the job's token.")
-    ] = "",
-    notice_metadata: Annotated[
-        str,
-        typer.Option(help="Take preemption notices from this metadata server: http://metadata.google.internal."),
-    ] = "",
-    supervisor: Annotated[
-        int, typer.Option("--supervisor", help="The process that started this one; it ends with it.", hidden=True)
-    ] = 0,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
-    ] = False,
-    caught_up_hosts: Annotated[
-        int,
-        typer.Option(
-            "--caught-up-hosts",
-            help="Hosts once --follow has trained the history. Default: as before.",
-            show_default=False,
-        ),
-    ] = 0,
-    caught_up_readers: Annotated[
-        int, typer.Option("--caught-up-readers", help="Readers from then on. Default: as before.", show_default=False)
-    ] = 0,
-    caught_up_epoch_secs: Annotated[
-        float,
-        typer.Option(
-            "--caught-up-epoch-secs",
-            help="The longest time between two commits from then on. Default: as before.",
-            show_default=False,
-        ),
-    ] = 0.0,
-    wait_for_memos: Annotated[
-        bool,
-        typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
-    ] = False,
-    shuffle_events: Annotated[
-        int,
-        typer.Option(
-            help="Shuffle events in windows of this number, a multiple of batch_rows, in a job with --hosts.",
-            show_default=False,
-        ),
-    ] = 0,
-    poll_secs: Annotated[float, typer.Option(help="Seconds between looks for new data or memos.")] = 1.0,
-    plan: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Partition embedding tables by this plan of `headrace plan make`: over hosts, without --hosts over simulated cores.",
-            show_default=False,
-        ),
-    ] = "",
-    towers: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Give each tower of `headrace towers make` hosts of its own, which exchange by towers: with --hosts, docs/towers.md.",
-            show_default=False,
-        ),
-    ] = "",
-    export: Export = "",
-    export_quantize: ExportQuantize = "",
-    servers: Servers = "",
-    least_servers: LeastServers = 0,
-    embedding_workers: EmbeddingWorkers = "",
-    server_token_file: ServerTokenFile = "",
-    server_ca: ServerCa = "",
-    server_updates: ServerUpdates = SUMMED,
-    wire_ids: WireIds = "",
-    wire_values: WireValues = "",
-    tpu: Tpu = "",
-    max_ids: MaxIds = None,
-    max_unique_ids: MaxUniqueIds = None,
-    launcher: Launcher = LOCAL,
-    output: Output = "",
-    job_name: JobName = "",
-    topology: TpuTopology = "",
-    images: ImagesOf = "",
-    spot: Spot = False,
-    namespace: Namespace = "",
-    queue: Queue = "",
-    priority: Priority = "",
-    zone: Zone = "",
-    project: Project = "",
-    listen: Listen = "",
-    token_file: TokenFile = "",
-    jobset: JobSet = "",
-    service_account: ServiceAccount = "",
-    home: Home = "",
-    as_json: AsJson = False,
-) -> None:
+@grouped
+def train(options: TrainOptions) -> None:
     """Train over partitions in time order, with one atomic checkpoint per epoch. Running it again resumes."""
-    given, began = dict(locals()), time.monotonic()  # the parameters, by name
-    if supervisor:
-        end_with_supervisor(supervisor)
-    first, last, until = (moment_of(option, text) for option, text in
-                          (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
-    if until is not None and last is None:
-        raise InputError(
-            "--test-end must go with --end", where="--test-end", value=test_end, next_step="give --end too"
-        )
-    launched, options = check_launcher(given), read_options(config)
-    tpus = tpu_of_training(given, options)
-    check_servers(given)
-    check_combinations(given, options)
-    if launched in (GKE, TPU_VM):
-        return write_launch(train, given, options, tpus)
-    job = job_options(given)
-    check_export(given)
-    _check_run_dir(run_dir, is_job=job is not None)
-    partition = plan_of_training(plan, None if servers else job, tpus)
-    named_towers = towers_of_training(given, job)
-    if run_dir or job_dir:
-        job_files = str(job_folder(run_location(run_dir), home, job_dir))
-        job = None if job is None else dataclasses.replace(job, folder=job_files)
+    began = time.monotonic()
+    if options.run.supervisor:
+        end_with_supervisor(options.run.supervisor)
+    data, home, run_dir = options.data, options.run.home, options.run.run_dir
+    first, last, until = data.moments()
+    training = read_options(options.run.config)
+    tpus = options.tpus_of(training)
+    options.check_combinations(training)
+    save_options(options)
+    if options.cluster.is_written:
+        return write_launch(options, training, tpus)
+    job = job_options(options)
+    hosts = None if job is None else job.hosts
+    partition = plan_of_training(options.hosts.plan, None if options.servers.servers else hosts, tpus)
+    named_towers = towers_of_training(options.hosts.towers, hosts)
+    if run_dir or options.run.job_dir:
+        job = job_options(options, str(job_folder(run_location(run_dir), home, options.run.job_dir)))
     with ExitStack() as pins:
-        remote = pins.enter_context(open_remote_workers(given))
+        remote = pins.enter_context(open_remote_workers(options))
         warehouse = pins.enter_context(open_warehouse(home))
-        read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
+        read = partial(
+            pinned, warehouse, options.model, data.version, command="train", table_version=data.table_version
+        )
         resolve = pin_new(pins, partial(read, first, last))
         solution = resolve()
         held_out = pins.enter_context(read(last, until)) if until else None
-        folder = run_folder_of(run_dir, model, solution.model_version, home)
+        folder = run_folder_of(run_dir, options.model, solution.model_version, home)
         if partition is not None:
-            check_plan_tables(partition, solution, options, folder)
-        files = str(job_folder(folder, home, job_dir))
-        exporter = pins.enter_context(open_export(given, folder, files))
-        on_servers = pins.enter_context(open_servers(given, folder, files, partition))
+            check_plan_tables(partition, solution, training, folder)
+        files = str(job_folder(folder, home, options.run.job_dir))
+        exporter = pins.enter_context(open_export(options.serving, folder, files))
+        on_servers = pins.enter_context(open_servers(options.servers, options.cluster, folder, files, partition))
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
-            options = {**options, "engine": "tpu"}
-        slice_ = _connect(tpus, options, folder) if tpus is not None and job is None else None
-        for column in baseline or ():
+            training = {**training, "engine": "tpu"}
+        slice_ = _connect(tpus, training, folder) if tpus is not None and job is None else None
+        for column in data.baseline or ():
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
-        settings = choose_options(warehouse, solution, options, folder)
+        settings = choose_options(warehouse, solution, training, folder)
         if job is not None and named_towers:
-            partition = partition_of_towers(named_towers, job.hosts, solution, settings)
+            partition = partition_of_towers(named_towers, job.hosts.hosts, solution, settings)
         _check_placement(
             settings,
             is_served=on_servers is not None,
-            hosts=1 if job is None else max(job.hosts, job.caught_up_hosts),
+            hosts=1 if job is None else job.hosts.most_hosts,
             is_planned=partition is not None,
         )
         sparse_core = (
@@ -333,7 +120,9 @@ def train(
             if slice_ is None or tpus is None
             else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
-        changes = change_policy(accept_changed, train_changed_labels)
+        starts_later = options.cluster.launcher == REMOTE
+        known = {} if on_servers is None or starts_later else server_statuses(on_servers.servers)
+        changes = change_policy(data.accept_changed, data.train_changed_labels)
         if job is not None:
             report = train_job(
                 warehouse,
@@ -349,25 +138,37 @@ def train(
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
             )
-            hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
+            servers = None if on_servers is None else on_servers.servers
+            hashed, found = _hashed_counts(settings, servers), server_statuses(servers, among=known)
         else:
             import_tensorflow_quietly()
             on_commit = None if exporter is None else exporter.look
             train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
             if on_servers is None:
                 report = train_once(partition, sparse_core)
-                hashed = dict(report.hashed_counts)
+                hashed, found = dict(report.hashed_counts), {}
             else:
-                report, hashed = _train_on_servers(partial(train_once, None, None), settings, on_servers, least_servers)
+                report, hashed, found = _train_on_servers(
+                    partial(train_once, None, None), settings, on_servers, options.servers.least_servers, known
+                )
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
         scores = _evaluate(warehouse, tested, folder) if tested else None
-        raw = {column: _score_column(warehouse, tested, column) for column in baseline or ()} if tested else {}
+        raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers
     )
-    emit(screen, as_json=as_json)
+    screen = replace(
+        screen,
+        placement=placement_row(partition, how="towers" if named_towers else "plan"),
+        served=served_row(known, found, report.events),
+    )
+    emit(screen, as_json=options.run.as_json)
     check_exported(exported)
+
+
+#: The command, whose help has panels.
+COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
 
 
 def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
@@ -375,15 +176,6 @@ def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_p
     from trainer.training.preparation import check_placement
 
     check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
-
-
-def _check_run_dir(run_dir: str, *, is_job: bool) -> None:
-    """Raise :class:`InputError` for a run directory in a bucket without a job."""
-    from warehouse.storage.locations import is_gcs
-
-    if is_gcs(run_dir) and not is_job:
-        raise InputError("the run directory of training in one process must be a local folder", where="--run-dir", value=run_dir,
-                         allowed="a local folder, or gs://bucket/path with --hosts", next_step="give --hosts 1 too")  # fmt: skip
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:
@@ -483,8 +275,11 @@ def _train_on_servers(
     settings: TrainConfig,
     on_servers: OpenServers,
     least: int,
-) -> tuple[TrainReport, dict[str, HashedCounts]]:
-    """Train, and go on from the newest checkpoint when a server leaves or loses its rows; returns what hashed tables have done, too.
+    known: Statuses,
+) -> tuple[TrainReport, dict[str, HashedCounts], Statuses]:
+    """Train, and go on from the newest checkpoint when a server leaves or loses its rows.
+
+    Returns what hashed tables have done, and what the servers have done that were ``known`` before, too.
 
     ``least``: with this number of servers training goes on while others are away; 0: it waits for all.
     """
@@ -513,7 +308,12 @@ def _train_on_servers(
             ),
             leaving,
         )
-        return report, _hashed_counts(settings, moves.servers)  # servers that were started end with the moves
+        hashed = _hashed_counts(settings, moves.servers)
+        return (
+            report,
+            hashed,
+            server_statuses(moves.servers, among=known),
+        )  # servers that were started end with the moves
 
 
 @contextmanager
@@ -642,12 +442,13 @@ def _screen(
     secs: float,
     exported: ExportedChain | None,
     towers: Towers,
-) -> Any:
+) -> TrainedScreen:
     from headrace.screens.training import TrainedScreen, export_row
     from trainer.checkpoints.host_steps import idle_share
-    from trainer.training.kept_rows import unpruned_share_of
+    from trainer.planning.kept_importance import unpruned_share
+    from trainer.training.kept_rows import newest_kept_rows
 
-    ledger = report.ledger
+    ledger, kept = report.ledger, newest_kept_rows(settings, on_skip=say)
     return TrainedScreen(
         model=solution.model,
         version=solution.model_version,
@@ -684,7 +485,8 @@ def _screen(
         towers=_tower_row(solution, settings, towers),
         trial=settings.trial,
         verdict=training_verdict(settings, report, scores),
-        unpruned_share=unpruned_share_of(settings, on_skip=say),
+        unpruned_share=None if kept is None else unpruned_share(kept.tables),
+        kept=None if kept is None else pruned_row(kept.tables),
         all_passes=_passes_row(solution, settings, report),
         calibrations=_calibrations(settings, report),
     )

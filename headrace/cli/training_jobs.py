@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.held_out_scoring import score_due_pass
-from headrace.cli.options.quantities import check_grace
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
+from headrace.cli.train_options.hosts import HostOptions
+from headrace.cli.train_options.training import TrainOptions
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.child_process import module_command
-from transforms.errors import HeadraceError, InputError, listed
+from transforms.errors import HeadraceError, listed
 
 if TYPE_CHECKING:
     from trainer.checkpoints.host_steps import StepsByHost
@@ -54,42 +54,13 @@ class JobOptions:
     """The options of a job.
 
     Attributes:
-        hosts: the number of hosts.
-        readers: the number of readers; 0: as many as the hosts need, at most one a core.
-        epoch_secs: the longest time between two commits; 0: no limit.
-        epoch_events, epoch_steps: events, and optimizer steps, between two commits; 0: no limit.
-        least_hosts: after preemption notices the job goes on with this number of hosts; 0: it waits for all.
-        least_servers: the same of parameter servers.
-        grace_secs: the preemption notice that SIGTERM gives, and any other that does not say how long it is.
-        follow: train new data as it lands, until the job is stopped.
-        caught_up_hosts, caught_up_readers, caught_up_epoch_secs: the same once the history is trained; 0: no change.
-        wait_for_memos: hold the job until all inputs can be read from memos; else what is missing is computed by readers.
-        poll_secs: between looks for new data.
-        shuffle_events: shuffle events in windows of this number; 0: train them in order.
-        notice_file: a file that is a notice when it appears.
-        notice_http: where to listen for notices, as host:port.
-        notice_metadata: the URL of the cloud's metadata server.
+        hosts: its processes, at least one host.
+        least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
         folder: with the job's files; empty: the run directory.
     """
 
-    hosts: int = 1
-    readers: int = 0
-    epoch_secs: float = 0.0
-    epoch_events: int = 0
-    epoch_steps: int = 0
-    least_hosts: int = 0
+    hosts: HostOptions
     least_servers: int = 0
-    grace_secs: float = 30.0
-    follow: bool = False
-    caught_up_hosts: int = 0
-    caught_up_readers: int = 0
-    caught_up_epoch_secs: float = 0.0
-    wait_for_memos: bool = False
-    poll_secs: float = 1.0
-    shuffle_events: int = 0
-    notice_file: str = ""
-    notice_http: str = ""
-    notice_metadata: str = ""
     folder: str = ""
 
 
@@ -203,7 +174,7 @@ class _Job:
     @property
     def is_left(self) -> bool:
         """Whether there is something to train, now or later."""
-        return bool(self._prepared.planned_events) or self._options.follow
+        return bool(self._prepared.planned_events) or self._options.hosts.follow
 
     def prepare(self) -> None:
         """Look at the newest commit, and score the held-out events if it ends a pass."""
@@ -243,7 +214,7 @@ class _Job:
             server_plan=self._server_plan,
             towers=self._towers,
         )
-        waits = options.wait_for_memos and bool(_missing(self._warehouse, self._solution))
+        waits = options.hosts.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
             replace(job.spec, data=None).write(self._files)
         self._digest = "" if waits else self._solution.digest()
@@ -268,9 +239,9 @@ class _Job:
             now = sum(one.events for one in reports if one.attempt == status.attempt and not is_committed)
             report(min(done + now, prepared.planned_events), prepared.planned_events, _sentence(prepared, status))
 
-        settings = SupervisorSettings(grace_secs=options.grace_secs, poll_secs=options.poll_secs)
+        settings = SupervisorSettings(grace_secs=options.hosts.grace_secs, poll_secs=options.hosts.poll_secs)
         self._pauses = job.plan.pauses
-        find_more = self._find_more if options.follow or waits or self._pauses else None
+        find_more = self._find_more if options.hosts.follow or waits or self._pauses else None
         with progress_bar(f"training {prepared.solution.model}", "events") as report:
             spec = JobSpec.read(self._files)
             supervisor = Supervisor(
@@ -284,7 +255,7 @@ class _Job:
                 None if remote is None else remote.workers,
                 server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
             )
-            sources = _notice_sources(self._files, options)
+            sources = _notice_sources(self._files, options.hosts)
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
             with signals, watch_notices(sources, supervisor.give_notice):
                 status = supervisor.run(job.newest)
@@ -353,7 +324,7 @@ class _Job:
         """Raise :class:`~trainer.errors.DataNotReady` while memos are missing that the job waits for."""
         from trainer.errors import DataNotReady
 
-        if self._options.wait_for_memos and (missing := _missing(self._warehouse, self._solution)):
+        if self._options.hosts.wait_for_memos and (missing := _missing(self._warehouse, self._solution)):
             raise DataNotReady("all memos of the range must be ready", where=self._solution.model, value=f"{missing:,} are not",
                                next_step="start a worker: headrace work")  # fmt: skip
 
@@ -363,7 +334,7 @@ class _Job:
 
         staleness = sum(self._staleness.values(), StalenessCounts())
         found = replace(_report(self._first, self._prepared, secs), staleness=staleness, idle_units=self._idle_units)
-        return replace(found, finished=False) if self._options.follow else found  # there may be more data later
+        return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
 
 
 def _check_plan(plan: PartitionPlan, prepared: PreparedRun) -> None:
@@ -428,82 +399,44 @@ def _prepare_unlocked(
     )
 
 
-#: Parameters of ``headrace train`` that make it a job, those that only a job has, and those that need ``--follow``.
-_OF_JOBS = ("hosts", "readers", "follow", "wait_for_memos", "shuffle_events")
-_NEED_A_JOB = (
-    "epoch_secs",
-    "epoch_events",
-    "epoch_steps",
-    "least_hosts",
-    "notice_file",
-    "notice_http",
-    "notice_metadata",
-)
-_NEED_FOLLOW = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
+def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
+    """The job of ``headrace train``, whose files are in ``folder``; None for training in one process.
 
-
-def job_options(given: Mapping[str, Any]) -> JobOptions | None:
-    """The job that the parameters of ``headrace train`` describe; None for training in one process.
-
-    Raises :class:`InputError` for options out of range, or without those that they need, before anything is read.
+    Raises :class:`InputError` for options that do not fit its number of hosts.
     """
-    if not given["follow"]:
-        _refuse_given(given, _NEED_FOLLOW, "settings of caught-up training must go with --follow", "give --follow too")
-    if not any(given[name] for name in _OF_JOBS):
-        _refuse_given(given, _NEED_A_JOB, "options of a job must go with --hosts", "give --hosts 1 too")
-        return None
-    if given["follow"] and given["end"]:
-        raise InputError(
-            "--follow must go without --end", where="--follow", value=given["end"], next_step="leave --end out"
-        )
-    taken = {field.name: given[field.name] for field in fields(JobOptions) if field.name in given}
-    options = JobOptions(**{**taken, "hosts": given["hosts"] or 1})
-    job_settings(options)
-    return options
-
-
-def _refuse_given(given: Mapping[str, Any], names: Sequence[str], rule: str, next_step: str) -> None:
-    """Raise :class:`InputError` if any of these parameters is given."""
-    if found := [f"--{name.replace('_', '-')}" for name in names if given[name]]:
-        raise InputError(rule, where=", ".join(found), next_step=next_step)
+    hosts = options.hosts.as_job()
+    return None if hosts is None else JobOptions(hosts, options.servers.least_servers, folder)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
     """How the run of a job is cut into units and epochs."""
     from trainer.launch.training_job import PlanOptions
 
-    limits = (options.epoch_events, options.epoch_steps * config.batch_rows * options.hosts)
+    hosts = options.hosts
+    limits = (hosts.epoch_events, hosts.epoch_steps * config.batch_rows * hosts.hosts)
     epoch_rows = min((one for one in limits if one), default=0)
-    return PlanOptions(shuffle_events=options.shuffle_events, epoch_rows=epoch_rows)
+    return PlanOptions(shuffle_events=hosts.shuffle_events, epoch_rows=epoch_rows)
 
 
 def job_settings(options: JobOptions) -> JobSettings:
-    """The settings of a job with these options. Raises :class:`InputError` for numbers out of range."""
+    """The settings of a job with these options."""
     from trainer.scheduling.job import JobSettings
 
-    check_grace("--grace-secs", options.grace_secs)
-    initial = _phase(options.hosts, options.readers, options.epoch_secs, "")
+    hosts = options.hosts
+    initial = _phase(hosts.hosts, hosts.readers, hosts.epoch_secs)
     later = _phase(
-        options.caught_up_hosts or options.hosts,
-        options.caught_up_readers or options.readers,
-        options.caught_up_epoch_secs or options.epoch_secs,
-        "caught-up-",
+        hosts.caught_up_hosts or hosts.hosts,
+        hosts.caught_up_readers or hosts.readers,
+        hosts.caught_up_epoch_secs or hosts.epoch_secs,
     )
-    fewest = min(initial.hosts, later.hosts)
-    if not 0 <= options.least_hosts <= fewest:
-        raise InputError("the least number of hosts must be at most that of the job", where="--least-hosts",
-                         value=options.least_hosts, allowed=f"up to {fewest}")  # fmt: skip
-    if options.epoch_events < 0 or options.epoch_steps < 0:
-        raise InputError("numbers of events and steps must be at least 0", where="--epoch-events, --epoch-steps",
-                         value=(options.epoch_events, options.epoch_steps))  # fmt: skip
     return JobSettings(
         release=version("headrace"),
-        hosts=options.hosts,
-        least_hosts=options.least_hosts or 1,
-        goes_on=options.least_hosts > 0,
+        hosts=hosts.hosts,
+        least_hosts=hosts.least_hosts or 1,
+        goes_on=hosts.least_hosts > 0,
         least_servers=options.least_servers,
         overlap=True,
-        is_finite=not options.follow,
+        is_finite=not hosts.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,
         initial=initial,
         caught_up=later,
@@ -514,20 +447,17 @@ def job_settings(options: JobOptions) -> JobSettings:
 _BEHIND_UNITS = 64
 
 
-def _phase(hosts: int, readers: int, epoch_secs: float, prefix: str) -> PhaseSettings:
-    """The settings of a phase. Raises :class:`InputError`."""
+def _phase(hosts: int, readers: int, epoch_secs: float) -> PhaseSettings:
+    """The settings of a phase."""
     import os
 
     from trainer.scheduling.job import PhaseSettings
 
-    if hosts < 1 or readers < 0 or not 0 <= epoch_secs < math.inf:
-        raise InputError("a job must have at least one host", where=f"--{prefix}hosts, --{prefix}readers, --{prefix}epoch-secs",
-                         value=(hosts, readers, epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
     most = readers or max(1, os.cpu_count() or 1)
     return PhaseSettings(epoch_secs or None, least_readers=readers or 1, most_readers=most, hosts=hosts)
 
 
-def _notice_sources(files: JobFiles, options: JobOptions) -> list[NoticeSource]:
+def _notice_sources(files: JobFiles, options: HostOptions) -> list[NoticeSource]:
     """The sources that the options name."""
     from trainer.flight.addresses import Address
     from trainer.launch.http_notice import HttpNotice

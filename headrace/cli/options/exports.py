@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from headrace.cli.options.option_groups import Mark
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
@@ -16,41 +18,48 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from trainer.serving.deltas.commit_exporter import CommitExporter, ExportedChain
 
-Export = Annotated[
-    str,
-    typer.Option(
-        "--export",
-        metavar="FOLDER",
-        help="Write each commit to this chain of links for serving, while training goes on: docs/serving-deltas.md.",
-        show_default=False,
-    ),
-]
-ExportQuantize = Annotated[
-    str,
-    typer.Option(
-        "--export-quantize",
-        metavar="none|fp16|int8",
-        help="How links store the weights of tables. Default: as the newest link, else exact.",
-        show_default=False,
-    ),
-]
 
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """The chain of links that training writes for serving. Raises :class:`InputError` for options of links that do not fit."""
 
-def check_export(given: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for options of links that do not fit."""
-    from trainer.serving.deltas.row_values import QUANTIZE
+    PANEL: ClassVar[str] = "Serving"
 
-    quantize = given["export_quantize"]
-    if quantize not in ("", *QUANTIZE):
-        raise InputError("a quantization must be a known one", where="--export-quantize", value=quantize,
-                         allowed=", ".join(QUANTIZE))  # fmt: skip
-    if quantize and not given["export"]:
-        raise InputError("--export-quantize must go with --export", where="--export-quantize", value=quantize,
-                         next_step="give --export too")  # fmt: skip
+    export: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write each commit to this chain of links for serving, while training goes on: docs/serving-deltas.md.",
+            show_default=False,
+        ),
+        Mark.FIRST,
+        Mark.PATH,
+    ] = ""
+    export_quantize: Annotated[
+        str,
+        typer.Option(
+            metavar="none|fp16|int8",
+            help="How links store the weights of tables. Default: as the newest link, else exact.",
+            show_default=False,
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        quantize = self.export_quantize
+        if not quantize:
+            return
+        from trainer.serving.deltas.row_values import QUANTIZE
+
+        if quantize not in QUANTIZE:
+            raise InputError("a quantization must be a known one", where="--export-quantize", value=quantize,
+                             allowed=", ".join(QUANTIZE))  # fmt: skip
+        if not self.export:
+            raise InputError("--export-quantize must go with --export", where="--export-quantize", value=quantize,
+                             next_step="give --export too")  # fmt: skip
 
 
 @contextmanager
-def open_export(given: Mapping[str, Any], run_dir: str, files: str) -> Iterator[CommitExporter | None]:
+def open_export(options: ServingOptions, run_dir: str, files: str) -> Iterator[CommitExporter | None]:
     """The exporter of a run while it trains; None without ``--export``.
 
     Args:
@@ -59,16 +68,16 @@ def open_export(given: Mapping[str, Any], run_dir: str, files: str) -> Iterator[
 
     Raises what :func:`trainer.serving.deltas.commit_exporter.exporting` raises, before training.
     """
-    if not given["export"]:
+    if not options.export:
         yield None
         return
     from trainer.serving.deltas.commit_exporter import exporting
 
-    chain, holds = local_folder(given["export"], "--export"), Path(files).absolute()
+    chain, holds = local_folder(options.export, "--export"), Path(files).absolute()
     if chain.resolve() in (holds.resolve(), (holds / "checkpoints").resolve()):
         raise InputError("links must have a folder of their own, got that of the run", where="--export", value=str(chain),
                          next_step=f"such as {chain / 'links'}")  # fmt: skip
-    with exporting(run_dir, chain, holds=holds, quantize=given["export_quantize"], tell=say) as exporter:
+    with exporting(run_dir, chain, holds=holds, quantize=options.export_quantize, tell=say) as exporter:
         yield exporter
 
 

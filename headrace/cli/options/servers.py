@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM
+from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
+from headrace.cli.options.option_groups import Mark
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
 from transforms.child_process import module_command
@@ -32,123 +33,148 @@ if TYPE_CHECKING:
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
 SUMMED = "summed"
-#: Options that need ``--servers``, and their defaults.
-_OPTIONS = {"server_token_file": "", "server_ca": "", "server_updates": SUMMED, "wire_ids": "", "wire_values": "",
-            "embedding_workers": "", "least_servers": 0}  # fmt: skip
-
-Servers = Annotated[
-    str,
-    typer.Option(
-        "--servers",
-        metavar="N|HOST:PORT,...",
-        help="Keep embedding tables on parameter servers: N processes of this machine, or those at the addresses.",
-        show_default=False,
-    ),
-]
-LeastServers = Annotated[
-    int,
-    typer.Option(
-        "--least-servers",
-        help="Go on with this number of servers after a preemption notice of others. Default: wait until all are back.",
-        show_default=False,
-    ),
-]
-EmbeddingWorkers = Annotated[
-    str,
-    typer.Option(
-        "--embedding-workers",
-        metavar="N|HOST:PORT,...",
-        help="Let embedding workers pool rows and sum gradients: N processes of this machine, or those at the addresses.",
-        show_default=False,
-    ),
-]
-ServerTokenFile = Annotated[
-    str,
-    typer.Option(
-        "--server-token-file", help="A file with the token of the servers and workers at addresses.", show_default=False
-    ),
-]
-ServerCa = Annotated[
-    str,
-    typer.Option(
-        "--server-ca",
-        help="PEM file of the authority of the certificates of servers and workers: TLS.",
-        show_default=False,
-    ),
-]
-WireIds = Annotated[
-    str,
-    typer.Option(
-        "--wire-ids",
-        metavar="plain|unique",
-        help="Row numbers to and from servers: as they are, or as differences, lossless.",
-        show_default=False,
-    ),
-]
-WireValues = Annotated[
-    str,
-    typer.Option(
-        "--wire-values",
-        metavar="float32|fp16|fp14",
-        help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits each.",
-        show_default=False,
-    ),
-]
+#: Options that need ``--servers``.
+_OF_SERVERS = (
+    "server_token_file",
+    "server_ca",
+    "server_updates",
+    "wire_ids",
+    "wire_values",
+    "embedding_workers",
+    "least_servers",
+)
 
 
-ServerUpdates = Annotated[
-    str,
-    typer.Option(
-        "--server-updates",
-        help="How the updates of several hosts come together: summed, once a step; or each as it arrives, at most `staleness` steps apart.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Parameter servers and embedding workers. Raises :class:`InputError` for options that do not go with servers, or with each other."""
 
+    PANEL: ClassVar[str] = "Parameter servers"
 
-def check_servers(given: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for options that do not go with servers."""
-    text = given["servers"]
-    if not text:
-        for option, default in _OPTIONS.items():
-            if given[option] != default:
-                name = f"--{option.replace('_', '-')}"
-                raise InputError(
-                    f"{name} must go with --servers", where=name, value=given[option], next_step="give --servers too"
-                )
-        return
-    if given["server_updates"] not in (SUMMED, "each"):
-        raise InputError("--server-updates must be summed or each", value=given["server_updates"])
-    wire_of(given)
-    servers = servers_of(text)
-    is_number = isinstance(servers, int)
-    _check_launcher(given, is_number=is_number)
-    _check_workers(given, is_number=is_number)
-    _check_least(given, servers if isinstance(servers, int) else len(servers))
+    servers: Annotated[
+        str,
+        typer.Option(
+            metavar="N|HOST:PORT,...",
+            help="Keep embedding tables on parameter servers: N processes of this machine, or those at the addresses.",
+            show_default=False,
+        ),
+        Mark.FIRST,
+        Mark.COUNT,
+    ] = ""
+    least_servers: Annotated[
+        int,
+        typer.Option(
+            help="Go on with this number of servers after a preemption notice of others. Default: wait until all are back.",
+            show_default=False,
+        ),
+    ] = 0
+    embedding_workers: Annotated[
+        str,
+        typer.Option(
+            metavar="N|HOST:PORT,...",
+            help="Let embedding workers pool rows and sum gradients: N processes of this machine, or those at the addresses.",
+            show_default=False,
+        ),
+        Mark.COUNT,
+    ] = ""
+    server_token_file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="A file with the token of the servers and workers at addresses.", show_default=False
+        ),
+        Mark.PATH,
+    ] = ""
+    server_ca: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="PEM file of the authority of the certificates of servers and workers: TLS.",
+            show_default=False,
+        ),
+        Mark.PATH,
+    ] = ""
+    server_updates: Annotated[
+        str,
+        typer.Option(
+            help="How the updates of several hosts come together: summed, once a step; or each as it arrives, at most `staleness` steps apart.",
+        ),
+    ] = SUMMED
+    wire_ids: Annotated[
+        str,
+        typer.Option(
+            metavar="plain|unique",
+            help="Row numbers to and from servers: as they are, or as differences, lossless.",
+            show_default=False,
+        ),
+    ] = ""
+    wire_values: Annotated[
+        str,
+        typer.Option(
+            metavar="float32|fp16|fp14",
+            help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits each.",
+            show_default=False,
+        ),
+    ] = ""
 
+    def __post_init__(self) -> None:
+        if not self.servers:
+            self._refuse_alone()
+            return
+        if self.server_updates not in (SUMMED, "each"):
+            raise InputError("--server-updates must be summed or each", value=self.server_updates)
+        self.wire()
+        count = servers_of(self.servers)
+        self._check_workers(is_number=isinstance(count, int))
+        self._check_least(count if isinstance(count, int) else len(count))
 
-def _check_least(given: Mapping[str, Any], servers: int) -> None:
-    """Raise :class:`InputError` for a least number of servers that they do not have."""
-    least = given["least_servers"]
-    if not 0 <= least <= servers:
-        raise InputError(
-            "--least-servers must be at most the number of servers",
-            where="--least-servers",
-            value=least,
-            allowed=f"up to {servers}",
-        )
+    @property
+    def is_number(self) -> bool:
+        """Whether the servers are processes of this machine."""
+        return self.servers.isascii() and self.servers.isdigit()
 
+    def wire(self) -> WireSettings:
+        """The encodings of messages. Raises :class:`InputError` for unknown ones."""
+        from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
 
-def _check_workers(given: Mapping[str, Any], *, is_number: bool) -> None:
-    """Raise :class:`InputError` for embedding workers that do not go with the servers."""
-    text = given["embedding_workers"]
-    if not text:
-        return
-    if given["launcher"] != LOCAL:
-        raise InputError("--embedding-workers must train on this machine", where="--embedding-workers, --launcher", value=text,
-                         next_step="leave --embedding-workers out")  # fmt: skip
-    if is_number and not isinstance(servers_of(text, "--embedding-workers"), int):
-        raise InputError("--embedding-workers at addresses must go with --servers at addresses", where="--embedding-workers, --servers",
-                         value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
+        for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
+            if (value := getattr(self, name)) and value not in known:
+                option = option_name(name)
+                raise InputError(f"{option} must be a known encoding", where=option, value=value, allowed=", ".join(known))  # fmt: skip
+        return WireSettings(self.wire_ids or IDS[0], self.wire_values or VALUES[0])
+
+    def check_launcher(self, launcher: str) -> None:
+        """Raise :class:`InputError` for servers or workers that a launcher does not start, or cannot find."""
+        if not self.servers:
+            return
+        _check_launcher(self, launcher)
+        if self.embedding_workers and launcher != LOCAL:
+            raise InputError("--embedding-workers must train on this machine", where="--embedding-workers, --launcher",
+                             value=self.embedding_workers, next_step="leave --embedding-workers out")  # fmt: skip
+
+    def _refuse_alone(self) -> None:
+        """Raise :class:`InputError` for an option without servers."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _OF_SERVERS and value != field.default:
+                name = option_name(field.name)
+                raise InputError(f"{name} must go with --servers", where=name, value=value, next_step="give --servers too")  # fmt: skip
+
+    def _check_least(self, servers: int) -> None:
+        """Raise :class:`InputError` for a least number of servers that they do not have."""
+        if not 0 <= self.least_servers <= servers:
+            raise InputError(
+                "--least-servers must be at most the number of servers",
+                where="--least-servers",
+                value=self.least_servers,
+                allowed=f"up to {servers}",
+            )
+
+    def _check_workers(self, *, is_number: bool) -> None:
+        """Raise :class:`InputError` for embedding workers that do not go with the servers."""
+        text = self.embedding_workers
+        if text and is_number and not isinstance(servers_of(text, "--embedding-workers"), int):
+            raise InputError("--embedding-workers at addresses must go with --servers at addresses", where="--embedding-workers, --servers",
+                             value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
 
 
 def servers_of(text: str, option: str = "--servers") -> tuple[Address, ...] | int:
@@ -162,9 +188,9 @@ def servers_of(text: str, option: str = "--servers") -> tuple[Address, ...] | in
     return int(text)
 
 
-def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
+def _check_launcher(options: ServerOptions, launcher: str) -> None:
     """Raise :class:`InputError` for servers that a launcher does not start, or cannot find."""
-    launcher, text = given["launcher"], given["servers"]
+    text, is_number = options.servers, options.is_number
     if launcher == TPU_VM:
         raise InputError("a job on one slice without a cluster must hold its tables on its hosts", where="--servers, --launcher",
                          value=text, next_step="leave --servers out, or use --launcher gke")  # fmt: skip
@@ -173,28 +199,12 @@ def _check_launcher(given: Mapping[str, Any], *, is_number: bool) -> None:
             raise InputError("--servers must be the number of servers that the cluster starts", where="--servers, --launcher",
                              value=text, allowed=f"1 to {_MOST_LOCAL}")  # fmt: skip
         for option in ("server_token_file", "server_ca"):
-            if given[option]:
-                raise InputError("the servers of a cluster must have the token of the job", where=f"--{option.replace('_', '-')}",
-                                 value=given[option], next_step="leave this option out")  # fmt: skip
+            if value := getattr(options, option):
+                raise InputError("the servers of a cluster must have the token of the job", where=option_name(option), value=value,
+                                 next_step="leave this option out")  # fmt: skip
     if launcher == REMOTE and is_number:
         raise InputError("--servers must be the addresses of servers that are started elsewhere", where="--servers, --launcher",
                          value=text, allowed="host:port,...", next_step="headrace ps serve --token-file TOKEN")  # fmt: skip
-
-
-def check_combinations(given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for options that :mod:`trainer.combinations` refuses, before anything is read."""
-    from trainer.combinations import Setup, place_of, refusal_of
-
-    hosts = {name: int(given.get(name) or 0) for name in ("hosts", "caught_up_hosts")}
-    setup = Setup(
-        hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=max(1, *hosts.values()),
-        servers=bool(given["servers"]), workers=bool(given["embedding_workers"]), plan=bool(given.get("plan")),
-        towers=bool(given.get("towers")), tpu=bool(given.get("tpu")), least_servers=bool(given.get("least_servers")),
-    )  # fmt: skip
-    if (found := refusal_of(setup)) is not None:
-        option = found.options[0]
-        raise InputError(found.what, where=place_of(found), value=setup.hosts if option == "hosts" else given.get(option),
-                         next_step=found.next_step)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +258,13 @@ class OpenServers:
 
 @contextmanager
 def open_servers(
-    given: Mapping[str, Any], folder: str, job_folder: str, plan: PartitionPlan | None
+    options: ServerOptions, cluster: ClusterOptions, folder: str, job_folder: str, plan: PartitionPlan | None
 ) -> Iterator[OpenServers | None]:
     """The servers and embedding workers of a run while it trains; None without ``--servers``.
 
     Those of this machine are started with the token of the job, and end with the context; those at addresses must answer.
     """
-    text = given["servers"]
+    text = options.servers
     if not text:
         yield None
         return
@@ -267,11 +277,11 @@ def open_servers(
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
-    logs, of_workers = Path(folder) / "logs", given["embedding_workers"]
+    logs, of_workers = Path(folder) / "logs", options.embedding_workers
     own: LocalServers | None = None
     if text.isdigit() or of_workers.isdigit():
         files.make_token()
-    token_file = str(files.token) if text.isdigit() else _file_of(given, "server_token_file")
+    token_file = str(files.token) if text.isdigit() else _absolute(options.server_token_file)
     with ExitStack() as started:
         if text.isdigit():
             own = started.enter_context(LocalServers(count, server_command, token_file=files.token, logs=logs))
@@ -282,25 +292,26 @@ def open_servers(
         workers_token_file = token_file
         if of_workers.isdigit():
             workers_token_file = str(files.token)
-            command = partial(worker_command, addresses, _file_of(given, "server_ca"), token_file)
+            command = partial(worker_command, addresses, _absolute(options.server_ca), token_file)
             local = LocalServers(
                 int(of_workers), command, token_file=files.token, logs=logs, kind="w", has_rows=False
             )  # fmt: skip
             workers = started.enter_context(local).addresses
         elif of_workers:
             workers = addresses_of("--embedding-workers", of_workers)
-        found = servers_at(addresses, given, plan, folder, files, token_file, workers, workers_token_file)
+        found = servers_at(addresses, options, cluster, plan, folder, files, token_file, workers, workers_token_file)
         yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
 
 
-def _file_of(given: Mapping[str, Any], name: str) -> str:
+def _absolute(path: str) -> str:
     """The path of an option's file, such as that of the token of servers at addresses; empty for none."""
-    return str(Path(given[name]).absolute()) if given[name] else ""
+    return str(Path(path).absolute()) if path else ""
 
 
 def servers_at(
     addresses: tuple[Address, ...],
-    given: Mapping[str, Any],
+    options: ServerOptions,
+    cluster: ClusterOptions,
     plan: PartitionPlan | None,
     folder: str,
     files: JobFiles,
@@ -312,7 +323,8 @@ def servers_at(
 
     Args:
         addresses: of the servers.
-        given: the options of the command.
+        options: how they are reached, and updated.
+        cluster: where the hosts are.
         plan: by which they hold tables; None: rows are spread over them.
         folder: of the run.
         files: of its job.
@@ -325,14 +337,14 @@ def servers_at(
     from trainer.servers.run_servers import RunServers
     from trainer.servers.tls import client_tls
 
-    authority, updates = _file_of(given, "server_ca"), given["server_updates"]
-    workers_authority = "" if given["embedding_workers"].isdigit() else authority
+    authority, updates = _absolute(options.server_ca), options.server_updates
+    workers_authority = "" if options.embedding_workers.isdigit() else authority
     # Servers on other machines have the token of the job, unless they have files of their own.
-    of_job = given["token_file"] if given["launcher"] == REMOTE else ""
+    of_job = cluster.token_file if cluster.launcher == REMOTE else ""
     token, workers_token = (
         read_token_file(one or of_job) if one or of_job else "" for one in (token_file, workers_token_file)
     )
-    wire = wire_of(given)
+    wire = options.wire()
     servers = RunServers(
         addresses,
         token,
@@ -345,7 +357,7 @@ def servers_at(
         workers_token=workers_token,
     )
     run = int(time.time() * 1000)
-    if given["launcher"] != REMOTE:  # there they may start later, with the hosts
+    if cluster.launcher != REMOTE:  # there they may start later, with the hosts
         run = max(run, servers.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
     return OpenServers(
         replace(servers, run=run),
@@ -378,17 +390,6 @@ def worker_command(
     own = ["--servers", ",".join(map(str, servers)), *(("--server-ca", authority) if authority else ())]
     own += ["--server-token-file", server_token_file] if server_token_file else ["--no-server-token"]
     return module_command("headrace", "ps", "worker", *own, *options)
-
-
-def wire_of(given: Mapping[str, Any]) -> WireSettings:
-    """The encodings of messages. Raises :class:`InputError` for unknown ones."""
-    from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
-
-    for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
-        option = f"--{name.replace('_', '-')}"
-        if given[name] and given[name] not in known:
-            raise InputError(f"{option} must be a known encoding", where=option, value=given[name], allowed=", ".join(known))  # fmt: skip
-    return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 
 def addresses_of(option: str, text: str) -> tuple[Address, ...]:

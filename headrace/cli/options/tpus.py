@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM
+from headrace.cli.options.option_groups import command_line
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,35 +18,62 @@ if TYPE_CHECKING:
 #: The name of the TPUs of a machine.
 TPUS_OF_THIS_MACHINE = "local"
 
-Tpu = Annotated[
-    str,
-    typer.Option(
-        "--tpu", help="Train on TPUs: local for those of this machine, or their name. Default: the cpu engine.", show_default=False
-    ),
-]  # fmt: skip
-MaxIds = Annotated[
-    int | None,
-    typer.Option(
-        help="With --tpu: ids that one SparseCore may request from another for a stack in a step. Default: by statistics, else 256.",
-        show_default=False,
-    ),
-]
-MaxUniqueIds = Annotated[int | None, typer.Option(help="The same for distinct ids.", show_default=False)]
-
 
 @dataclass(frozen=True, slots=True)
 class TpuOptions:
-    """TPUs, and the limits of their SparseCores that are given."""
+    """TPUs, and the limits of their SparseCores that are given. Raises :class:`InputError` for limits out of range."""
 
-    name: str
-    max_ids: int | None = None
-    max_unique_ids: int | None = None
+    PANEL: ClassVar[str] = "TPU"
+
+    tpu: Annotated[
+        str,
+        typer.Option(
+            help="Train on TPUs: local for those of this machine, or their name. Default: the cpu engine.", show_default=False
+        ),
+    ] = ""  # fmt: skip
+    max_ids: Annotated[
+        int | None,
+        typer.Option(
+            help="With --tpu: ids that one SparseCore may request from another for a stack in a step. Default: by statistics, else 256.",
+            show_default=False,
+        ),
+    ] = None
+    max_unique_ids: Annotated[int | None, typer.Option(help="The same for distinct ids.", show_default=False)] = None
+
+    def __post_init__(self) -> None:
+        for option, limit in self._limits():
+            if limit is not None and limit < 1:
+                raise InputError(f"{option} must be >= 1", where=option, value=limit, allowed=">= 1")
+
+    def _limits(self) -> tuple[tuple[str, int | None], ...]:
+        return ("--max-ids", self.max_ids), ("--max-unique-ids", self.max_unique_ids)
+
+    def chosen(self, default: str = "") -> TpuOptions | None:
+        """These options with the name of the TPUs, or ``default``; None for the cpu engine.
+
+        Raises :class:`InputError` for limits without TPUs.
+        """
+        name = self.tpu or default
+        if name:
+            return replace(self, tpu=name)
+        for option, limit in self._limits():
+            if limit is not None:
+                raise InputError(
+                    f"{option} must go with --tpu", where=option, value=limit, next_step="give --tpu local too"
+                )
+        return None
+
+    def of_training(self, options: Mapping[str, Any]) -> TpuOptions | None:
+        """As :meth:`chosen`, by the training options, too. Raises :class:`InputError` where the two disagree."""
+        engine = options.get("engine")
+        if self.tpu and engine not in (None, "auto", "tpu"):
+            raise InputError("--tpu must go with the tpu engine", where="--tpu", value=f"engine {engine}",
+                             next_step="leave --tpu out, or the option engine of --config")  # fmt: skip
+        return self.chosen(TPUS_OF_THIS_MACHINE if engine == "tpu" else "")
 
     def arguments(self) -> list[str]:
         """The options of a command that connects to these TPUs."""
-        limits = (("--max-ids", self.max_ids), ("--max-unique-ids", self.max_unique_ids))
-        given = [text for option, limit in limits if limit is not None for text in (option, str(limit))]
-        return ["--tpu", self.name, *given]
+        return command_line(self)
 
     def connect(self) -> TpuSlice:
         """Set up the TPUs. Raises :class:`~trainer.errors.ConfigError` if there are none that can be used."""
@@ -55,7 +82,7 @@ class TpuOptions:
 
         unset = SparseCoreSettings()
         return connect(
-            self.name,
+            self.tpu,
             SparseCoreSettings(
                 default_max_ids=unset.default_max_ids if self.max_ids is None else self.max_ids,
                 default_max_unique_ids=unset.default_max_unique_ids
@@ -63,49 +90,6 @@ class TpuOptions:
                 else self.max_unique_ids,
             ),
         )
-
-
-def tpu_of(name: str, max_ids: int | None, max_unique_ids: int | None) -> TpuOptions | None:
-    """The TPUs of a command; None for the cpu engine. Raises :class:`InputError` for limits without them, or out of range."""
-    for option, limit in (("--max-ids", max_ids), ("--max-unique-ids", max_unique_ids)):
-        if limit is None:
-            continue
-        if limit < 1:
-            raise InputError(f"{option} must be >= 1", where=option, value=limit, allowed=">= 1")
-        if not name:
-            raise InputError(
-                f"{option} must go with --tpu", where=option, value=limit, next_step="give --tpu local too"
-            )
-    return TpuOptions(name, max_ids, max_unique_ids) if name else None
-
-
-def tpu_of_training(given: Mapping[str, Any], options: Mapping[str, Any]) -> TpuOptions | None:
-    """The TPUs of ``headrace train``, by its parameters and its training options; None for the cpu engine.
-
-    Raises :class:`InputError` where the two disagree, and for a job that a slice cannot train.
-    """
-    engine, name = options.get("engine"), given["tpu"]
-    if name and engine not in (None, "auto", "tpu"):
-        raise InputError("--tpu must go with the tpu engine", where="--tpu", value=f"engine {engine}",
-                         next_step="leave --tpu out, or the option engine of --config")  # fmt: skip
-    found = tpu_of(name or (TPUS_OF_THIS_MACHINE if engine == "tpu" else ""), given["max_ids"], given["max_unique_ids"])
-    if found is not None:
-        _check_processes(found, given)
-    return found
-
-
-def _check_processes(tpu: TpuOptions, given: Mapping[str, Any]) -> None:
-    """Refuse processes that a slice does not serve: one process drives all TPUs of its machine."""
-    launcher = given["launcher"]
-    if launcher != LOCAL and tpu.name != TPUS_OF_THIS_MACHINE:
-        raise InputError("the hosts of a job must train on the TPUs of their machines", where="--tpu", value=tpu.name,
-                         allowed=TPUS_OF_THIS_MACHINE)  # fmt: skip
-    if launcher == LOCAL and (given["hosts"] or given["follow"]):
-        raise InputError("the tpu engine must train in this process, or on machines of a launcher", where="--tpu, --hosts",
-                         value=given["hosts"], next_step=f"leave --hosts out, or give --launcher {GKE}, {TPU_VM} or {REMOTE}")  # fmt: skip
-    if launcher == REMOTE and given["hosts"] != 1:
-        raise InputError("a job on TPUs must have one host", where="--hosts", value=given["hosts"], allowed="1",
-                         next_step="take a slice of one machine, or train with the cpu engine on all hosts")  # fmt: skip
 
 
 def check_slice_of(tpu: TpuOptions | None, topology: Topology, options: Mapping[str, Any]) -> None:

@@ -1,0 +1,79 @@
+"""The range that ``headrace train`` reads, and what changes of trained data mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+import typer
+
+from headrace.cli.options.option_groups import Mark
+from headrace.cli.options.quantities import moment_of
+from transforms.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """The data of a run. Raises :class:`InputError` for texts that are no times, and a test range without a beginning."""
+
+    PANEL: ClassVar[str] = "Data"
+
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0
+    start: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Train on partitions from this time on (ISO 8601, UTC)."),
+        Mark.FIRST,
+        Mark.TIME,
+    ] = ""
+    end: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Train on partitions that start before this time."),
+        Mark.FIRST,
+        Mark.TIME,
+    ] = ""
+    test_end: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Then test on the partitions from --end to this time."),
+        Mark.FIRST,
+        Mark.TIME,
+    ] = ""
+    table_version: Annotated[
+        int,
+        typer.Option(help="Train on this version of the table. Default: the newest.", show_default=False),
+    ] = 0
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Also test this raw column alone as a baseline; may be repeated."),
+    ] = None
+    accept_changed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed/--no-accept-changed",
+            help="Continue although values of trained events changed; these events are not trained again.",
+        ),
+    ] = False
+    train_changed_labels: Annotated[
+        bool,
+        typer.Option(
+            "--train-changed-labels/--no-train-changed-labels",
+            help="Train events again whose labels have changed since, once per change.",
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        _, last, until = self.moments()
+        if until is not None and last is None:
+            raise InputError(
+                "--test-end must go with --end", where="--test-end", value=self.test_end, next_step="give --end too"
+            )
+
+    def moments(self) -> tuple[datetime | None, datetime | None, datetime | None]:
+        """Start, end, and the end of the test; None for a side without a limit. Raises :class:`InputError`."""
+        return (
+            moment_of("--start", self.start),
+            moment_of("--end", self.end),
+            moment_of("--test-end", self.test_end),
+        )

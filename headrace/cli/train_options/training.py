@@ -1,0 +1,100 @@
+"""All options of ``headrace train``, checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options.exports import ServingOptions
+from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
+from headrace.cli.options.option_groups import values_of_group
+from headrace.cli.options.servers import ServerOptions
+from headrace.cli.options.tpus import TPUS_OF_THIS_MACHINE, TpuOptions
+from headrace.cli.train_options.data import DataOptions
+from headrace.cli.train_options.hosts import HostOptions
+from headrace.cli.train_options.run import RunOptions
+from transforms.errors import InputError
+
+#: Options that a job on other machines does not have: its processes are as many as its machines.
+_LOCAL_ONLY = ("caught_up_hosts", "caught_up_readers")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """What ``headrace train`` is given, by group. Raises :class:`InputError` for groups that do not fit each other.
+
+    The checks read no file: :meth:`tpus_of` and :meth:`check_combinations` look at the training options of ``--config``, too.
+    """
+
+    model: Annotated[str, typer.Argument(help="Name of a submitted model.")]
+    data: DataOptions = field(default_factory=DataOptions)
+    run: RunOptions = field(default_factory=RunOptions)
+    hosts: HostOptions = field(default_factory=HostOptions)
+    servers: ServerOptions = field(default_factory=ServerOptions)
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    tpu: TpuOptions = field(default_factory=TpuOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+
+    def __post_init__(self) -> None:
+        self._check_processes()
+        self.servers.check_launcher(self.cluster.launcher)
+        if self.hosts.follow and self.data.end:
+            raise InputError("--follow must go without --end", where="--follow", value=self.data.end,
+                             next_step="leave --end out")  # fmt: skip
+        if not self.cluster.is_written:
+            self._check_job()
+
+    def tpus_of(self, options: Mapping[str, Any]) -> TpuOptions | None:
+        """The TPUs that train with these training options; None for the cpu engine.
+
+        Raises :class:`InputError` where the two disagree, and for a job that a slice cannot train: one process drives all TPUs of its
+        machine.
+        """
+        found = self.tpu.of_training(options)
+        if found is None:
+            return None
+        launcher, hosts = self.cluster.launcher, self.hosts.hosts
+        if launcher != LOCAL and found.tpu != TPUS_OF_THIS_MACHINE:
+            raise InputError("the hosts of a job must train on the TPUs of their machines", where="--tpu", value=found.tpu,
+                             allowed=TPUS_OF_THIS_MACHINE)  # fmt: skip
+        if launcher == LOCAL and (hosts or self.hosts.follow):
+            raise InputError("the tpu engine must train in this process, or on machines of a launcher", where="--tpu, --hosts",
+                             value=hosts, next_step=f"leave --hosts out, or give --launcher {GKE}, {TPU_VM} or {REMOTE}")  # fmt: skip
+        if launcher == REMOTE and hosts != 1:
+            raise InputError("a job on TPUs must have one host", where="--hosts", value=hosts, allowed="1",
+                             next_step="take a slice of one machine, or train with the cpu engine on all hosts")  # fmt: skip
+        return found
+
+    def check_combinations(self, options: Mapping[str, Any]) -> None:
+        """Raise :class:`InputError` for what :mod:`trainer.combinations` refuses with these training options."""
+        from trainer.combinations import Setup, place_of, refusal_of
+
+        setup = Setup(
+            hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
+            servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
+            towers=bool(self.hosts.towers), tpu=bool(self.tpu.tpu), least_servers=bool(self.servers.least_servers),
+        )  # fmt: skip
+        if (found := refusal_of(setup)) is not None:
+            option = found.options[0]
+            value = setup.hosts if option == "hosts" else values_of_group(self).get(option)
+            raise InputError(found.what, where=place_of(found), value=value, next_step=found.next_step)
+
+    def _check_processes(self) -> None:
+        """Raise :class:`InputError` for numbers of processes that would change on other machines."""
+        for name in _LOCAL_ONLY if self.cluster.launcher != LOCAL else ():
+            if value := getattr(self.hosts, name):
+                raise InputError("the number of processes of a job on other machines must stay", where=option_name(name),
+                                 value=value, next_step="leave this option out")  # fmt: skip
+
+    def _check_job(self) -> None:
+        """Raise :class:`InputError` for a job, or training in one process, that this command cannot run."""
+        from warehouse.storage.locations import is_gcs
+
+        job = self.hosts.as_job()
+        if is_gcs(self.run.run_dir) and job is None:
+            raise InputError("the run directory of training in one process must be a local folder", where="--run-dir",
+                             value=self.run.run_dir, allowed="a local folder, or gs://bucket/path with --hosts",
+                             next_step="give --hosts 1 too")  # fmt: skip
