@@ -349,7 +349,9 @@ def train(
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
             )
-            hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
+            hashed = dict(report.hashed_counts)
+            if on_servers is not None:
+                hashed = _hashed_counts(settings, on_servers.servers)
         else:
             import_tensorflow_quietly()
             on_commit = None if exporter is None else exporter.look
@@ -371,7 +373,7 @@ def train(
 
 
 def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
-    """Raise for hashed tables without servers, and pruned ones where they cannot be, also for a run that goes on."""
+    """Raise for hashed tables and pruned ones where they cannot be, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
     check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
@@ -523,11 +525,11 @@ def _shown_wait() -> Iterator[Callable[[str], None]]:
         yield lambda what: report(0, 0, what)
 
 
-def _hashed_counts(settings: TrainConfig, servers: RunServers | None) -> dict[str, HashedCounts]:
+def _hashed_counts(settings: TrainConfig, servers: RunServers) -> dict[str, HashedCounts]:
     """What the hashed tables have done; none, and a sentence, if a server is away: the run has ended well."""
     from trainer.errors import ServerLost
 
-    if not settings.hashed or servers is None:
+    if not settings.hashed:
         return {}
     try:
         return servers.hashed_counts()
