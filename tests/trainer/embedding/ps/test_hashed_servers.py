@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.embedding.ps.random_batches import gradients_of, random_batch
 from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.combinations import Setup
 from trainer.embedding import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.engine import TableSections
 from trainer.embedding.exchange import OneHost
@@ -22,6 +24,8 @@ from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
+from trainer.servers.client_updates import Greeting
+from trainer.servers.session_roles import SessionRole
 
 SEED = 3
 USERS, WORDS = 2**63 - 1, 2**62
@@ -92,6 +96,33 @@ def test_a_loaded_state_goes_on_as_the_engine_that_was_never_stopped(wire):
         expected, found = whole.state(), resumed.state()
         assert_same(found, expected)
         assert_same_sections(found, expected)
+
+
+@pytest.mark.parametrize("wire", [None, WireSettings("unique", "float32")])
+def test_an_embedding_worker_has_the_bits_of_servers_alone(wire):
+    """Also one that takes the place of another in the middle, and after a state is loaded."""
+    with engine_on(2, wire=wire) as (alone, own), thread_servers(2) as servers:
+        worker = ThreadWorker([one.address for one in servers])
+        with closing(engine_through(FEATURES, servers, worker, seed=SEED, wire=wire, hashed=LIMITS)) as through:
+            assert through.setup == Setup(servers=True, workers=True, hashed=True)
+            for seed in range(20):
+                assert step(alone, seed) == step(through, seed), seed
+            middle = through.state()
+            assert_same_sections(middle, alone.state())
+            assert counts_of(servers) == counts_of(own)
+            for engine in (alone, through):
+                engine.load_state(middle)
+            other = ThreadWorker([one.address for one in servers])
+            through.connect(
+                [one.connect(Greeting(role=SessionRole.LOADS)) for one in servers], other.connect(), keeps_rows=True
+            )
+            for seed in range(20, 40):
+                assert step(alone, seed) == step(through, seed), seed
+            expected, found = alone.state(), through.state()
+        assert_same(found, expected)
+        assert_same_sections(found, expected)
+        for one in (worker, other):
+            one.close()
 
 
 def test_one_server_has_the_rows_of_an_engine_in_one_process():
