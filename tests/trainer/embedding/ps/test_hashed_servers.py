@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -20,6 +22,7 @@ from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed_counts import sum_counts
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.engine_move import EngineMove
 from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import ConfigError, TornCheckpoint
@@ -123,6 +126,51 @@ def test_an_embedding_worker_has_the_bits_of_servers_alone(wire):
         assert_same_sections(found, expected)
         for one in (worker, other):
             one.close()
+
+
+def moved(engine, servers):
+    """The engine with its rows on other servers, and what the move has done; a step is trained before each of its passes."""
+    with ThreadPoolExecutor(1) as executor:
+        connects = [one.connect(Greeting(attempt=2)) for one in servers]
+        move = EngineMove(
+            engine, lambda check: PsEngine(FEATURES, seed=SEED, servers=connects, threads=1, hashed=LIMITS), executor
+        )
+        while (found := move.advance()) is None:
+            time.sleep(0.001)
+        return found, move.figures
+
+
+def test_a_move_keeps_ages_and_counts():
+    """On as many servers all later bits are those of servers that keep their tables; what is evicted and admitted, too."""
+    with engine_on(2) as (stays, _), engine_on(2) as (engine, _), thread_servers(2) as others:
+        for seed in range(25):
+            assert step(stays, seed) == step(engine, seed)
+        rows = sum(len(one.rows) for one in engine.state().values())
+        found, figures = moved(engine, others)
+        with closing(found):
+            assert figures.copied_rows + figures.pause_rows == rows
+            assert_same_sections(found.state(), stays.state())
+            for seed in range(25, 50):
+                assert step(stays, seed) == step(found, seed), seed
+            assert_same(found.state(), stays.state())
+            assert_same_sections(found.state(), stays.state())
+
+
+def test_a_move_to_more_servers_keeps_rows_and_ages():
+    with engine_on(1) as (engine, _), thread_servers(3) as others:
+        for seed in range(25):
+            step(engine, seed)
+        before = engine.state()
+        found, _ = moved(engine, others)
+        with closing(found):
+            after = found.state()
+            for name, limits in LIMITS.items():
+                ages = dict(zip(before[name].rows.tolist(), before[name].sections.arrays["ages"].tolist(), strict=True))
+                kept = after[name].rows.tolist()
+                assert after[name].sections.arrays["ages"].tolist() == [ages[row] for row in kept]
+                evicted = counts_of(others)[name].evicted
+                assert len(kept) == len(ages) - evicted <= limits.capacity
+            assert_same({"place": after["place"]}, {"place": before["place"]})
 
 
 def test_one_server_has_the_rows_of_an_engine_in_one_process():
