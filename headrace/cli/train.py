@@ -139,7 +139,8 @@ def train(options: TrainOptions) -> None:
                 watch=None if on_servers is None else on_servers.watch,
             )
             servers = None if on_servers is None else on_servers.servers
-            hashed, found = _hashed_counts(settings, servers), server_statuses(servers, among=known)
+            hashed = dict(report.hashed_counts) if on_servers is None else _hashed_counts(settings, on_servers.servers)
+            found = server_statuses(servers, among=known)
         else:
             import_tensorflow_quietly()
             on_commit = None if exporter is None else exporter.look
@@ -172,7 +173,7 @@ COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
 
 
 def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
-    """Raise for hashed tables without servers, and pruned ones where they cannot be, also for a run that goes on."""
+    """Raise for hashed tables and pruned ones where they cannot be, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
     check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
@@ -323,11 +324,11 @@ def _shown_wait() -> Iterator[Callable[[str], None]]:
         yield lambda what: report(0, 0, what)
 
 
-def _hashed_counts(settings: TrainConfig, servers: RunServers | None) -> dict[str, HashedCounts]:
+def _hashed_counts(settings: TrainConfig, servers: RunServers) -> dict[str, HashedCounts]:
     """What the hashed tables have done; none, and a sentence, if a server is away: the run has ended well."""
     from trainer.errors import ServerLost
 
-    if not settings.hashed or servers is None:
+    if not settings.hashed:
         return {}
     try:
         return servers.hashed_counts()

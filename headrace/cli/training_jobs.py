@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
+    from trainer.embedding.hashed_counts import HashedCounts
     from trainer.launch.job_spec import JobSpec, ServersSpec
     from trainer.launch.notices import NoticeSource
     from trainer.launch.server_roles import ServerRoles
@@ -162,6 +163,7 @@ class _Job:
         self._digest = ""
         self._staleness: dict[int, StalenessCounts] = {}
         self._idle_units: IdleUnits | None = None
+        self._hashed: Mapping[str, HashedCounts] = {}
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
@@ -229,6 +231,7 @@ class _Job:
             self._record_commits(status)
             self._staleness |= _staleness(status)
             self._idle_units = _idle_units(status) or self._idle_units
+            self._hashed = _hashed_counts(status) or self._hashed
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -333,7 +336,12 @@ class _Job:
         from trainer.training.staleness import StalenessCounts
 
         staleness = sum(self._staleness.values(), StalenessCounts())
-        found = replace(_report(self._first, self._prepared, secs), staleness=staleness, idle_units=self._idle_units)
+        found = replace(
+            _report(self._first, self._prepared, secs),
+            staleness=staleness,
+            idle_units=self._idle_units,
+            hashed_counts=self._hashed,
+        )
         return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
 
 
@@ -519,6 +527,15 @@ def _idle_units(status: JobStatus) -> IdleUnits | None:
 
     found = (IdleUnits.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
     return max((one for one in found if one is not None), key=lambda one: one.steps, default=None)
+
+
+def _hashed_counts(status: JobStatus) -> dict[str, HashedCounts]:
+    """What the hashed tables of all hosts have done, as they reported last; nothing before all of them have, and of tables on servers."""
+    from trainer.embedding.hashed_counts import counts_of_numbers, sum_counts
+
+    hosts = [one.progress for one in status.members if one.rank is not None]
+    counts = [{} if one is None else counts_of_numbers(one.numbers) for one in hosts]
+    return sum_counts(counts) if all(counts) else {}
 
 
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:

@@ -238,7 +238,8 @@ class TrainedScreen:
         staleness: the updates that lookups missed, as measured.
         steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
-        hashed: by name of a hashed table, what it has done on all servers since this command loaded its rows.
+        hashed: by name of a hashed table, what it has done on all servers or hosts since this command loaded its rows; of a job without
+            servers, as its hosts reported last.
         budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
         unpruned_share: of a pruned run that has pruned nothing, the share of the weights that occurs; else None.
         test_unlabelled: the same of the test range.

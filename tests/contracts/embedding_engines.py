@@ -96,6 +96,10 @@ KINDS = (
         "1 worker, 3 servers, planned",
         lambda features: engine_on_worker(features, seed=SEED, servers=3, plan=mixed_plan(features, 3)),
     ),
+    EngineKind(
+        "1 worker, 3 servers, hashed tables beside others",
+        lambda features: engine_on_worker(features, seed=SEED, servers=3, hashed=_hashed(features, 2)),
+    ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),
     EngineKind("TPUEmbedding, 2 cores", _on_slice(2, 0)),

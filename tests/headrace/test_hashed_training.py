@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from random import Random
 
@@ -54,11 +55,6 @@ def write_options(cli, **changes) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--hosts", "2"), "hashed tables of several hosts must be on parameter servers"),
-        (
-            ("--caught-up-hosts", "3", "--hosts", "1", "--follow"),
-            "hashed tables of several hosts must be on parameter servers",
-        ),
         (("--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--tpu", "local"), "hashed tables must be trained without TPUs"),
@@ -178,3 +174,62 @@ def test_a_job_keeps_hashed_tables_on_servers_and_tests_the_model(hashed, tmp_pa
         stored = [one["hashed"]["overlap"]["stored"] for one in status["servers"]]
         assert sum(stored) == report["hashed"]["overlap"]["stored"] > 0
         assert "table overlap: " in hashed("ps", "status", *addresses).out
+
+
+@pytest.mark.slow
+def test_hosts_have_the_bits_of_servers(hashed, tmp_path):
+    """Each host has what a server of its number has, also if a host is killed: it evicts and admits from its commit as before."""
+    write_options(hashed, staleness=1)
+    arguments = ("train", "first", "--config", hashed.options, "--hosts", 2, "--readers", 1, "--json")
+    served = hashed(*arguments, "--servers", 2, "--run-dir", tmp_path / "served").json
+    run, killed = tmp_path / "hosts", []
+
+    def kill() -> None:
+        while not (run / "checkpoints" / "epoch-000001").exists():
+            time.sleep(0.05)
+        killed.append(process_of(run, "h1"))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    hosts = hashed(*arguments, "--run-dir", run).json
+    killer.join()
+    assert killed
+    assert hosts["exact"] is True
+    assert_equal_runs(tmp_path / "served", run)
+    capacities = {name: one["capacity"] for name, one in served["hashed"].items()}
+    assert {name: one["capacity"] for name, one in hosts["hashed"].items()} == capacities, "counts of all hosts"
+    assert served["hashed"]["overlap"]["evicted"]
+    assert served["hashed"]["user"]["unadmitted"]
+
+
+def process_of(run: Path, host: str) -> int:
+    """The process of a host of the job in a run's folder."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        words = path.read_bytes().decode().split("\0")
+        if "role" in words and "host" in words and str(run) in words and host in words:
+            return int(path.parent.name)
+    raise AssertionError(f"no process of {host} in {run}")
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_other_numbers_of_hosts(hashed, tmp_path):
+    """With places for all ids the bits are those of a run that keeps the places of its tables; resharded or not."""
+    write_options(hashed, hashed={name: {"capacity": 4000} for name in HASHED})
+    arguments = ("train", "first", "--config", hashed.options, "--json")
+    hashed(*arguments, "--run-dir", tmp_path / "run", "--end", "2026-03-02T01:00")
+    hashed("ckpt", "reshard", tmp_path / "run", "--hosts", 2, "--output", tmp_path / "to")
+    job = (*arguments, "--readers", 1, "--hosts", 2)
+    hashed(*job, "--run-dir", tmp_path / "run", "--end", "2026-03-02T02:00")
+    hashed(*job, "--run-dir", tmp_path / "to", "--end", "2026-03-02T02:00", "--servers", 3)
+    before = read_newest(tmp_path / "run")
+    for name, array in read_newest(tmp_path / "to").items():
+        if "history/" not in name:
+            assert array.tobytes() == before[name].tobytes(), name
+        elif "/ages/" in name:
+            assert array.tolist() == before[name].tolist(), name
+    hashed("ckpt", "verify", tmp_path / "run")
+    rows = len(before["embedding/rows/user"])
+    report = hashed(*arguments, "--run-dir", tmp_path / "run").json
+    assert report["exact"] is True
+    assert report["hashed"]["user"]["stored"] > rows

@@ -21,6 +21,8 @@ from trainer.planning.plan import PartitionPlan
 from trainer.runs.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
 
+#: A place for each id, so that bits do not depend on the number of servers.
+HASHED = {"overlap": {"capacity": 5000}}
 _HEADRACE = (sys.executable, "-m", "headrace")
 
 
@@ -88,9 +90,10 @@ class Mover:
 
 
 @pytest.mark.slow
-def test_moves_change_no_bit(served, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("hashed", [{}, HASHED], ids=["plain", "hashed"])
+def test_moves_change_no_bit(served, tmp_path, hashed):  # noqa: F811
     """From 2 to 3 to 1, from those that training has started to others with the token of the run and back; some do not answer."""
-    served.options.write_text(json.dumps({**OPTIONS, "passes": 120, "staleness": 2}))
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 120, "staleness": 2, "hashed": hashed}))
     arguments = ("train", "first", "--config", served.options, "--json")
     run = tmp_path / "moved"
     files = JobFiles(run)
@@ -114,10 +117,11 @@ def test_moves_change_no_bit(served, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("hashed", [{}, HASHED], ids=["plain", "hashed"])
 @pytest.mark.parametrize("then", ["the servers before", "the other servers"])
-def test_training_that_is_killed_in_a_move_goes_on(served, tmp_path, then):  # noqa: F811
+def test_training_that_is_killed_in_a_move_goes_on(served, tmp_path, then, hashed):  # noqa: F811
     """One of the other servers stands still in the middle of the move."""
-    served.options.write_text(json.dumps({**OPTIONS, "passes": 60}))
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 60, "hashed": hashed}))
     run, home = tmp_path / "run", tmp_path / "home"
     files = MoveFiles.of_run(run)
     with server_processes(tmp_path, 3) as servers:

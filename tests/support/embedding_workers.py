@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from trainer.embedding import FeatureSpec
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.server_link import ConnectWorker
 from trainer.embedding.worker.engine import WorkerEngine
 from trainer.flight.addresses import LOOPBACK, Address
@@ -63,9 +64,14 @@ def engine_through(
 
 
 def engine_on_worker(
-    features: Sequence[FeatureSpec], *, seed: int, servers: int, plan: PartitionPlan | None = None
+    features: Sequence[FeatureSpec],
+    *,
+    seed: int,
+    servers: int,
+    plan: PartitionPlan | None = None,
+    hashed: Mapping[str, TableLimits] | None = None,
 ) -> WorkerEngine:
     """An engine whose worker and servers run until the process ends."""
     made = [ThreadServer() for _ in range(servers)]
     worker = ThreadWorker([one.address for one in made])
-    return engine_through(features, made, worker, seed=seed, plan=plan)
+    return engine_through(features, made, worker, seed=seed, plan=plan, hashed=hashed)

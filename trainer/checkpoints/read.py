@@ -31,7 +31,7 @@ from trainer.checkpoints.manifest import (
     purpose_digest,
     verified_document,
 )
-from trainer.checkpoints.merge_tables import check_rows, merge_rows, merge_values
+from trainer.checkpoints.merge_tables import merge_rows, merge_values
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
@@ -45,6 +45,7 @@ from trainer.checkpoints.shard_rows import (
     table_slices,
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
+from trainer.checkpoints.table_sections import is_divided, read_sections
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -181,8 +182,9 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
     for kind, table in commit.tables:
         where, rows = f"{kind} table {table}", None
         for one in commit.slices(kind, table):
-            merged, _ = merge_rows(_rows_of(files, one, where), where)
+            merged, _ = merge_rows(one.rows(files, where), where)
             rows = _same_rows(rows, merged, where)
+    read_sections(files, commit, None)
     counts_of(files, commit)
 
 
@@ -276,10 +278,10 @@ def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
 
 def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
     """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
-    arrays: dict[str, Array] = {}
+    arrays = read_sections(files, commit, share)
     for rank, part in enumerate(commit.parts):
         for name, file in part.arrays.items():
-            if table_of(name) is None and name != LEDGER:
+            if table_of(name) is None and name != LEDGER and not is_divided(name):
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
     for kind, table in commit.tables:
         arrays.update(_table_arrays(files, commit, kind, table, share))
@@ -345,18 +347,9 @@ def _same_rows(rows: Array | None, own: Array, where: str) -> Array:
     return own
 
 
-def _rows_of(files: RunFiles, stored: StoredSlice, where: str) -> list[Array]:
-    """The rows of each shard. Raises :class:`TornCheckpoint` for rows of another one."""
-    found = [shard.rows.array(files) for shard in stored.shards]
-    for shard, rows in zip(stored.shards, found, strict=True):
-        check_rows(rows, where)
-        stored.check(shard, rows, files.place(shard.rows.path))
-    return found
-
-
 def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share | None) -> TableArrays:
     """The rows, weights and slots of some columns of a table, merged and verified."""
-    of_shards = _rows_of(files, stored, where)
+    of_shards = stored.rows(files, where)
     kept = None if share is None else [rows % share.hosts == share.rank for rows in of_shards]
     if kept is not None:
         of_shards = [rows[own] for rows, own in zip(of_shards, kept, strict=True)]

@@ -35,6 +35,14 @@ from trainer.checkpoints.shard_rows import (
     table_slices,
 )
 from trainer.checkpoints.stored_commit import StoredCommit
+from trainer.checkpoints.table_sections import (
+    OWNER_SECTIONS,
+    ROW_SECTIONS,
+    is_divided,
+    read_owner_sections,
+    row_section_windows,
+    section_name,
+)
 from trainer.checkpoints.table_windows import ArrayReader, SliceWindow, Window, read_rows, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice
@@ -114,6 +122,8 @@ def reshard_commit(
                 rows, done = rows + written[0], done + written[1]
                 on_bytes(done)
     own, counts = _other_arrays(files, commit), counts_of(files, commit)
+    for kind, table in commit.model_tables:
+        own.update(read_owner_sections(files, commit, kind, table))
     if counts is not None:
         own[LEDGER] = counts.uneven
     parts[0].files += write_arrays(LocalFolder(parts[0].folder), len(parts[0].files), own, (), PART_FORMAT)
@@ -138,6 +148,9 @@ def check_plan(files: RunFiles, commit: StoredCommit, plan: PartitionPlan) -> No
                           value=f"without {', '.join(missing)}"[:200] if missing else f"also {', '.join(unknown)}"[:200],
                           allowed=", ".join(names)[:200], next_step="headrace plan make MODEL writes a plan")  # fmt: skip
     for name in names:
+        if any(commit.has_array(section_name(EMBEDDING, one, name)) for one in OWNER_SECTIONS):
+            raise ConfigError("hashed tables must be placed without a plan", where=f"table {name}", value="a plan with tables",
+                              next_step="give --hosts N: ids are spread over all hosts by their remainders")  # fmt: skip
         found, (weights, slots) = plan.of_table(name), _values_of(files, commit, EMBEDDING, name)
         if found.columns != weights.columns:
             raise ConfigError("a planned table must be as wide as that of the run", where=f"table {name}", value=found.columns,
@@ -179,7 +192,7 @@ class _Table:
         reading: ThreadPoolExecutor,
         writing: ThreadPoolExecutor,
     ) -> None:
-        self._files, self._kind, self._table = files, kind, table
+        self._files, self._commit, self._kind, self._table = files, commit, kind, table
         self._where, self._window_bytes = f"{kind} table {table}", window_bytes
         self._reading, self._writing = reading, writing
         self._from = commit.slices(kind, table)
@@ -203,6 +216,34 @@ class _Table:
                     yield (0 if first else rows), size_bytes
                 for (s, place), arrays in opened.items():
                     parts[self._slices[s].cores[place]].files += [one.finish() for one in arrays]
+        for section in ROW_SECTIONS:
+            if self._commit.has_array(name := section_name(self._kind, section, self._table)):
+                cores = range(len(counts[0]))
+                for first in range(0, len(cores), _MOST_SHARDS):
+                    yield 0, self._write_section(parts, name, counts[0], cores[first : first + _MOST_SHARDS])
+
+    def _write_section(self, parts: Sequence[_Part], name: str, counts: Array, places: range) -> int:
+        """Write the numbers that the rows of some cores have in a section; returns their bytes."""
+        (one,) = self._slices
+        with ExitStack() as stack:
+            opened = {
+                place: stack.enter_context(
+                    closing(
+                        NewArray(parts[one.cores[place]].next_path(), ArrayKind(name, "<i8", (int(counts[place]),)))
+                    )
+                )
+                for place in places
+            }
+            for rows, numbers in row_section_windows(
+                self._files, self._commit, self._kind, self._table, name, self._window_bytes
+            ):
+                chosen, bounds = _by_place(rows, one)
+                ordered = numbers if chosen is None else numbers[chosen]
+                for place, array in opened.items():
+                    array.append(ordered[bounds[place] : bounds[place + 1]])
+            for place, array in opened.items():
+                parts[one.cores[place]].files.append(array.finish())
+        return 8 * int(counts[places.start : places.stop].sum())
 
     def _count(self) -> list[Array]:
         """For each new slice the rows of each of its cores. Raises :class:`ConfigError` for rows beyond those of the plan."""
@@ -307,7 +348,7 @@ def _other_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
         f"host-{rank}/{name}" if rank else name: stored.array(files)
         for rank, part in enumerate(commit.parts)
         for name, stored in part.arrays.items()
-        if table_of(name) is None and name != LEDGER
+        if table_of(name) is None and name != LEDGER and not is_divided(name)
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, TABLE_KINDS, JobPosition, array_name, tables_of
 from trainer.checkpoints.host_part import PartName
 from trainer.checkpoints.manifest import CheckpointFile
+from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.parted_arrays import Array
@@ -97,6 +98,14 @@ class StoredSlice:
         if self.slice_ is not None:
             check_in_shard(rows, self.slice_, shard.place, where)
 
+    def rows(self, files: RunFiles, where: str) -> list[Array]:
+        """The rows of each shard. Raises :class:`TornCheckpoint` for rows of another one."""
+        found = [shard.rows.array(files) for shard in self.shards]
+        for shard, rows in zip(self.shards, found, strict=True):
+            check_rows(rows, where)
+            self.check(shard, rows, files.place(shard.rows.path))
+        return found
+
     def of_share(self, share: Share | None) -> StoredSlice:
         """The slice with the shards that may hold rows of a host."""
         found = self.slice_
@@ -145,6 +154,10 @@ class StoredCommit:
     def model_tables(self) -> tuple[tuple[str, str], ...]:
         """The kinds and names of the model's tables."""
         return tuple((kind, table) for kind, table in self.tables if kind in TABLE_KINDS)
+
+    def has_array(self, name: str) -> bool:
+        """Whether a part has an array of this name."""
+        return any(name in part.arrays for part in self.parts)
 
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
         """The files of a table."""

@@ -142,7 +142,14 @@ class _SliceReader:
     """The shards of one slice, read side by side."""
 
     def __init__(
-        self, files: RunFiles, stored: StoredSlice, rows_at_once: int, chunk_bytes: int, where: str, with_slots: bool
+        self,
+        files: RunFiles,
+        stored: StoredSlice,
+        rows_at_once: int,
+        chunk_bytes: int,
+        where: str,
+        with_slots: bool,
+        dimensions: int,
     ) -> None:
         self._where = where
         self.rows = [RowReader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
@@ -150,13 +157,13 @@ class _SliceReader:
         self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards if with_slots]
         for values in (self._weights, *((self._slots,) if with_slots else ())):
             for rows, one in zip(self.rows, values, strict=True):
-                if len(one.shape) != 2 or one.shape[0] != rows.count:
+                if len(one.shape) != dimensions or one.shape[0] != rows.count:
                     raise TornCheckpoint("a table must have values for each of its rows, got others", where=one.place,
                                          value=str(one.shape), allowed=f"({rows.count}, dim)")  # fmt: skip
-                if (one.dtype, one.shape[1]) != (values[0].dtype, values[0].shape[1]):
+                if (one.dtype, one.shape[1:]) != (values[0].dtype, values[0].shape[1:]):
                     raise TornCheckpoint("the values of a table must have one type and width, got several", where=one.place,
-                                         value=f"{one.dtype}, {one.shape[1]}",
-                                         allowed=f"{values[0].dtype}, {values[0].shape[1]}")  # fmt: skip
+                                         value=f"{one.dtype}, {one.shape[1:]}",
+                                         allowed=f"{values[0].dtype}, {values[0].shape[1:]}")  # fmt: skip
 
     def take(self, end: int | None) -> tuple[Array, SliceWindow]:
         """The rows up to ``end``, ascending, and their values."""
@@ -183,7 +190,7 @@ def _values(readers: Sequence[ArrayReader], counts: Sequence[int]) -> Array:
     """The next values of each shard, shard after shard; of no columns without readers."""
     if not readers:
         return np.zeros((sum(counts), 0), np.float32)
-    found = np.empty((sum(counts), readers[0].shape[1]), readers[0].dtype)
+    found = np.empty((sum(counts), *readers[0].shape[1:]), readers[0].dtype)
     at = 0
     for one, count in zip(readers, counts, strict=True):
         one.read_into(found[at : at + count])
@@ -199,6 +206,7 @@ def read_windows(
     where: str,
     *,
     with_slots: bool = True,
+    dimensions: int = 2,
 ) -> Iterator[Window]:
     """All changed rows of a table, window after window. Raises :class:`TornCheckpoint`, at the end for other bytes than were written.
 
@@ -207,11 +215,12 @@ def read_windows(
         row_bytes: of a row with its values.
         where: names the table in errors.
         with_slots: whether slots are read and verified too.
+        dimensions: of the arrays of values; 1: they have a number for each row.
     """
     shards = sum(len(one.shards) for one in slices)
     most = max(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
-    readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots) for one in slices]
+    readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots, dimensions) for one in slices]
     of_shards = [rows for reader in readers for rows in reader.rows]
     while True:
         for rows in of_shards:

@@ -34,6 +34,8 @@ _MOST_EVENTS = 64
 _MOST_INCARNATION = 2**53
 _MOST_TEXT = 4_000
 _MOST_NUMBERS = 128
+#: The figures of a role's progress, some of them by table.
+_MOST_FIGURES = 1 << 13
 #: The most characters of a role's name.
 _MOST_NAME = 64
 #: The events that a role may send about itself.
@@ -328,7 +330,7 @@ def _check_call(call: RoleCall) -> None:
     report = call.report or RoleReport()
     _check(len(report.address) <= 300, "an address", report.address[:80], "host:port")
     progress = report.progress
-    _check(progress is None or len(progress.numbers) <= _MOST_NUMBERS, "figures", "more", f"at most {_MOST_NUMBERS}")
+    _check(progress is None or len(progress.numbers) <= _MOST_FIGURES, "figures", "more", f"at most {_MOST_FIGURES}")
     for event in call.events:
         _check(event.kind in ROLE_EVENTS, "an event of a role", str(event.kind), ", ".join(sorted(ROLE_EVENTS)))
         sender = (getattr(event, "role", None), getattr(event, "incarnation", None))

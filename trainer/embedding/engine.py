@@ -69,11 +69,15 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartedSection:
-    """An array of :attr:`TableSections.arrays`: its type, its whole shape, and its parts in order, which are read once."""
+    """An array of :attr:`TableSections.arrays`: its type, its whole shape, and its parts in order, which are read once.
+
+    ``is_own``: each host that has some of the rows has another one.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     parts: Iterable[Array]
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,10 @@ class HashedCounts:
         """The counts of both together, such as those of a table on two servers."""
         return HashedCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
+    def to_numbers(self, table: str) -> dict[str, float]:
+        """The figures of a host's progress, by name."""
+        return {f"{_NUMBERS}{name} {table}": float(value) for name, value in asdict(self).items()}
+
     def summary(self, table: str) -> str:
         """One line for people."""
         line = (
@@ -43,8 +47,22 @@ class HashedCounts:
         return line
 
 
+_NUMBERS = "hashed "
+
+
+def counts_of_numbers(numbers: Mapping[str, float]) -> dict[str, HashedCounts]:
+    """The counts of each table by name, the inverse of :meth:`HashedCounts.to_numbers`; other figures are ignored."""
+    found: dict[str, dict[str, int]] = {}
+    for key, value in numbers.items():
+        name, _, table = key.removeprefix(_NUMBERS).partition(" ")
+        if key.startswith(_NUMBERS) and table:
+            found.setdefault(table, {})[name] = int(value)
+    names = {one.name for one in fields(HashedCounts)}
+    return {table: HashedCounts(**counts) for table, counts in found.items() if counts.keys() == names}
+
+
 def sum_counts(of_servers: Iterable[Mapping[str, HashedCounts]]) -> dict[str, HashedCounts]:
-    """The counts of each table over all servers, by name."""
+    """The counts of each table over all servers or hosts, by name."""
     found: dict[str, HashedCounts] = {}
     for counts in of_servers:
         for name, own in counts.items():

@@ -254,7 +254,13 @@ class Host:
 
     def report(self) -> RoleReport:
         """What a heartbeat tells."""
-        return RoleReport(self._address, self._buffer.sample(), self._progress)
+        progress, model = self._progress, self._model
+        if model is not None and (counts := model.weights.hashed_counts):
+            numbers = dict(progress.numbers)
+            for table, one in counts.items():
+                numbers |= one.to_numbers(table)
+            progress = replace(progress, numbers=numbers)
+        return RoleReport(self._address, self._buffer.sample(), progress)
 
     # -- training, in the process's main thread
 

@@ -170,6 +170,7 @@ def copy_tables(source: PsEngine, target: PsEngine, check: Callable[[], None]) -
     try:
         copy.begin()
         copy.copy_all()
+        copy.copy_hashed()
         copy.end()
     finally:
         copy.close()

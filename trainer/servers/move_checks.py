@@ -46,7 +46,7 @@ def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
 
     Raises :class:`InputError` for others, and :class:`ConfigError` for a plan of other tables.
     """
-    if (found := refusal_of(replace(engine.setup, moves=True))) is not None:
+    if (found := refusal_of(replace(engine.setup, moves=True, plan=request.plan is not None))) is not None:
         raise InputError(found.what, where="--servers", value=str(request.count), next_step=found.next_step)
     if request.plan is not None:
         TableParts(engine.tables, request.count, with_stacks(request.plan, engine.tables, request.count))

@@ -176,7 +176,14 @@ class RunServers:
             return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
                             overlaps=overlaps, hashed=options.hashed)  # fmt: skip
         return WorkerEngine(
-            features, seed=seed, servers=connects, worker=worker, plan=self.plan, held=held, wire=self.wire
+            features,
+            seed=seed,
+            servers=connects,
+            worker=worker,
+            plan=self.plan,
+            held=held,
+            wire=self.wire,
+            hashed=options.hashed,
         )
 
     def engine(

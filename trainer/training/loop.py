@@ -101,7 +101,7 @@ class TrainReport:
         held_out_partitions: the partitions of those events.
         idle_units: the hidden units that are off at the end, counted since the process began; of a job, as its hosts reported last. None
             where they are not counted.
-        hashed_counts: what the hashed tables of this process have done, by name.
+        hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
     """
 
     epochs: int

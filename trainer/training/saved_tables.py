@@ -9,14 +9,12 @@ import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table_of
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
+from trainer.checkpoints.table_sections import section_name, section_of
 from trainer.embedding.engine import NO_SECTIONS, ChangedRows, SavedTables, TableSections, TablesSnapshot, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.errors import NonFiniteLoss, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-#: The names of sections without rows of their own begin with it.
-_SECTIONS = "history/"
 
 
 def own_place(kind: str, table: str) -> tuple[str, str]:
@@ -36,7 +34,7 @@ def state_arrays(states: Iterable[tuple[str, str, TableState]]) -> dict[str, Arr
 def section_arrays(kind: str, table: str, sections: TableSections) -> dict[str, Array]:
     """The arrays of what a table has beside its rows, as a checkpoint stores them."""
     by_rows = (_row_arrays(f"{kind}-{name}", table, one) for name, one in sections.by_rows.items())
-    others = {_section_name(kind, name, table): array for name, array in sections.arrays.items()}
+    others = {section_name(kind, name, table): array for name, array in sections.arrays.items()}
     return {name: array for own in (*by_rows, others) for name, array in own.items()}
 
 
@@ -48,10 +46,6 @@ def _row_arrays(kind: str, table: str, state: TableState) -> dict[str, Array]:
             strict=True,
         )
     )
-
-
-def _section_name(kind: str, section: str, table: str) -> str:
-    return f"{_SECTIONS}{kind}/{section}/{table}"
 
 
 def saved_states(arrays: Mapping[str, Array], kind: str) -> dict[str, TableState]:
@@ -71,9 +65,8 @@ def saved_sections(arrays: Mapping[str, Array], kind: str) -> dict[str, TableSec
         if (of := table_of(name)) is not None and of[0].startswith(f"{kind}-"):
             section, column, table = of[0].removeprefix(f"{kind}-"), *of[1:]
             by_rows.setdefault(table, {}).setdefault(section, {})[column] = array
-        elif name.startswith(f"{_SECTIONS}{kind}/"):
-            section, _, table = name.removeprefix(f"{_SECTIONS}{kind}/").partition("/")
-            others.setdefault(table, {})[section] = array
+        elif (found := section_of(name)) is not None and found[0] == kind:
+            others.setdefault(found[2], {})[found[1]] = array
     return {
         table: TableSections(
             {section: _section(f"{kind}-{section}", table, found) for section, found in by_rows.get(table, {}).items()},
@@ -126,14 +119,16 @@ def parted_tables(
 def parted_table(
     snapshot: TablesSnapshot, t: int, kinds: tuple[ArrayKind, ...], kind: str, table: str, *, with_others: bool = True
 ) -> list[PartedArrays]:
-    """A table of a snapshot, and its sections; ``with_others``: also those without rows of their own, which all hosts have alike."""
+    """A table of a snapshot, and its sections; ``with_others``: also those without rows of their own that all hosts have alike."""
     sections, count = snapshot.sections(t), snapshot.counts[t]
-    beside = tuple(ArrayKind(_section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
+    beside = tuple(ArrayKind(section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
     found = [PartedArrays((*kinds, *beside), finite_parts(snapshot, t, f"{kind} table {table}"))]
     for array_of, array in section_arrays(kind, table, TableSections(sections.by_rows)).items():
         found.append(PartedArrays((ArrayKind(array_of, str(array.dtype), array.shape),), iter([(array,)])))
-    for name, one in sections.arrays.items() if with_others else ():
-        array_kind = ArrayKind(_section_name(kind, name, table), one.dtype, one.shape)
+    for name, one in sections.arrays.items():
+        if not (with_others or one.is_own):
+            continue
+        array_kind = ArrayKind(section_name(kind, name, table), one.dtype, one.shape)
         found.append(PartedArrays((array_kind,), ((part,) for part in one.parts)))
     return found
 

@@ -129,7 +129,7 @@ def test_bad_messages_are_refused(changes, text):
 def test_long_texts_are_refused():
     part = {"kind": "part written", "at_secs": 0.0, "role": {"kind": "host", "name": "h0"}, "incarnation": 7, "attempt": 1, "part": "x" * 5000}  # fmt: skip
     assert "text" in refused(events=[part])
-    numbers = [[str(n), 0.0] for n in range(129)]
+    numbers = [[str(n), 0.0] for n in range(8193)]
     progress = {"attempt": 0, "step": 0, "events": 0, "unit": None, "event_secs": 0.0, "numbers": numbers}
     assert "figures" in refused(report={"address": "", "buffer": None, "progress": progress})
 

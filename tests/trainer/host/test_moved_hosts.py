@@ -149,6 +149,30 @@ def test_tables_move_between_two_attempts(make, places, expected, continues):
 
 
 @pytest.mark.slow
+def test_hashed_tables_move_between_two_attempts(places, tmp_path):
+    """With the ages of their rows; places for all ids, so that nothing depends on the number of servers."""
+    options = config_of(tmp_path / "options", "dlrm", hashed={"user": {"capacity": 100_000}})
+    scene = options, *batches_of(options)
+    calm, moved = (Job(scene, of(places[k]), tmp_path / f"job {k}") for k in (1, 0))
+    logits = []
+    for k in range(3):
+        logits.append(moved.attempt(continues=k > 0))
+        assert logits[k] == calm.attempt(continues=k > 0)
+        if k == 0:
+            request = moved.ask(places[2])
+    report = moved.files.read_state().move
+    assert (report.id, report.figures.stage) == (request.id, MoveStage.DONE)
+    assert report.figures.pause_rows
+    expected, found = rows_of(calm), rows_of(moved)
+    assert any("/ages/user" in name for name in expected)
+    assert {name: one for name, one in found.items() if "/steps/" not in name} == {
+        name: one for name, one in expected.items() if "/steps/" not in name
+    }
+    for job in (calm, moved):
+        job.close()
+
+
+@pytest.mark.slow
 def test_hosts_that_are_started_again_find_the_tables(make, places, expected):
     """Also those that begin with the servers of the job's begin; a later launch has servers of its own."""
     job = make(of(places[0]))

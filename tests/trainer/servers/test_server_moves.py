@@ -19,6 +19,7 @@ from trainer.embedding import CpuEngine
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine_move import MoveStage
 from trainer.embedding.ps.served_engine import ServedOptions
+from trainer.embedding.spec import tables_of
 from trainer.errors import ServerLost
 from trainer.flight.addresses import Address
 from trainer.runs.lock import is_locked
@@ -52,7 +53,8 @@ class Started:
 class Training:
     """Steps on the servers of a training, beside those of an engine in this process."""
 
-    def __init__(self, folder, servers: RunServers, started=None, start=None) -> None:
+    def __init__(self, folder, servers: RunServers, started=None, start=None, hashed=None) -> None:
+        self.options = ServedOptions(hashed or {})
         self.files, self.told, self.made = MoveFiles(folder / "servers"), [], []
         self.moves = ServerMoves(servers, self.files, start=start or self.start, started=started, tell=self.told.append)
         self.alone, self.steps = CpuEngine(FEATURES, seed=SEED, threads=1), 0
@@ -63,7 +65,7 @@ class Training:
         return self.made[-1]
 
     def begin(self, attempt: int) -> None:
-        self.engine = self.moves.engine(attempt, FEATURES, SEED, 2)
+        self.engine = self.moves.engine(attempt, FEATURES, SEED, 2, self.options)
         self.engine.load_state(self.alone.state())
 
     def step(self) -> None:
@@ -269,18 +271,19 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
         assert "training began again" in report.problem["what"]
 
 
-def test_hashed_tables_stay_on_their_servers(tmp_path):
-    features = [FEATURES[1]]
-    with thread_servers(2) as servers:
-        moves, told = _moves(tmp_path, of(servers[:1]))
-        with moves:
-            engine = moves.engine(
-                1, features, SEED, 2, ServedOptions({features[0].table.name: TableLimits(capacity=400)})
-            )
-            assert _asked(moves, engine, tmp_path, servers[1:]) is engine
-            assert "hashed tables must stay on their servers" in told[0]
-            assert moves.servers.addresses == addresses(servers[:1])
-        engine.close()
+def test_hashed_tables_are_moved(tmp_path):
+    hashed = {one.name: TableLimits(one.vocabulary_size + 8) for one in tables_of(FEATURES)[::2]}
+    with thread_servers(5) as servers:
+        training = Training(tmp_path, of(servers[:2]), hashed=hashed)
+        with training.moves:
+            for target in (servers[2:], servers[:1]):
+                report = training.report(training.ask(addresses(target)))
+                assert (report.figures.stage, report.problem) == (MoveStage.DONE, {})
+            training.step()
+            assert_same(training.engine.state(), training.alone.state())
+            report = training.report(training.ask(addresses(servers[1:3]), mixed_plan(FEATURES, 2)))
+            assert report.figures.stage is MoveStage.GIVEN_UP
+            assert "hashed tables must be placed without a plan" in report.problem["what"]
 
 
 def test_tables_behind_embedding_workers_stay_on_their_servers(tmp_path):

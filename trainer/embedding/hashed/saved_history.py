@@ -1,7 +1,7 @@
-"""What a checkpoint has of a hashed table beside its rows, and how it is divided over the servers that load it. Pure.
+"""What a checkpoint has of a hashed table beside its rows, and how it is divided over the servers or hosts that load it. Pure.
 
-Whatever the number of servers, rows and their ages are those of the table. The counts of ids that wait for admission are those of servers,
-since they are by a hash of a server's numbers of ids: another number of servers begins without them.
+Whatever the number of servers or hosts, rows and their ages are those of the table. The counts of ids that wait for admission are those of
+each, since they are by a hash of its own numbers of ids: another number of servers or hosts begins without them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,17 @@ class SavedHistory:
         ):  # fmt: skip
             raise TornCheckpoint("the history of a hashed table must be that of its rows", where=f"table {table}",
                                  value=(*types, len(ages), len(steps)), allowed=f"{len(state.rows)} ages below the steps")  # fmt: skip
+
+    def own_arrays(self, mine: Array, owner: int, owners: int) -> dict[str, Array]:
+        """The sections of one of some owners, which has the rows of ``mine``, a mask: those that it saves itself."""
+        is_same = len(self.steps) == owners
+        each = len(self.candidates) // owners if is_same else 0
+        own = slice(owner, owner + 1) if is_same else slice(None)
+        return {
+            AGES: self.ages[mine],
+            STEPS: self.steps[own],
+            CANDIDATES: self.candidates[owner * each : (owner + 1) * each],
+        }
 
     def part(self, server: int, servers: int, ages: Array, candidates: int, evicted: int) -> LoadedHistory:
         """The history of a server that loads rows of these ages, and has so many candidates.

@@ -28,7 +28,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class HashedStore(MixedTables):
     """See :class:`~trainer.embedding.row_store.RowStore`: the rows of hashed tables are by ids, of which a bounded number have memory.
 
-    For equal calls the bits are those of the same tables on one server. Arguments are those of :class:`MixedTables`.
+    For equal calls the bits are those of the same tables on one server. Where it has a part of tables, as a host does, its sections are those
+    of this part. Arguments are those of :class:`MixedTables`.
     """
 
     needs_lookups = False
@@ -135,8 +136,8 @@ class HashedSnapshot:
         if self.rows.ages(t, 0, 0) is None:
             return NO_SNAPSHOT_SECTIONS
         kept = self.rows.history(t)
-        steps = PartedSection("int64", (1,), (np.array([kept.step]),))
-        candidates = PartedSection("uint64", kept.candidates.shape, (kept.candidates,))
+        steps = PartedSection("int64", (1,), (np.array([kept.step]),), is_own=True)
+        candidates = PartedSection("uint64", kept.candidates.shape, (kept.candidates,), is_own=True)
         return SnapshotSections(beside=(AGES,), arrays={STEPS: steps, CANDIDATES: candidates})
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
+from trainer.embedding.hashed.saved_history import SECTIONS, SavedHistory
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.partitioned.core_store import store_of
 from trainer.embedding.partitioned.gathered_rows import GatheredRows
@@ -233,7 +234,8 @@ class ShardedTables(BagTables[Asked]):
         own = {}
         for part in self._parts.parts:
             saved = state[part.table.name]
-            own[part.name] = replace(part.own_state(core, saved), sections=_own_sections(part, core, saved.sections))
+            sections = _own_sections(part, core, self._exchange.hosts, saved)
+            own[part.name] = replace(part.own_state(core, saved), sections=sections)
         self.store.load_state(own)
 
     @property
@@ -332,9 +334,14 @@ class ShardSnapshot:
         self._own.close()
 
 
-def _own_sections(part: TablePart, core: int, whole: TableSections) -> TableSections:
+def _own_sections(part: TablePart, core: int, cores: int, whole: TableState) -> TableSections:
     """What ``core`` has of the sections of a table, with its numbers of rows."""
-    return TableSections({name: part.own_state(core, one) for name, one in whole.by_rows.items()}, whole.arrays)
+    found = whole.sections
+    arrays = found.arrays
+    if arrays.keys() >= {*SECTIONS}:
+        mine, _ = part.own_rows(core, whole.rows)
+        arrays = SavedHistory.read(part.table.name, whole, cores).own_arrays(mine, core, cores)
+    return TableSections({name: part.own_state(core, one) for name, one in found.by_rows.items()}, arrays)
 
 
 def _own_rows(part: TablePart, core: int, rows: Array) -> Array:

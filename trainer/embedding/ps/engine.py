@@ -298,6 +298,12 @@ class PsEngine(BagTables[ServedBatch]):
 
         self._of_each(load)
 
+    def load_hashed(self, table: str, state: TableState) -> None:
+        """Load a hashed table on all servers, inside a load that has begun there; as :meth:`load` does."""
+        history = SavedHistory.read(table, state, self.server_count)
+        (p,) = self._parts.of_table([one.name for one in self._stacked].index(table))
+        self._of_each(lambda server: self._servers[server].load_part(*self._loaded(server, p, state, history)))
+
     @property
     def server_count(self) -> int:
         """The number of servers."""

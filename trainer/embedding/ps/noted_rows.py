@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,13 @@ class NotedRows:
     Args:
         parts: of the engine whose updates are noted.
         most_marks: memory for marks, in bytes. Above it a mark is for a block of rows, all of which count as noted.
+        unmarked: the names of tables whose rows are not noted.
     """
 
-    def __init__(self, parts: TableParts, most_marks: int = MOST_MARKS) -> None:
+    def __init__(self, parts: TableParts, most_marks: int = MOST_MARKS, unmarked: Collection[str] = ()) -> None:
         self._parts = parts
-        self._sizes = [one.vocabulary_size for one in parts.tables]
+        self._is_marked = [one.name not in unmarked for one in parts.tables]
+        self._sizes = [one.vocabulary_size if one.name not in unmarked else 1 for one in parts.tables]
         self._shift = 0
         while sum(self._marks_of(rows) for rows in self._sizes) > max(most_marks, len(self._sizes)):
             self._shift += 1
@@ -55,7 +57,7 @@ class NotedRows:
             ends = np.cumsum(updates.counts[owner])
             for t, p in enumerate(parts.first_part[:-1].tolist()):  # a row is updated in all slices of its columns
                 rows = own[ends[p] - updates.counts[owner, p] : ends[p]]
-                if len(rows):
+                if len(rows) and self._is_marked[t]:
                     self._marks[t][parts.parts[p].whole_rows(owner, rows) >> self._shift] = 1
 
     def windows(self, t: int, most_rows: int) -> Iterator[Array]:

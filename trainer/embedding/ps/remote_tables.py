@@ -289,10 +289,14 @@ class RemoteTables:
         """Replace all rows by these of each part, with the history of a hashed one; other rows have their initial values."""
         self.begin_load()
         for part, state, history in states:
-            if history is not None:
-                self._load_history(part, history)
-            self.load_rows(part, state, None if history is None else history.ages)
+            self.load_part(part, state, history)
         self.end_load()
+
+    def load_part(self, part: int, state: TableState, history: LoadedHistory | None) -> None:
+        """Load a part as a whole, with the history of a hashed one, inside a load."""
+        if history is not None:
+            self._load_history(part, history)
+        self.load_rows(part, state, None if history is None else history.ages)
 
     def begin_load(self) -> None:
         """Begin to replace all rows: they have their initial values, and cannot be used before :meth:`end_load`."""

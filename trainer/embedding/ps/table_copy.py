@@ -1,6 +1,7 @@
 """Copies the rows of one engine on servers to the servers of another one, while the first one trains.
 
-What is read is as of the moment of each read. Rows that are updated meanwhile are noted, and copied again.
+What is read is as of the moment of each read. Rows that are updated meanwhile are noted, and copied again. Hashed tables are copied as a whole
+while nothing is updated: each update changes the ages of all their rows, and may take the places of any of them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from trainer.embedding.optimizers import slot_width
 from trainer.embedding.partitioned.table_parts import TablePart
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.noted_rows import NotedRows
+from trainer.embedding.snapshot_states import state_of
 from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+#: The memory of servers for rows that change while they are copied; none does.
+_ASIDE_BYTES = 1 << 20
 
 
 class TableCopy:
@@ -45,13 +51,34 @@ class TableCopy:
     def copy_all(self) -> None:
         """Copy all rows that training has changed."""
         for t in range(len(self._source.parts.tables)):
-            for found in self._windows(t):
-                self._load(t, found)
+            if not self._is_hashed(t):
+                for found in self._windows(t):
+                    self._load(t, found)
         self._end_load()
+
+    def copy_hashed(self) -> None:
+        """Copy the hashed tables, one after the other: their rows with ages, and what servers count beside them. Nothing may be updated meanwhile."""
+        source = self._source
+        if not source.limits:
+            return
+        snapshot = source.begin_snapshot(most_bytes=_ASIDE_BYTES)
+        try:
+            for t, table in enumerate(source.tables):
+                if table.name in source.limits:
+                    state = state_of(snapshot, t, table)
+                    self._target.load_hashed(table.name, state)
+                    self._on_rows(len(state.rows))
+        finally:
+            source.end_snapshot()
+
+    def _is_hashed(self, t: int) -> bool:
+        return self._source.parts.tables[t].name in self._source.limits
 
     def copy_noted(self, noted: NotedRows) -> None:
         """Copy the noted rows."""
         for t, table in enumerate(self._source.parts.tables):
+            if self._is_hashed(t):
+                continue
             row_bytes = 4 * (table.dim + slot_width(table.optimizer, table.dim)) + 8
             for rows in noted.windows(t, max(RANGE_BYTES // row_bytes, 1) * len(self._source.servers)):
                 self._load(t, self._read(t, partial(self._rows_on, rows)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.layout import learning_rates
 from trainer.embedding.cpu.threads import Team, available_threads
 from trainer.embedding.engine import TableState
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.encoded_values import FLAG_OF
 from trainer.embedding.ps.engine import PsEngine, ServersSnapshot
 from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
@@ -69,6 +70,7 @@ class WorkerEngine(BagTables[_Sent]):
         held: batches between a lookup and its update.
         threads: threads of the checks; 0 for one a processor.
         wire: how ids, activations and gradients are encoded, and rows between the worker and the servers; None: as they are.
+        hashed: by name the limits of tables of unbounded vocabularies, as for :class:`~trainer.embedding.ps.engine.PsEngine`.
 
     Attributes:
         direct: reads and loads rows at the servers.
@@ -76,17 +78,18 @@ class WorkerEngine(BagTables[_Sent]):
     Raises what :class:`~trainer.embedding.ps.engine.PsEngine` raises.
     """
 
-    setup = Setup(servers=True, workers=True)
-
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
         plan: PartitionPlan | None = None, staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
+        hashed: Mapping[str, TableLimits] | None = None,
     ) -> None:  # fmt: skip
-        self.direct = PsEngine(features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire)
+        self.direct = PsEngine(
+            features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire, hashed=hashed
+        )
         super().__init__(features, self.direct.tables, Team(threads or available_threads()), held=held)
         self._wire = wire or WireSettings()
         self._flag = FLAG_OF[self._wire.values]
-        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire)
+        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire, hashed or {})
         self._document = write_document(described.to_document())
         #: The batches whose ids a worker must have.
         self._held: deque[_Sent] = deque(maxlen=max(held, 1))
@@ -95,6 +98,11 @@ class WorkerEngine(BagTables[_Sent]):
         self._is_open = False
         self._link = worker(self._restore)
         self._open()
+
+    @property
+    def setup(self) -> Setup:
+        """Where its tables stand, and which of their rows have memory."""
+        return replace(self.direct.setup, workers=True)
 
     def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
         """See :class:`~trainer.embedding.ps.served_engine.ServedEngine`."""

@@ -7,11 +7,12 @@ optimizers are stacked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainer.embedding.cpu.layout import TableOrigin
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.optimizers import Optimizer
 from trainer.embedding.ps.table_documents import held_tables, read_held_tables
 from trainer.embedding.spec import COMBINERS, FeatureSpec, Quantization, TableSpec, tables_of
@@ -36,6 +37,7 @@ class WorkerTables:
         staleness: updates that a fetch may miss of other clients; None: any number.
         held: batches whose ids are kept for their updates.
         wire: how ids and values are encoded.
+        hashed: by name the limits of tables of unbounded vocabularies, on all servers together.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -44,13 +46,15 @@ class WorkerTables:
     staleness: int | None = 0
     held: int = 2
     wire: WireSettings = dataclasses.field(default_factory=WireSettings)
+    hashed: Mapping[str, TableLimits] = dataclasses.field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object, with :data:`MEMBERS`."""
         tables = tables_of(self.features)
         places = {table.name: t for t, table in enumerate(tables)}
+        shards = [(table, TableOrigin(table.name)) for table in tables]
         return {
-            "held": held_tables([(table, TableOrigin(table.name)) for table in tables], self.seed).to_document(),
+            "held": held_tables(shards, self.seed, self.hashed).to_document(),
             "engine": [
                 {
                     "combiner": table.combiner,
@@ -86,7 +90,9 @@ class WorkerTables:
                 raise DataError("the tables of a worker must be those of its features, in their order")
         except (InputError, TypeError, UnicodeError) as error:
             raise DataError("the tables of a worker must be those of an engine", value=str(error)[:200]) from None
-        return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire)
+        if held.limits and found_plan is not None:
+            raise DataError("hashed tables of a worker must be placed without a plan", value=", ".join(held.limits))
+        return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits)
 
 
 def _optimizer_numbers(tables: Sequence[TableSpec]) -> list[int]:

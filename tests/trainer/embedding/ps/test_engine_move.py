@@ -18,6 +18,7 @@ from tests.trainer.embedding.partitioned.plans import mixed_plan
 from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import CpuEngine
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps import engine_move
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.engine_move import EngineMove, MoveStage
@@ -25,6 +26,7 @@ from trainer.embedding.ps.frames import Kind
 from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.embedding.ps.server_link import Answer, Request, ServerLink
 from trainer.embedding.ps.table_copy import TableCopy
+from trainer.embedding.spec import tables_of
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.servers.client_updates import Greeting
 
@@ -59,13 +61,17 @@ class SlowLink:
         self._link.close()
 
 
-def engine_on(servers: list[ThreadServer], attempt: int = 1, *, planned: bool = False) -> PsEngine:
+#: Of every second table, with a place for each of its ids on any number of servers.
+HASHED = {one.name: TableLimits(one.vocabulary_size + 8) for one in tables_of(FEATURES)[::2]}
+
+
+def engine_on(servers: list[ThreadServer], attempt: int = 1, *, planned: bool = False, hashed=None) -> PsEngine:
     def connect(server: ThreadServer, saves: bool) -> SlowLink:
         return SlowLink(server.connect(Greeting(attempt=attempt))(saves))
 
     connects = [partial(connect, one) for one in servers]
     plan = mixed_plan(FEATURES, len(servers)) if planned else None
-    return PsEngine(FEATURES, seed=SEED, servers=connects, plan=plan, threads=1)
+    return PsEngine(FEATURES, seed=SEED, servers=connects, plan=plan, threads=1, hashed=hashed)
 
 
 class Interleaved:
@@ -88,7 +94,8 @@ class Interleaved:
         assert train(self.engine, [self.steps]) == train(self.alone, [self.steps])
 
     def move(self, target: list[ThreadServer], attempt: int, *, planned: bool) -> EngineMove:
-        move = EngineMove(self.engine, lambda check: engine_on(target, attempt, planned=planned), self)
+        hashed = HASHED if self.engine.limits else None
+        move = EngineMove(self.engine, lambda check: engine_on(target, attempt, planned=planned, hashed=hashed), self)
         for _ in range(60):
             found = move.advance(may_end=self.draw.random() < 0.7)
             if found is not None:
@@ -107,13 +114,13 @@ def few_rows(monkeypatch):
 
 @settings(max_examples=scaled(12))
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 10_000),
-       st.sampled_from([1, 40, 1 << 20]))  # fmt: skip
-def test_bits_after_moves_are_those_of_one_process(moves, count, seed, most_marks):
+       st.sampled_from([1, 40, 1 << 20]), st.booleans())  # fmt: skip
+def test_bits_after_moves_are_those_of_one_process(moves, count, seed, most_marks, is_hashed):
     """Steps are trained between the windows of a copy, and between its passes; some servers are used again."""
     with pytest.MonkeyPatch.context() as patch, thread_servers(8) as servers:
         patch.setattr(engine_move, "_FEW_ROWS", 2)
-        patch.setattr(engine_move, "NotedRows", lambda parts: NotedRows(parts, most_marks))
-        training = Interleaved(engine_on(servers[:count]), seed)
+        patch.setattr(engine_move, "NotedRows", lambda parts, unmarked: NotedRows(parts, most_marks, unmarked))
+        training = Interleaved(engine_on(servers[:count], hashed=HASHED if is_hashed else None), seed)
         load = TableCopy._load
 
         def load_and_train(self, t, found):
@@ -127,7 +134,7 @@ def test_bits_after_moves_are_those_of_one_process(moves, count, seed, most_mark
         for attempt, (number, planned) in enumerate(moves, 2):
             target = free[:number]
             patch.setattr(TableCopy, "_load", load_and_train)
-            move = training.move(target, attempt, planned=planned)
+            move = training.move(target, attempt, planned=planned and not is_hashed)
             assert move.figures.stage is MoveStage.DONE
             free, used = [*free[number:], *used], target
             training.step()
@@ -168,10 +175,12 @@ def test_a_batch_that_was_looked_up_before_the_move_is_updated_after_it():
         assert_same(training.engine.state(), training.alone.state())
 
 
+@pytest.mark.parametrize("is_hashed", [False, True])
 @pytest.mark.parametrize("when", ["while it is opened", "while rows are copied", "in the pause"])
-def test_a_lost_target_changes_nothing(when, monkeypatch):
+def test_a_lost_target_changes_nothing(when, is_hashed, monkeypatch):
     with thread_servers(2) as servers, closing(ThreadServer()) as lost:
-        training = Interleaved(engine_on(servers), 1)
+        hashed = HASHED if is_hashed else None
+        training = Interleaved(engine_on(servers, hashed=hashed), 1)
         training.step()
         name = {"while it is opened": "begin", "while rows are copied": "copy_all", "in the pause": "end"}[when]
 
@@ -180,7 +189,7 @@ def test_a_lost_target_changes_nothing(when, monkeypatch):
             raise ServerLost("a server must answer")
 
         monkeypatch.setattr(TableCopy, name, lose)
-        move = EngineMove(training.engine, lambda check: engine_on([lost], 2), training)
+        move = EngineMove(training.engine, lambda check: engine_on([lost], 2, hashed=hashed), training)
         for _ in range({"while it is opened": 0, "while rows are copied": 1, "in the pause": 1}[when]):
             assert move.advance() is None
             training.step()
@@ -190,7 +199,7 @@ def test_a_lost_target_changes_nothing(when, monkeypatch):
         monkeypatch.undo()
         training.step()
         assert_same(training.engine.state(), training.alone.state())
-        assert training.move([ThreadServer(), ThreadServer()], 3, planned=True).figures.stage is MoveStage.DONE
+        assert training.move([ThreadServer(), ThreadServer()], 3, planned=not is_hashed).figures.stage is MoveStage.DONE
         training.step()
         assert_same(training.engine.state(), training.alone.state())
 

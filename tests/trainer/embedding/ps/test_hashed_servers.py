@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.embedding.ps.random_batches import gradients_of, random_batch
 from tests.trainer.embedding.tpu.engines import assert_same
+from trainer.combinations import Setup
 from trainer.embedding import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
 from trainer.embedding.engine import TableSections
 from trainer.embedding.exchange import OneHost
@@ -18,10 +22,13 @@ from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed_counts import sum_counts
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.ps.engine import PsEngine
+from trainer.embedding.ps.engine_move import EngineMove
 from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
+from trainer.servers.client_updates import Greeting
+from trainer.servers.session_roles import SessionRole
 
 SEED = 3
 USERS, WORDS = 2**63 - 1, 2**62
@@ -92,6 +99,78 @@ def test_a_loaded_state_goes_on_as_the_engine_that_was_never_stopped(wire):
         expected, found = whole.state(), resumed.state()
         assert_same(found, expected)
         assert_same_sections(found, expected)
+
+
+@pytest.mark.parametrize("wire", [None, WireSettings("unique", "float32")])
+def test_an_embedding_worker_has_the_bits_of_servers_alone(wire):
+    """Also one that takes the place of another in the middle, and after a state is loaded."""
+    with engine_on(2, wire=wire) as (alone, own), thread_servers(2) as servers:
+        worker = ThreadWorker([one.address for one in servers])
+        with closing(engine_through(FEATURES, servers, worker, seed=SEED, wire=wire, hashed=LIMITS)) as through:
+            assert through.setup == Setup(servers=True, workers=True, hashed=True)
+            for seed in range(20):
+                assert step(alone, seed) == step(through, seed), seed
+            middle = through.state()
+            assert_same_sections(middle, alone.state())
+            assert counts_of(servers) == counts_of(own)
+            for engine in (alone, through):
+                engine.load_state(middle)
+            other = ThreadWorker([one.address for one in servers])
+            through.connect(
+                [one.connect(Greeting(role=SessionRole.LOADS)) for one in servers], other.connect(), keeps_rows=True
+            )
+            for seed in range(20, 40):
+                assert step(alone, seed) == step(through, seed), seed
+            expected, found = alone.state(), through.state()
+        assert_same(found, expected)
+        assert_same_sections(found, expected)
+        for one in (worker, other):
+            one.close()
+
+
+def moved(engine, servers):
+    """The engine with its rows on other servers, and what the move has done; a step is trained before each of its passes."""
+    with ThreadPoolExecutor(1) as executor:
+        connects = [one.connect(Greeting(attempt=2)) for one in servers]
+        move = EngineMove(
+            engine, lambda check: PsEngine(FEATURES, seed=SEED, servers=connects, threads=1, hashed=LIMITS), executor
+        )
+        while (found := move.advance()) is None:
+            time.sleep(0.001)
+        return found, move.figures
+
+
+def test_a_move_keeps_ages_and_counts():
+    """On as many servers all later bits are those of servers that keep their tables; what is evicted and admitted, too."""
+    with engine_on(2) as (stays, _), engine_on(2) as (engine, _), thread_servers(2) as others:
+        for seed in range(25):
+            assert step(stays, seed) == step(engine, seed)
+        rows = sum(len(one.rows) for one in engine.state().values())
+        found, figures = moved(engine, others)
+        with closing(found):
+            assert figures.copied_rows + figures.pause_rows == rows
+            assert_same_sections(found.state(), stays.state())
+            for seed in range(25, 50):
+                assert step(stays, seed) == step(found, seed), seed
+            assert_same(found.state(), stays.state())
+            assert_same_sections(found.state(), stays.state())
+
+
+def test_a_move_to_more_servers_keeps_rows_and_ages():
+    with engine_on(1) as (engine, _), thread_servers(3) as others:
+        for seed in range(25):
+            step(engine, seed)
+        before = engine.state()
+        found, _ = moved(engine, others)
+        with closing(found):
+            after = found.state()
+            for name, limits in LIMITS.items():
+                ages = dict(zip(before[name].rows.tolist(), before[name].sections.arrays["ages"].tolist(), strict=True))
+                kept = after[name].rows.tolist()
+                assert after[name].sections.arrays["ages"].tolist() == [ages[row] for row in kept]
+                evicted = counts_of(others)[name].evicted
+                assert len(kept) == len(ages) - evicted <= limits.capacity
+            assert_same({"place": after["place"]}, {"place": before["place"]})
 
 
 def test_one_server_has_the_rows_of_an_engine_in_one_process():

@@ -16,6 +16,7 @@ from tests.support.examples import scaled
 from tests.trainer.embedding.ps.random_batches import FEATURES
 from tests.trainer.embedding.ps.test_table_documents import INITIALIZERS, OPTIMIZERS
 from trainer.embedding import SGD, FeatureSpec, TableSpec
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.stacked_plan import stacked_plan, width_order
 from trainer.embedding.spec import COMBINERS, Quantization, tables_of
 from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
@@ -41,13 +42,20 @@ def worker_tables(draw):
     ]
     features = [FeatureSpec(f"f{t}", table, draw(st.sampled_from([0, 0, 3]))) for t, table in enumerate(tables)]
     features += [FeatureSpec("again", tables[0])] * draw(st.integers(0, 1))
+    hashed = draw(
+        st.dictionaries(
+            st.sampled_from([one.name for one in tables]), st.builds(TableLimits, st.integers(1, 99)), max_size=1
+        )
+    )
+    plan = None if hashed else draw(st.sampled_from([None, stacked_plan(tables, 3)]))
     return WorkerTables(
         tuple(features),
         draw(st.integers(0, (1 << 63) - 1)),
-        draw(st.sampled_from([None, stacked_plan(tables, 3)])),
+        plan,
         draw(st.sampled_from([None, 0, 5])),
         draw(st.integers(0, 65)),
         WireSettings(draw(st.sampled_from(IDS)), draw(st.sampled_from(VALUES))),
+        hashed,
     )
 
 
