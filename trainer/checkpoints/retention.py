@@ -14,7 +14,7 @@ from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, v
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs
@@ -131,11 +131,7 @@ def recorded_policy(files: RunFiles) -> Retention | None:
     if RECORD not in files.sizes(""):
         return None
     field = DocumentField(parse_json(files.read(RECORD), files.place(RECORD)), files.place(RECORD))
-    newest, every = field.at("newest").count(), field.at("every").count()
-    try:
-        return Retention(newest, every, field.at("younger_secs").number())
-    except InputError as error:
-        raise TornCheckpoint(error.what, where=files.place(RECORD), value=error.value) from error
+    return OPEN.read(Retention, field)
 
 
 def _record(files: RunFiles, policy: Retention) -> None:

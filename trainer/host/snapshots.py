@@ -18,6 +18,7 @@ from trainer.planning.plan_document import plan_fingerprint
 from trainer.scheduling.orders import StartEpoch
 from trainer.training.run_state import ModelWeights
 from trainer.training.run_statistics import STATISTICS
+from transforms.derived_documents import document_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -99,7 +100,7 @@ def take_snapshot(
         ledger=None if counts is None else counts.to_document(),
         labels=None if recorded is None else recorded.to_document(),
         epochs_done=state.progress.epochs_done,
-        history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
+        history=tuple(document_of(one) for one in state.progress.history) if rank == 0 else (),
         plan=order.data,
         partition="" if partition is None else plan_fingerprint(partition),
         host_steps=state.host_steps if rank == 0 else {},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import Head
 from trainer.model.metrics import sigmoid
 from trainer.model.task_heads import AnyHead
+from transforms.derived_documents import Form
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Points = tuple[tuple[float, float], ...]
@@ -120,6 +121,10 @@ class Calibration:
             raise TornCheckpoint("a calibration must be an ascending map of its kind", where=field.place,
                                  value=f"{kind} of {len(points)} points", allowed=f"{', '.join(CALIBRATIONS)}; at most {MOST_POINTS} points")  # fmt: skip
         return cls(kind, events, rarer, points, below, above)
+
+
+#: A map in a document.
+StoredCalibration = Annotated[Calibration, Form(Calibration.read, Calibration.to_document)]
 
 
 def fit(kind: str, labels: Array, logits: Array) -> Calibration:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.errors import ConfigError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -146,28 +145,6 @@ class RowFrequencies:
         kept = tuple(item for item in head if item[1] > 0.0)
         return RowFrequencies(rows, kept, tuple(item for item in classes if item[1] > 0.0))
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "rows": self.rows,
-            "head": [list(item) for item in self.head],
-            "classes": [list(item) for item in self.classes],
-        }
-
-    @staticmethod
-    def from_document(field: DocumentField) -> RowFrequencies:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        head = [_pair(item) for item in field.at("head").items()]
-        classes = [_pair(item) for item in field.at("classes").items()]
-        try:
-            return RowFrequencies(
-                field.at("rows").count(),
-                tuple((row.count(), share.number()) for row, share in head),
-                tuple((count.number(), share.number()) for count, share in classes),
-            )
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=field.place, value=error.value, allowed=error.allowed) from error
-
     def _as_arrays(self) -> tuple[Array, Array]:
         counts = np.array([1.0] * len(self.head) + [count for count, _ in self.classes])
         return counts, np.array([share for _, share in (*self.head, *self.classes)])
@@ -289,10 +266,3 @@ def _power_sum(first: int, stop: int, exponent: float) -> float:
         area = (high ** (1.0 - exponent) - low ** (1.0 - exponent)) / (1.0 - exponent)
     slopes = -exponent * (high ** (-exponent - 1.0) - low ** (-exponent - 1.0))
     return float(exact + area - slopes / 24.0)
-
-
-def _pair(field: DocumentField) -> tuple[DocumentField, DocumentField]:
-    items = field.items()
-    if len(items) != 2:
-        raise TornCheckpoint("a row frequency must be a pair", where=field.place, value=len(items), allowed="2 items")
-    return items[0], items[1]

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.errors import ConfigError
 from trainer.planning.row_frequencies import HEAD_ROWS
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -95,20 +94,6 @@ class RowSample:
             counts[row] = own_ids + ids, both
         return RowSample.of_counts(max(self.level, other.level), own_weight * self.ids + other.ids, counts)
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        rows, heavy = ([list(one) for one in rows] for rows in (self.rows, self.heavy))
-        return {"level": self.level, "ids": self.ids, "rows": rows, "heavy": heavy}
-
-    @staticmethod
-    def from_document(field: DocumentField) -> RowSample:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        rows, heavy = (tuple(_counted(item) for item in field.at(name).items()) for name in ("rows", "heavy"))
-        try:
-            return RowSample(field.at("level").count(), field.at("ids").number(), rows, heavy)
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=field.place, value=error.value, allowed=error.allowed) from error
-
 
 def row_hashes(rows: Array) -> Array:
     """The hash of each row, int64 and at least 0: the one by which a sketch of rows chooses its sample."""
@@ -122,14 +107,6 @@ def row_hashes(rows: Array) -> Array:
 def _is_chosen(rows: Sequence[int], level: int) -> Array:
     found: Array = (row_hashes(np.array(rows, np.int64)) & np.int64((1 << level) - 1)) == 0
     return found
-
-
-def _counted(field: DocumentField) -> Counted:
-    items = field.items()
-    if len(items) != 3:
-        raise TornCheckpoint("a sampled row must be a row, its ids and its batches", where=field.place, value=len(items),
-                             allowed="3 items")  # fmt: skip
-    return items[0].count(), items[1].number(), items[2].number()
 
 
 #: Of statistics of earlier releases.

@@ -17,7 +17,6 @@ from trainer.embedding.optimizers import SGD
 from trainer.embedding.spec import Constant, Initializer, Normal, Quantization, TableSpec, Uniform
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.serving.deltas.chain import Position
-from trainer.serving.deltas.link_manifest import exact_members, read_sha256
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +51,7 @@ class ServedTable:
     @classmethod
     def read(cls, field: DocumentField) -> ServedTable:
         """The table at ``field``. Raises :class:`TornCheckpoint`."""
-        members = exact_members(field, {"kind", "table", "rows", "columns", "initializer", "quantization"})
+        members = field.fields({"kind", "table", "rows", "columns", "initializer", "quantization"}).members()
         levels = members["quantization"]
         initializer = members["initializer"].members()
         try:
@@ -117,15 +116,15 @@ class ServedModel:
     @classmethod
     def read(cls, field: DocumentField) -> ServedModel:
         """The weights at ``field``. Raises :class:`TornCheckpoint`."""
-        members = exact_members(field, {"model", "epochs", "commit", "link", "seed", "tables", "dense"})
+        members = field.fields({"model", "epochs", "commit", "link", "seed", "tables", "dense"}).members()
         link: Mapping[str, DocumentField] = {}
         if members["link"].value is not None:
-            link = exact_members(members["link"], {"number", "hash"})
+            link = members["link"].fields({"number", "hash"}).members()
         position = Position(
-            read_sha256(members["model"]),
+            members["model"].digest(),
             members["epochs"].count(),
-            read_sha256(members["commit"]),
-            *((link["number"].count(), read_sha256(link["hash"])) if link else ()),
+            members["commit"].digest(),
+            *((link["number"].count(), link["hash"].digest()) if link else ()),
         )
         tables = tuple(map(ServedTable.read, members["tables"].items()))
         return cls(position, members["seed"].count(), tables, members["dense"].texts())

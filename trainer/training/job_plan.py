@@ -186,7 +186,7 @@ class JobPlan:
         held_out = field.members().get("held_out")
         plan = cls(
             solution=field.at("solution").text(),
-            config={name: option.value for name, option in field.at("config").members().items()},
+            config=field.at("config").members_as_they_are(),
             identity=RunIdentity.read(field.at("identity")),
             head=read_head(field.at("head")),
             units=units,
@@ -200,7 +200,7 @@ class JobPlan:
             shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
             labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
             held_out=None if held_out is None else HeldOut.read(held_out, segments),
-            pauses=held_out is not None and field.at("pauses").truth(),
+            pauses=held_out is not None and field.at("pauses").boolean(),
         )
         if plan.labels is not None and plan.counts is None:
             raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)

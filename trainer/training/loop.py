@@ -52,6 +52,7 @@ from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeigh
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
+from transforms.derived_documents import document_of
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -133,7 +134,7 @@ class TrainReport:
             "epochs": self.epochs,
             "events": self.events,
             "seconds": self.seconds,
-            "history": [item.to_document() for item in self.history],
+            "history": [document_of(item) for item in self.history],
             "ledger": self.ledger.to_document() if self.ledger else None,
             "resumed_from": self.resumed_from,
             "finished": self.finished,

@@ -17,7 +17,7 @@ from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.run_files import commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.data.label_record import LabelRecord
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
@@ -77,7 +77,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     field = DocumentField(checkpoint.document, f"{checkpoint.path}/{STATE}")
     identity = RunIdentity.read(field.at("identity"))
     progress = RunProgress.read(field)
-    position = DataPosition.read(field.at("position"))
+    position = OPEN.read(DataPosition, field.at("position"))
     job = JobPosition.read(field)
     # A checkpoint within an epoch has a number of its own, and so have all later ones.
     is_behind = position.epochs_done > checkpoint.epochs_done and job is None

@@ -19,6 +19,7 @@ from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.scheduling.orders import Commit
+from transforms.derived_documents import document_of
 
 ROWS = 40
 PARTITIONS = 4
@@ -79,7 +80,7 @@ def counts(epochs: int) -> SavedCounts:
 def scores(epoch: int) -> dict[str, Any]:
     from trainer.model.metrics import Scores
 
-    return Scores(27, 9, 0.5 + epoch / 10, 0.25, None).to_document()
+    return document_of(Scores(27, 9, 0.5 + epoch / 10, 0.25, None))
 
 
 def document(epochs: int) -> dict[str, Any]:

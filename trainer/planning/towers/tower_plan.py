@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
 
 from trainer.errors import ConfigError
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRATEGIES, STRIDED
 from trainer.tower_options import check_members, check_towers
+from transforms.derived_documents import whole
 from transforms.errors import listed
 
 #: What towers have about equally much of: features, bytes of tables, or bytes that events look up.
@@ -32,7 +33,7 @@ class TowerFeature:
 
     name: str
     table: str
-    table_bytes: int
+    table_bytes: Annotated[int, whole(most=1 << 60)]
     event_bytes: float
 
     def __post_init__(self) -> None:
