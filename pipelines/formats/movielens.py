@@ -30,13 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import UnknownFormat
-from pipelines.formats.clicks import HOUR_US, Clicks, Ints, past_of
+from pipelines.formats.clicks import HOUR_US, Clicks, past_of
 from pipelines.formats.labelled import history_column, int_column, label_rows, last_column, time_column
 from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, find_files, publish_prepared, read_log
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogColumn, LogSchema
 from pipelines.runners.progress import OnProgress
+from transforms.arrays import Ints
 from transforms.types import DType
 
 FILES = "ml1m_joined.tsv*"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainer.checkpoints.host_steps import StepsByHost
-from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 from transforms.derived_documents import Omitted
 
 #: The folder of parts within the folder of checkpoints.

@@ -33,7 +33,6 @@ from trainer.checkpoints.manifest import (
 )
 from trainer.checkpoints.merge_tables import check_rows, merge_rows, merge_values
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
 from trainer.checkpoints.shard_rows import (
@@ -49,6 +48,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, TablePlan
 from trainer.scheduling.orders import Commit
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True)

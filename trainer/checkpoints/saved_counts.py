@@ -10,9 +10,8 @@ import numpy as np
 
 from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 from transforms.derived_documents import Later, document_of, whole
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The most times that an event is trained.
 MOST_COUNT = 255

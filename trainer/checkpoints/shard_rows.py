@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainer.checkpoints.parted_arrays import Array
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from transforms.arrays import Array
 
 #: The rows, weights and slots of a table, or of a shard.
 TableArrays = tuple[Array, Array, Array]

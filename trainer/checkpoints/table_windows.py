@@ -13,10 +13,10 @@ import numpy as np
 
 from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import read_header
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.stored_commit import StoredFile, StoredShard, StoredSlice
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 
 #: More than the header of an npy file has.
 _HEADER_BYTES = 1 << 10

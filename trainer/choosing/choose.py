@@ -27,9 +27,8 @@ from trainer.model.user_functions import with_code_digests
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment
 from trainer.training.saved_run import read_newest_run
+from transforms.arrays import Array
 from warehouse.solution.solution import ReadSolution
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def choose_config(

@@ -16,8 +16,7 @@ import numpy as np
 
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Labels of a fragment with more distinct ones are stored as they are.
 _MOST_DISTINCT = 256

@@ -20,9 +20,9 @@ from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import Head
 from trainer.model.metrics import sigmoid
 from trainer.model.task_heads import AnyHead
+from transforms.arrays import Array
 from transforms.derived_documents import Form
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Points = tuple[tuple[float, float], ...]
 
 #: Fewer events of the rarer label than this do not tell a rate at several logits.

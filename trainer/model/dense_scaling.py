@@ -13,9 +13,8 @@ import numpy as np
 from trainer.config import DenseScale
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout, width_of
+from transforms.arrays import Array
 from transforms.errors import nearest
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Values are clipped at this many deviations from the mean, so that one outlier cannot decide a prediction.
 MOST_DEVIATIONS = 8.0

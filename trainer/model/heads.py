@@ -23,9 +23,8 @@ import numpy as np
 from trainer.document_field import OPEN, DocumentField
 from trainer.model.metrics import ClassCollector, Collector, RegressionCollector, TaskCollector, sigmoid, softmax
 from transforms.analysis.target import MOST_CLASSES, Target, Task
+from transforms.arrays import Array
 from transforms.derived_documents import document_of, whole
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)

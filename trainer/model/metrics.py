@@ -9,15 +9,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from trainer.document_field import OPEN, DocumentField
 from trainer.errors import BadLabel, TornCheckpoint
+from transforms.arrays import Array
 from transforms.derived_documents import Form, Later, document_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Probabilities are clipped to [EPSILON, 1 - EPSILON] before a logarithm is taken.
 EPSILON = 1e-15

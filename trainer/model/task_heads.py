@@ -19,10 +19,9 @@ from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import Head, LabelFigures, head_of
 from trainer.model.metrics import TasksCollector
 from transforms.analysis.target import MOST_TASKS, Target
+from transforms.arrays import Array
 from transforms.derived_documents import Named, document_of
 from transforms.errors import nearest
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Whole numbers below it are exact in float32.
 _EXACT = 1 << 24

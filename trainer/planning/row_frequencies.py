@@ -6,13 +6,12 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The most rows whose share is kept for each.
 HEAD_ROWS: Final = 256

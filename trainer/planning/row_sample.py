@@ -10,14 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.row_frequencies import HEAD_ROWS
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The most rows that a hash chooses: about 20 kB of a document.
 MOST_SAMPLE_ROWS: Final = 1024

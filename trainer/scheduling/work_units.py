@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.errors import InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Places ``[first, stop)`` of a stream.
 PlaceRange = tuple[int, int]
 #: An epoch is cut into about so many units at least, if each then has a batch for every host.

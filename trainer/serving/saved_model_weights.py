@@ -28,9 +28,8 @@ from trainer.serving.deltas.link_tables import read_dense, removed_stream, set_s
 from trainer.serving.exchange import exchange_folders
 from trainer.serving.saved_model_document import EXTRA, written_document
 from trainer.serving.served_model import ServedModel, ServedTable
+from transforms.arrays import Array
 from warehouse.storage.durable_files import sync_folder, sync_path
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _VARIABLES = "variables/variables"
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"

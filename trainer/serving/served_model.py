@@ -17,8 +17,7 @@ from trainer.embedding.optimizers import SGD
 from trainer.embedding.spec import Constant, Initializer, Normal, Quantization, TableSpec, Uniform
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.serving.deltas.chain import Position
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _INITIALIZERS: dict[str, type[Initializer]] = {"constant": Constant, "uniform": Uniform, "normal": Normal}
 

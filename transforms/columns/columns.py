@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import Array
 from transforms.columns.arrays import one_array
 from transforms.columns.nans import with_one_nan
 from transforms.columns.positions import as_positions, check_positions
 from transforms.columns.stored_types import cast_stored, reads_as
 from transforms.errors import DataError
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 NUMPY_ELEMENT: dict[DType, np.dtype[Any]] = {
     DType.BOOL: np.dtype(np.bool_),

@@ -14,7 +14,8 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
 from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
 from transforms.functions.run import array_of, python_value

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from warehouse.lakes.row_codes import Ints
+from transforms.arrays import Ints
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.raw import read_raw

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.arrays import Ints
 from warehouse.errors import CorruptFile
-from warehouse.lakes.row_codes import Ints
 from warehouse.storage.layout import LAKES
 from warehouse.storage.storage import Storage
 

@@ -9,15 +9,12 @@ of their own for each step.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.sparse import coo_array
 
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _STARTS, _MOST_STEPS = 8, 50
 #: The share of an item that counts as the whole of it.

@@ -12,8 +12,7 @@ import numpy as np
 
 from trainer.checkpoints.local_run import read_chunks, wrong_size
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Bytes that are read from a file at once.
 CHUNK_BYTES = 1 << 18

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,8 @@ from trainer.serving.deltas.link_manifest import RowCount, TableKind, check_form
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_pieces
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.sorted_rows import Rows, RowStream
+from transforms.arrays import Array
 from transforms.derived_documents import Digest, document_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = "headrace.link-rows/1"
 STATE = "rows.json"

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ConfigError, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 EXACT, FLOAT16, INT8 = "float32", "float16", "int8"
 ENCODINGS = (EXACT, FLOAT16, INT8)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,10 +34,9 @@ from trainer.serving.deltas.link_manifest import (
 from trainer.serving.deltas.link_tables import no_rows, read_dense, removed_stream, set_stream
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid, read_ahead
+from transforms.arrays import Array
 from transforms.derived_documents import Digest, document_of
 from warehouse.storage.durable_files import sync_folder, sync_path
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = "headrace.served/1"
 SERVED = "served.json"

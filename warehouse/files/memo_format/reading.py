@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Array
 from transforms.errors import DataError
 from transforms.kernels.text_validity import check_array
 from transforms.types import DType
 from warehouse.files.memo_format import decoding
-from warehouse.files.memo_format.bit_packing import Array
 from warehouse.files.memo_format.column_kinds import ELEMENTS, Kind, arrow_of
 from warehouse.files.memo_format.decoding import INT32, INT64, OFFSETS
 from warehouse.files.memo_format.directory import (
