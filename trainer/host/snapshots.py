@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,8 @@ from trainer.planning.plan_document import plan_fingerprint
 from trainer.scheduling.orders import StartEpoch
 from trainer.training.run_state import ModelWeights
 from trainer.training.run_statistics import STATISTICS
+from transforms.arrays import Array
 from transforms.derived_documents import document_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Memory for rows that the next attempt changes while the part is written.
 _MOST_ASIDE_BYTES = 256 << 20

@@ -19,9 +19,8 @@ from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration, StoredCalibration
 from trainer.model.metrics import AnyScores, StoredScores
 from trainer.runs.epochs import Segments
+from transforms.arrays import Array
 from transforms.derived_documents import document_of, whole
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 NO_CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({})
 #: Consecutive events whose mean loss is kept, to compare two passes event by event: as many blocks, of equal size.

@@ -35,8 +35,7 @@ from trainer.scheduling.work_units import Piece, PlaceRange, UnitPlan, cumulated
 from trainer.training.due_stretches import due_rows, stretches_of
 from trainer.training.held_out import HeldOut
 from trainer.training.preparation import PreparedRun
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 FORMAT = "headrace.plan/2"
 #: The format of earlier releases, in which every unit is of one stretch and belongs to one host.

@@ -56,8 +56,6 @@ from transforms.derived_documents import document_of
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 #: Memory for rows that training changes while a checkpoint is written.
 _MOST_ASIDE_BYTES = 256 << 20
 

@@ -41,12 +41,11 @@ from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.training.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
 from trainer.training.step_pipeline import StepPipeline, Steps
+from transforms.arrays import Array
 from transforms.derived_documents import document_of
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 #: Tables of the linear part that are beside those of the deep part have names of their own.

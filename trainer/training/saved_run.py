@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from trainer.checkpoints.checkpoint import newest_intact
 from trainer.checkpoints.commit_manifest import JobPosition
@@ -25,8 +22,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
 from trainer.training.run_state import RunProgress
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True)

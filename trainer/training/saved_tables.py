@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.embedding.engine import NO_SECTIONS, ChangedRows, SavedTables, TableSections, TablesSnapshot, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.errors import NonFiniteLoss, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The names of sections without rows of their own begin with it.
 _SECTIONS = "history/"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from trainer.embedding.partitioned.table_parts import TablePart
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class TableCopy:
