@@ -217,10 +217,8 @@ class _Members:
         part.fields(self._required, None if self._with_others else optional)
         held: Any = part.value
         values = {
-            one.attribute: one.form.read(part.at(one.name))
-            for one in members
-            if one.is_required or one.name in held
-        }  # fmt: skip
+            one.attribute: one.form.read(part.at(one.name)) for one in members if one.is_required or one.name in held
+        }
         return _built(self._cls, part, values)
 
     def write(self, value: Any) -> dict[str, Any]:

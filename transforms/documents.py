@@ -144,8 +144,7 @@ class Part:
     def refused_by(self, error: HeadraceError) -> DataError:
         """The error that this part is not what ``error``, of the value in it, says that it must be."""
         where = f"{self.kind}, {self.place or 'the whole'}" + (f": {error.where}" if error.where else "")
-        return DataError(error.what, where=where, value=error.value,
-                         allowed=error.allowed, next_step=error.next_step)  # fmt: skip
+        return DataError(error.what, where=where, value=error.value, allowed=error.allowed, next_step=error.next_step)
 
     def _part(self, value: object, key: str | int) -> Self:
         """A value in this one."""

@@ -155,7 +155,9 @@ def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
     names = names or [str(kind) for kind in kinds_of(roles) if kind in PROCESS_KINDS]
     for name in names:
         if name not in list(FaultKind):
-            raise InputError("a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind))  # fmt: skip
+            raise InputError(
+                "a kind of fault must be a known one", where="--kinds", value=name, allowed=", ".join(FaultKind)
+            )
     return tuple(dict.fromkeys(FaultKind(name) for name in names))
 
 
@@ -164,7 +166,9 @@ def _training_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
     from headrace.cli.train import train
 
     if arguments[0] != "train":
-        raise InputError("chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …")  # fmt: skip
+        raise InputError(
+            "chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …"
+        )
     command = get_command_from_info(
         CommandInfo("train", callback=train), pretty_exceptions_short=False, rich_markup_mode=None
     )

@@ -77,8 +77,9 @@ def prepare(
     def prepare_rows(rejects: str) -> PreparedRows:
         raw = read_log(paths, SCHEMA, rejects, options, progress)
         if not raw.table.num_rows:
-            raise UnknownFormat("the movielens file must hold an interaction", where=paths[0],
-                                next_step="check the file")  # fmt: skip
+            raise UnknownFormat(
+                "the movielens file must hold an interaction", where=paths[0], next_step="check the file"
+            )
         table, counts = labelled_table(_first_users(raw.table, options.limit), options)
         return PreparedRows(table, raw.rejected, raw.rejects, "hour", counts)
 

@@ -39,8 +39,10 @@ class FragmentWork:
 
     def to_json(self, listed: ComponentList | None = None) -> str:
         """The work on one line. With ``listed``, it refers to its components' documents by position there."""
-        named = [(key, column, component if listed is None else listed.place_of(component))
-                 for key, column, component in self.components]  # fmt: skip
+        named = [
+            (key, column, component if listed is None else listed.place_of(component))
+            for key, column, component in self.components
+        ]
         document = {"fragment": self.fragment.to_document(), "components": named, "output": self.output}
         return json.dumps(document, sort_keys=True)
 
@@ -191,5 +193,6 @@ def merge_results(
 def sum_phases(phases: Iterable[PhaseSecs]) -> PhaseSecs:
     """The sum of several, phase by phase."""
     listed = list(phases)
-    return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),
-                     sum(one.writing for one in listed))  # fmt: skip
+    return PhaseSecs(
+        sum(one.reading for one in listed), sum(one.running for one in listed), sum(one.writing for one in listed)
+    )

@@ -143,8 +143,9 @@ def _require_a_day(fields: tuple[str, ...], text: str, where: str) -> None:
 
 
 def _refused(what: str, where: str, value: str, allowed: str) -> LogSchemaError:
-    return LogSchemaError(what, where=where, value=value, allowed=allowed,
-                          next_step="docs/importing.md lists the directives")  # fmt: skip
+    return LogSchemaError(
+        what, where=where, value=value, allowed=allowed, next_step="docs/importing.md lists the directives"
+    )
 
 
 _ISO_OFFSET = f"(?: ?(?P<z>{_OFFSET}))?"

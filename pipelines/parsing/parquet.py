@@ -159,8 +159,9 @@ def parquet_log(
     refuse_missing_time("this import", time_column, files)
     _check_time_type(schema.field(time_column).type, unit, where)
     fields = [pa.field(field.name, _TIME if field.name == time_column else field.type) for field in schema]
-    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text,
-                     column_files)  # fmt: skip
+    log = ParquetLog(
+        pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text, column_files
+    )
     return log if partition_by else replace(log, partition_by=_partitioning(log, paths))
 
 

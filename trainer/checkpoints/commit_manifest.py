@@ -161,7 +161,9 @@ def _read_partition(field: DocumentField, parts: int) -> PartitionPlan:
     try:
         plan = plan_at(field)
     except ConfigError as error:
-        raise TornCheckpoint(error.what, where=f"{field.place}: {error.where}", value=error.value, allowed=error.allowed) from error  # fmt: skip
+        raise TornCheckpoint(
+            error.what, where=f"{field.place}: {error.where}", value=error.value, allowed=error.allowed
+        ) from error
     if plan.cores != parts:
         raise TornCheckpoint("a commit must have a part for each core of its partition", where=field.place, value=parts,
                              allowed=str(plan.cores))  # fmt: skip

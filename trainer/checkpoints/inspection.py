@@ -463,7 +463,7 @@ def _table_change(files: RunFiles, one: StoredCommit, other: StoredCommit, kind:
         norms.append(float(np.sqrt((difference**2).sum())))
     return TableChange(
         kind, table, len(rows), len(rows_now), len(rows_now) - len(at), len(rows) - len(at), int(changed.sum()), *norms
-    )  # fmt: skip
+    )
 
 
 def _array_change(files: RunFiles, name: str, one: StoredFile | None, other: StoredFile | None) -> ArrayChange:

@@ -253,8 +253,10 @@ def _merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
         assert part.manifest is not None
         ledger, file = part.manifest.part.ledger, part.arrays.get(LEDGER)
         if (ledger is None) != (file is None):
-            raise TornCheckpoint("a part must hold the array of its ledger if and only if it has one",
-                                 where=files.place(part.manifest.part.folder))  # fmt: skip
+            raise TornCheckpoint(
+                "a part must hold the array of its ledger if and only if it has one",
+                where=files.place(part.manifest.part.folder),
+            )
         if ledger is not None and file is not None:
             place = files.place(f"{part.manifest.part.folder}/{MANIFEST}")
             saved.append(SavedCounts.read(DocumentField(dict(ledger), f"{place}.part.ledger"), file.array(files)))

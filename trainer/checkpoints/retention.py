@@ -41,8 +41,10 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.newest < 1 or self.every < 0 or not self.younger_secs >= 0:
-            raise InputError("a retention policy must keep at least the newest commit, with rules of at least 0",
-                             value=(self.newest, self.every, self.younger_secs))  # fmt: skip
+            raise InputError(
+                "a retention policy must keep at least the newest commit, with rules of at least 0",
+                value=(self.newest, self.every, self.younger_secs),
+            )
 
 
 def kept_commits(policy: Retention, commits: Mapping[int, float], now_secs: float) -> dict[int, str]:

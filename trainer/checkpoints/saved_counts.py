@@ -104,8 +104,9 @@ def summed_counts(of_hosts: Sequence[SavedCounts], order: Callable[[str], Any], 
                                      value=f"{fragment.key}: {len(own)} events", allowed=f"{len(before)}")  # fmt: skip
             total = before + own
             if (total < own).any():
-                raise TornCheckpoint(f"an event must be trained at most {MOST_COUNT} times", where=where,
-                                     value=fragment.key)  # fmt: skip
+                raise TornCheckpoint(
+                    f"an event must be trained at most {MOST_COUNT} times", where=where, value=fragment.key
+                )
             labels = None if known is None or fragment.labels is None else (known + fragment.labels) % 2**64
             summed[fragment.key] = total, labels
     return SavedCounts.of((key, *summed[key]) for key in sorted(summed, key=order))

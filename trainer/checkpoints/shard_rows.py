@@ -31,8 +31,9 @@ def table_slices(plan: PartitionPlan, kind: str, table: str) -> tuple[Slice, ...
     found = plan_of_table(plan, kind, table)
     if found is None:
         return (Slice(0, 0, tuple(range(plan.cores))),)
-    return tuple(Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one
-                 for one in found.slices)  # fmt: skip
+    return tuple(
+        Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one for one in found.slices
+    )
 
 
 def places_of(rows: Array, slice_: Slice) -> Array:

@@ -470,5 +470,6 @@ def _orders_key(orders: Sequence[Order]) -> str:
 
 
 def _ended() -> Unreachable:
-    return Unreachable("the controller of a job must run", value="it has ended",
-                       next_step="wait until the next controller runs")  # fmt: skip
+    return Unreachable(
+        "the controller of a job must run", value="it has ended", next_step="wait until the next controller runs"
+    )

@@ -252,8 +252,9 @@ class EventLog:
         """
         line = _line(self._number, [value_document(one) for one in entries])
         if len(line) > MOST_LINE_BYTES:
-            raise EventNotLogged("events must fit in a line of the log", value=len(line),
-                                 allowed=f"at most {MOST_LINE_BYTES:,} bytes")  # fmt: skip
+            raise EventNotLogged(
+                "events must fit in a line of the log", value=len(line), allowed=f"at most {MOST_LINE_BYTES:,} bytes"
+            )
         if not self._is_sound:
             self.rewrite(job)
             line = _line(self._number, [value_document(one) for one in entries])

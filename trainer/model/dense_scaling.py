@@ -55,8 +55,9 @@ class Scaling:
         names = [item.name for item in layout.dense]
         for name in scales:
             if name not in names:
-                raise ConfigError("an option must name a dense input", where="dense_scaling", value=name,
-                                  allowed=nearest(name, names))  # fmt: skip
+                raise ConfigError(
+                    "an option must name a dense input", where="dense_scaling", value=name, allowed=nearest(name, names)
+                )
         columns: list[DenseScale] = []
         for item in layout.dense:
             found = scales.get(item.name, (("plain", 0.0, 1.0),) * width_of(item.type))

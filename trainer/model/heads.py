@@ -75,8 +75,10 @@ class Head:
     def remedy(self) -> str:
         """The next step for a label that is not allowed."""
         if self.task == "binary":
-            return ('declare the task: an expression, as in label=hr.float32("relevance") > 2.3; or '
-                    'task="multiclass", classes=n; or task="regression"')  # fmt: skip
+            return (
+                'declare the task: an expression, as in label=hr.float32("relevance") > 2.3; or '
+                'task="multiclass", classes=n; or task="regression"'
+            )
         if self.task == "multiclass":
             return "give classes=n with n above the largest label, or an expression that numbers the classes from 0"
         return "replace it in the label's expression, or make it null: an event without a label is skipped"

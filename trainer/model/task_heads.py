@@ -137,7 +137,9 @@ def check_task_options(config: TrainConfig, head: AnyHead) -> None:
     """Raise :class:`ConfigError` for an option of a task that the model does not have."""
     known = [name for name, _ in head.each if name]
     options: tuple[tuple[str, Mapping[str, object]], ...] = (
-        ("task_weights", config.task_weights), ("initial_biases", config.initial_biases))  # fmt: skip
+        ("task_weights", config.task_weights),
+        ("initial_biases", config.initial_biases),
+    )
     for option, values in options:
         for name in values:
             if name not in known:

@@ -64,8 +64,10 @@ class FeatureStatistics:
         if not (self.events > 0.0 and self.batches > 0.0):
             raise ConfigError("statistics must have events", value=(self.events, self.batches), allowed="> 0")
         if self.version < 1 or self.longest_bag < 0 or self.most_distinct_rows < 0:
-            raise ConfigError("statistics must have a version, and counts of at least 0",
-                              value=(self.version, self.longest_bag, self.most_distinct_rows))  # fmt: skip
+            raise ConfigError(
+                "statistics must have a version, and counts of at least 0",
+                value=(self.version, self.longest_bag, self.most_distinct_rows),
+            )
 
     @property
     def mean_valency(self) -> float:

@@ -54,12 +54,14 @@ class Fingerprinted(Generic[_T]):
             value = self.read_members(document)
             fingerprint, own = document.at("fingerprint").text(), self.fingerprint(value)
             if fingerprint != own:
-                raise ConfigError(f"the fingerprint of {self.thing} must be that of the document", value=fingerprint[:64],
-                                  allowed=own)  # fmt: skip
+                raise ConfigError(
+                    f"the fingerprint of {self.thing} must be that of the document", value=fingerprint[:64], allowed=own
+                )
         except (TornCheckpoint, ConfigError) as error:
             place = error.where if error.where.startswith(where) else f"{where}: {error.where}".removesuffix(": ")
-            raise ConfigError(error.what, where=place, value=error.value, allowed=error.allowed,
-                              next_step=self.next_step) from error  # fmt: skip
+            raise ConfigError(
+                error.what, where=place, value=error.value, allowed=error.allowed, next_step=self.next_step
+            ) from error
         return value, document
 
     def _document(self, data: bytes, where: str) -> DocumentField:

@@ -45,7 +45,9 @@ class RowFrequencies:
                               allowed=f"{HEAD_ROWS} rows and {MOST_CLASSES} classes")  # fmt: skip
         ids = [row for row, _ in self.head]
         if len(set(ids)) != len(ids) or not all(0 <= row < self.rows for row in ids):
-            raise ConfigError("frequent rows must be distinct rows of the table", value=ids[:8], allowed=f"[0, {self.rows})")  # fmt: skip
+            raise ConfigError(
+                "frequent rows must be distinct rows of the table", value=ids[:8], allowed=f"[0, {self.rows})"
+            )
         shares = [share for _, share in (*self.head, *self.classes)]
         if not all(0.0 < share <= 1.0 + _TOLERANCE for share in shares):
             raise ConfigError("the share of a row must be a part of the ids", value=min(shares), allowed="(0, 1]")
@@ -133,7 +135,9 @@ class RowFrequencies:
     def power_law(rows: int, exponent: float) -> RowFrequencies:
         """Row r has a share proportional to (r + 1) ** -``exponent``."""
         if rows < 1 or not 0.0 <= exponent <= 64.0:
-            raise ConfigError("a power law must have rows and an exponent", value=(rows, exponent), allowed=">= 1, in [0, 64]")  # fmt: skip
+            raise ConfigError(
+                "a power law must have rows and an exponent", value=(rows, exponent), allowed=">= 1, in [0, 64]"
+            )
         total = _power_sum(0, rows, exponent)
         head = tuple((row, (row + 1.0) ** -exponent / total) for row in range(min(rows, HEAD_ROWS)))
         classes, first = [], len(head)

@@ -55,13 +55,15 @@ class RowSample:
         for rows in (self.rows, self.heavy):
             numbers = [row for row, _, _ in rows]
             if any(one >= other for one, other in pairwise((-1, *numbers, 1 << 63))):
-                raise ConfigError("the rows of a sample must be distinct and ascending", value=numbers[:8],
-                                  allowed="[0, 2 ** 63)")  # fmt: skip
+                raise ConfigError(
+                    "the rows of a sample must be distinct and ascending", value=numbers[:8], allowed="[0, 2 ** 63)"
+                )
             if (_is_chosen(numbers, self.level) != (rows is self.rows)).any():
                 raise ConfigError("the rows of a sample must be those that its level chooses", value=numbers[:8])
         if not all(0.0 < batches <= ids * _ROUNDING for _, ids, batches in (*self.rows, *self.heavy)):
-            raise ConfigError("a row of a sample must have ids in batches", value=self.rows[:4],
-                              allowed="0 < batches <= ids")  # fmt: skip
+            raise ConfigError(
+                "a row of a sample must have ids in batches", value=self.rows[:4], allowed="0 < batches <= ids"
+            )
         known = math.fsum(ids for _, ids, _ in (*self.rows, *self.heavy))
         if not known <= self.ids * _ROUNDING <= _MOST:
             raise ConfigError("the rows of a sample must have a part of its ids", value=self.ids,
@@ -75,8 +77,10 @@ class RowSample:
         while np.count_nonzero(chosen) > MOST_SAMPLE_ROWS:
             level += 1
             chosen = _is_chosen(numbers, level)
-        rows, others = ([row for row, is_chosen in zip(numbers, chosen.tolist(), strict=True) if is_chosen is wanted]
-                        for wanted in (True, False))  # fmt: skip
+        rows, others = (
+            [row for row, is_chosen in zip(numbers, chosen.tolist(), strict=True) if is_chosen is wanted]
+            for wanted in (True, False)
+        )
         heavy = sorted(sorted(others, key=lambda row: (-counts[row][0], row))[:HEAD_ROWS])
         return RowSample(level, ids, *(tuple((row, *counts[row]) for row in listed) for listed in (rows, heavy)))
 

@@ -97,8 +97,10 @@ class UnitLayout:
         tasks = [name for name, _ in head.each if name]
         text += "".join(f"\nlabel {name}" for name in tasks)
         digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int64)
-        types = [[item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
-                 for item in layout.embedded]  # fmt: skip
+        types = [
+            [item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
+            for item in layout.embedded
+        ]
         return cls(layout.embedded, layout.dense_width, digest, np.array(types, np.int64).reshape(-1, 4), len(tasks))
 
 

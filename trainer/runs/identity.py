@@ -48,8 +48,9 @@ def _read_input(part: DocumentField) -> Mapping[str, Any]:
     try:
         kind = type_document(type_from_document(spelled))
     except (DataError, InputError) as error:
-        raise TornCheckpoint("an input must have a column type, got another document", where=part.place,
-                             value=str(spelled)[:200]) from error  # fmt: skip
+        raise TornCheckpoint(
+            "an input must have a column type, got another document", where=part.place, value=str(spelled)[:200]
+        ) from error
     return {"name": part.at("name").text(), "fingerprint": part.at("fingerprint").text(), "type": kind}
 
 

@@ -66,7 +66,9 @@ def apply_to_saved_model(
     :class:`~trainer.errors.CheckpointNotWritten`; the SavedModel is as before then.
     """
     last = links[-1]
-    at = Position(last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash)  # fmt: skip
+    at = Position(
+        last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash
+    )
     place = Path(os.path.abspath(output or target))
     made = place.with_name(f".{place.name}.applied")
     with translated_write_errors(str(place), "the SavedModel"):
@@ -167,7 +169,9 @@ def _write_variables(target: Path, made: Path, weights: _Weights) -> None:
             files.append(_save(made, len(files), pending))
     if pending:
         files.append(_save(made, len(files), pending))
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=files, destination_prefix=str(made / _VARIABLES), delete_old_dirs=False)  # fmt: skip
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=files, destination_prefix=str(made / _VARIABLES), delete_old_dirs=False
+    )
     for path in (made / "variables").glob("part-*"):
         delete(path)
 

@@ -64,7 +64,9 @@ class ServedTable:
                 quantization=None if levels.value is None else Quantization(**_plain(levels.members())),
             )
         except (ConfigError, KeyError, TypeError) as error:
-            raise TornCheckpoint("a served table must have a known form", where=field.place, value=str(error)[:200]) from error  # fmt: skip
+            raise TornCheckpoint(
+                "a served table must have a known form", where=field.place, value=str(error)[:200]
+            ) from error
         return cls(members["kind"].text(), spec)
 
     def served(self, weights: Array) -> Array:

@@ -111,8 +111,9 @@ def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Co
     :class:`DataError` for another type and for chunks that together exceed 32-bit positions.
     """
     if array.type != arrow_type(column_type):
-        raise DataError("an array must have the type of its column", value=str(array.type),
-                        allowed=str(arrow_type(column_type)))  # fmt: skip
+        raise DataError(
+            "an array must have the type of its column", value=str(array.type), allowed=str(arrow_type(column_type))
+        )
     array = one_array(array)
     if isinstance(column_type, Dense):
         return _dense_from_arrow(array, column_type.dtype)

@@ -238,9 +238,8 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
         overlaid |= {name: one.path for name, one in here.items() if not one.is_absent and name not in overlaid}
         absent &= {name for name, one in here.items() if one.is_absent}
     digests = {
-        name: digest({"merged": [member.digests[name] for member in members]})
-        for name in columns if name not in absent
-    }  # fmt: skip
+        name: digest({"merged": [member.digests[name] for member in members]}) for name in columns if name not in absent
+    }
     changed = overlaid.keys() & digests.keys()
     return Fragment(
         digest({"merged": [member.fragment_id for member in members]}),

@@ -42,8 +42,9 @@ def check_export(given: Mapping[str, Any]) -> None:
 
     quantize = given["export_quantize"]
     if quantize not in ("", *QUANTIZE):
-        raise InputError("a quantization must be a known one", where="--export-quantize", value=quantize,
-                         allowed=", ".join(QUANTIZE))  # fmt: skip
+        raise InputError(
+            "a quantization must be a known one", where="--export-quantize", value=quantize, allowed=", ".join(QUANTIZE)
+        )
     if quantize and not given["export"]:
         raise InputError("--export-quantize must go with --export", where="--export-quantize", value=quantize,
                          next_step="give --export too")  # fmt: skip
@@ -85,7 +86,9 @@ def check_exported(exported: ExportedChain | None) -> None:
     if exported is None or exported.problem is None:
         return
     newest = "has no link" if exported.newest is None else f"ends with {exported.newest.manifest.name}"
-    say(f"training is done and committed, but {exported.folder} {newest}: the same command writes the link that is missing")  # fmt: skip
+    say(
+        f"training is done and committed, but {exported.folder} {newest}: the same command writes the link that is missing"
+    )
     raise exported.problem
 
 

@@ -62,8 +62,9 @@ def check_launcher(given: Mapping[str, Any]) -> str:
     launcher = str(given["launcher"])
     known = (LOCAL, GKE, TPU_VM, REMOTE)
     if launcher not in known:
-        raise InputError("a launcher must be a known one", where="--launcher", value=launcher[:100],
-                         allowed=", ".join(known))  # fmt: skip
+        raise InputError(
+            "a launcher must be a known one", where="--launcher", value=launcher[:100], allowed=", ".join(known)
+        )
     for name, owners in OF_LAUNCHERS.items():
         if given[name] and launcher not in owners:
             raise InputError("an option must be one of the launcher", where=option_name(name), value=given[name],

@@ -283,9 +283,7 @@ def open_servers(
         if of_workers.isdigit():
             workers_token_file = str(files.token)
             command = partial(worker_command, addresses, _file_of(given, "server_ca"), token_file)
-            local = LocalServers(
-                int(of_workers), command, token_file=files.token, logs=logs, kind="w", has_rows=False
-            )  # fmt: skip
+            local = LocalServers(int(of_workers), command, token_file=files.token, logs=logs, kind="w", has_rows=False)
             workers = started.enter_context(local).addresses
         elif of_workers:
             workers = addresses_of("--embedding-workers", of_workers)
@@ -387,7 +385,9 @@ def wire_of(given: Mapping[str, Any]) -> WireSettings:
     for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
         option = f"--{name.replace('_', '-')}"
         if given[name] and given[name] not in known:
-            raise InputError(f"{option} must be a known encoding", where=option, value=given[name], allowed=", ".join(known))  # fmt: skip
+            raise InputError(
+                f"{option} must be a known encoding", where=option, value=given[name], allowed=", ".join(known)
+            )
     return WireSettings(given["wire_ids"] or IDS[0], given["wire_values"] or VALUES[0])
 
 

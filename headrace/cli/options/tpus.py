@@ -21,9 +21,11 @@ TPUS_OF_THIS_MACHINE = "local"
 Tpu = Annotated[
     str,
     typer.Option(
-        "--tpu", help="Train on TPUs: local for those of this machine, or their name. Default: the cpu engine.", show_default=False
+        "--tpu",
+        help="Train on TPUs: local for those of this machine, or their name. Default: the cpu engine.",
+        show_default=False,
     ),
-]  # fmt: skip
+]
 MaxIds = Annotated[
     int | None,
     typer.Option(

@@ -79,9 +79,13 @@ class TowerPlan:
         check_members({one.name: one.table for one in self.features}, self.towers)
         self._check_order(names)
         if self.strategy not in STRATEGIES:
-            raise ConfigError("a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES))  # fmt: skip
+            raise ConfigError(
+                "a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES)
+            )
         if self.balance not in BALANCES:
-            raise ConfigError("towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES))  # fmt: skip
+            raise ConfigError(
+                "towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES)
+            )
         if self.interactions is None and self.strategy != STRIDED:
             raise ConfigError("towers by interactions must have them", where=f"strategy {self.strategy}", value="none")
         if self.interactions is not None and list(self.interactions.features) != names:

@@ -340,7 +340,9 @@ class _Export:
         weights = read_ahead(weight_stream(self._files, self._commit, kind, table, columns, self._window_bytes))
         with ExitStack() as stack:
             state = stack.enter_context(closing(StateWriter(self._state, position, kind, table)))
-            written = stack.enter_context(closing(TableWriter(self._link, position, columns, encoding, f"{kind} table {table}")))  # fmt: skip
+            written = stack.enter_context(
+                closing(TableWriter(self._link, position, columns, encoding, f"{kind} table {table}"))
+            )
             for now, *then in merge_windows([weights, *([] if before is None else [before])], f"{kind} table {table}"):
                 digests = digest_rows(now.values[0])
                 state.append(now.ids, digests)

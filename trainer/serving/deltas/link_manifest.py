@@ -91,7 +91,9 @@ class LinkTable:
 
     def arrays(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """The type and shape of the file of each suffix."""
-        values = {name: (dtype, (self.rows, *rest)) for name, (dtype, rest) in arrays_of(self.encoding, self.columns).items()}  # fmt: skip
+        values = {
+            name: (dtype, (self.rows, *rest)) for name, (dtype, rest) in arrays_of(self.encoding, self.columns).items()
+        }
         return {"ids": (np.dtype("<i8"), (self.rows,)), **values, "removed": (np.dtype("<i8"), (self.removed,))}
 
     @property

@@ -152,13 +152,17 @@ def apply_to_rows(
     Raises :class:`TornCheckpoint` for damaged files, and :class:`~trainer.errors.CheckpointNotWritten`; the state is as before then.
     """
     last = links[-1]
-    at = Position(last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash)  # fmt: skip
+    at = Position(
+        last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash
+    )
     folder = root / f"{TEMPORARY}rows"
     with translated_write_errors(str(root), "the state"):
         _remove_leftovers(root, state)
         try:
             folder.mkdir()
-            tables = tuple(_write_table(folder, links, state, t, window_bytes, on_rows) for t in range(len(last.manifest.tables)))  # fmt: skip
+            tables = tuple(
+                _write_table(folder, links, state, t, window_bytes, on_rows) for t in range(len(last.manifest.tables))
+            )
             _write_dense(folder, last)
             sync_folder(folder)
             made = ServedRows(root / _folder_name(at), at, tables, last.manifest.dense)
@@ -197,7 +201,9 @@ def _write_table(
     last = links[-1].manifest.tables[position]
     own_bytes = window_bytes // (1 + len(links))
     is_full = links[0].manifest.kind == FULL
-    base = set_stream(links[0], position, own_bytes) if is_full else _base_stream(state, position, last.columns, own_bytes)  # fmt: skip
+    base = (
+        set_stream(links[0], position, own_bytes) if is_full else _base_stream(state, position, last.columns, own_bytes)
+    )
     layers = links[1:] if is_full else links
     streams = [read_ahead(base)]
     for link in layers:

@@ -289,8 +289,9 @@ class _Segments:
             content = stored[self._starts[i] - start : self._ends[i] - start]
             found = segment_checksum(content)
             if found != checksum:
-                raise DataError("the memo does not have the bytes that were committed", value=found.hex(),
-                                allowed=checksum.hex())  # fmt: skip
+                raise DataError(
+                    "the memo does not have the bytes that were committed", value=found.hex(), allowed=checksum.hex()
+                )
             role = self._uses[i][1]
             if role > OFFSETS:
                 encoding = self._encoding(i)
