@@ -28,13 +28,14 @@ import numpy as np
 from trainer.checkpoints.commit_manifest import CommitFacts
 from trainer.checkpoints.host_part import HostPart, TakenArrays
 from trainer.checkpoints.local_run import LocalRun
-from trainer.checkpoints.parted_arrays import Array, ArrayKind, PartedArrays
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.run_files import commit_name
 from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.orders import Commit
+from transforms.arrays import Array
 
 _COLUMNS, _HOSTS, _MORE_HOSTS = 32, 4, 6
 _ROW_BYTES = 8 + 2 * 4 * _COLUMNS

@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.checkpoint import write_checkpoint
-from trainer.checkpoints.parted_arrays import Array, ArrayKind, PartedArrays
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.config import TrainConfig
 from trainer.serving.deltas.row_values import QUANTIZE
+from transforms.arrays import Array
 from warehouse.storage.durable_files import sync_path
 
 _COLUMNS = 32

@@ -74,9 +74,11 @@ def _refuse_other_packages() -> None:
     for name in _PARTS:
         file = getattr(sys.modules.get(name), "__file__", None)
         if name in sys.modules and (file is None or Path(file).resolve().parents[1] != _ROOT.resolve()):
-            raise ImportError(f"the module {name} must be Headrace's in a checkout of Headrace, got {file}\n"
-                              f"  allowed: import headrace first; a wheel has its modules below headrace and leaves {name} to others\n"
-                              f"  next: pip install {_ROOT}")  # fmt: skip
+            raise ImportError(
+                f"the module {name} must be Headrace's in a checkout of Headrace, got {file}\n"
+                f"  allowed: import headrace first; a wheel has its modules below headrace and leaves {name} to others\n"
+                f"  next: pip install {_ROOT}"
+            )
 
 
 if PathFinder.find_spec("headrace.transforms", [str(Path(__file__).parent)]) is None:

@@ -61,8 +61,9 @@ def chosen_models(paths: Sequence[str], names: Iterable[str] | None = None) -> t
         modules |= dict.fromkeys({name.partition(".")[0] for name in set(sys.modules) - before}, folder)
     for name in names or ():
         if name not in models:
-            raise InputError("the file has no such model", where=", ".join(paths), value=name,
-                             allowed=nearest(name, models))  # fmt: skip
+            raise InputError(
+                "the file has no such model", where=", ".join(paths), value=name, allowed=nearest(name, models)
+            )
     return tuple(models[name] for name in names or models)
 
 
@@ -87,8 +88,9 @@ def _run(file: Path) -> dict[str, object]:
         error.where = "; ".join(part for part in (_line_in(file, error), error.where) if part)
         raise
     except SyntaxError as error:
-        raise ModelFileError("the model file is not valid Python", where=f"{error.filename or file}:{error.lineno or 1}",
-                             value=error.msg) from error  # fmt: skip
+        raise ModelFileError(
+            "the model file is not valid Python", where=f"{error.filename or file}:{error.lineno or 1}", value=error.msg
+        ) from error
     except Exception as error:
         raise ModelFileError("the model file raised an exception", where=_line_in(file, error) or str(file),
                              value=f"{type(error).__name__}: {error}",

@@ -30,6 +30,7 @@ from pipelines.runners.error_documents import Document, error_document, error_fr
 from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
+from transforms.arrays import Array
 from transforms.documents import parse_document
 from transforms.errors import HeadraceError, InputError
 from transforms.graphs.encoding import digest
@@ -42,9 +43,8 @@ from warehouse.storage.durable_files import sync_path
 from warehouse.storage.storage import Storage
 from warehouse.tables.table import Fragment, content_of
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 #: A function from a table with a column for each input to scores: [rows], or [rows, classes]; of several labels by name.
-Score = Callable[[pa.Table], _Array | Mapping[str, _Array]]
+Score = Callable[[pa.Table], Array | Mapping[str, Array]]
 
 PREDICTION = "prediction"
 #: The first columns of a file: the partition, the fragment, the stored event of each row in it, and the event's time.

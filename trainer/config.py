@@ -408,5 +408,6 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def _refuse(name: str, value: object, allowed: str) -> NoReturn:
-    raise ConfigError(f"{name} must be {allowed}", where=name, value=value, allowed=allowed,
-                      next_step="correct this training option")  # fmt: skip
+    raise ConfigError(
+        f"{name} must be {allowed}", where=name, value=value, allowed=allowed, next_step="correct this training option"
+    )

@@ -4,76 +4,79 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from typing import Final, Self
 
 from trainer.errors import TornCheckpoint
+from transforms.derived_documents import Derivation
+from transforms.documents import MOST, Part, shortened
+from transforms.errors import HeadraceError
 
-_MOST = 2**63 - 1
+STRICT: Final = Derivation()
+#: Of documents whose further members are passed over, so that a release reads those of later ones.
+OPEN: Final = Derivation(with_others=True)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentField:
-    """One value of a JSON document. Each method raises :class:`TornCheckpoint` for a value of another kind.
+class DocumentField(Part):
+    """One value of a JSON document, of any length. Each method raises :class:`TornCheckpoint` for a value of another kind.
 
-    Attributes:
+    Args:
         value: the result of :func:`json.loads`.
-        place: its place, such as ``state.json: history[2].scores``.
+        within: its place, such as ``state.json``.
     """
 
-    value: object
-    place: str
+    __slots__ = ()
 
-    def at(self, name: str) -> DocumentField:
+    @property
+    def place(self) -> str:
+        """The place in the document, after that of the document."""
+        return self._within if isinstance(self._within, str) else super().place
+
+    def refused(self, rule: str, *, value: object = None) -> TornCheckpoint:
+        """The error that this value must be ``rule``."""
+        found = shortened(self.value if value is None else value)
+        return TornCheckpoint(
+            f"a document's value must be {rule}, got {found}", where=self.place, value=found, allowed=rule
+        )
+
+    def refused_by(self, error: HeadraceError) -> TornCheckpoint:
+        """The error that this value is not what ``error``, of the value in it, says that it must be."""
+        return TornCheckpoint(
+            error.what, where=self.place, value=error.value, allowed=error.allowed, next_step=error.next_step
+        )
+
+    def at(self, name: str) -> Self:
         """The member ``name`` of an object."""
-        members = self.members()
-        if name not in members:
+        if not self.has(name):
+            _ = self.members()
             raise TornCheckpoint(f"a document must hold {name!r}, got none", where=self.place)
-        return members[name]
+        return super().at(name)
 
-    def members(self) -> dict[str, DocumentField]:
+    def members(self) -> dict[str, Self]:
         """The members of an object, in its order."""
         if not isinstance(self.value, Mapping):
-            raise self._misfit("an object")
-        return {name: DocumentField(item, f"{self.place}.{name}") for name, item in self.value.items()}
+            raise self.refused("an object")
+        return {name: self._part(item, name) for name, item in self.value.items()}
 
-    def items(self) -> list[DocumentField]:
+    def members_as_they_are(self) -> dict[str, object]:
+        """The members of an object as JSON values."""
+        return {name: member.value for name, member in self.members().items()}
+
+    def items(self, *, most: int = MOST, least: int = 0) -> list[Self]:
         """The items of a list."""
-        if not isinstance(self.value, list):
-            raise self._misfit("a list")
-        return [DocumentField(item, f"{self.place}[{k}]") for k, item in enumerate(self.value)]
+        return list(super().items(most=most, least=least))
 
-    def text(self) -> str:
+    def text(self, *, least: int = 0, most: int = MOST, any_character: bool = True) -> str:
         """A text."""
-        if not isinstance(self.value, str):
-            raise self._misfit("a text")
-        return self.value
+        return super().text(least=least, most=most, any_character=any_character)
 
     def texts(self) -> tuple[str, ...]:
         """A list of texts."""
         return tuple(item.text() for item in self.items())
 
-    def count(self, *, most: int = _MOST) -> int:
+    def count(self, *, most: int = MOST) -> int:
         """An integer in [0, ``most``]."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or not 0 <= self.value <= most:
-            raise self._misfit(f"an integer in [0, {most}]")
-        return self.value
+        return self.integer(0, most)
 
-    def truth(self) -> bool:
-        """True or false."""
-        if not isinstance(self.value, bool):
-            raise self._misfit("true or false")
-        return self.value
-
-    def number(self) -> float:
-        """A finite number."""
-        if isinstance(self.value, (int, float)) and not isinstance(self.value, bool):
-            with suppress(OverflowError):  # an integer above all floats
-                found = float(self.value)
-                if math.isfinite(found):
-                    return found
-        raise self._misfit("a finite number")
-
-    def _misfit(self, rule: str) -> TornCheckpoint:
-        return TornCheckpoint(f"a document's value must be {rule}, got {type(self.value).__name__}", where=self.place,
-                              value=repr(self.value)[:80], allowed=rule)  # fmt: skip
+    def number(self, least: float = -math.inf) -> float:
+        """A finite number from ``least`` on."""
+        return super().number(least)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from transforms.errors import DataError
+from transforms.errors import DataError, HeadraceError
 
 _T = TypeVar("_T")
 
@@ -141,7 +141,16 @@ class Part:
         return DataError(f"{thing} must be {rule}, got {shortened(found)}", where=f"{self.kind}, {self.place or 'the whole'}",
                          value=short, allowed=rule, next_step="take the document from where it was written")  # fmt: skip
 
-    def fields(self, required: Collection[str], optional: Collection[str] | None = ()) -> Part:
+    def refused_by(self, error: HeadraceError) -> DataError:
+        """The error that this part is not what ``error``, of the value in it, says that it must be."""
+        where = f"{self.kind}, {self.place or 'the whole'}" + (f": {error.where}" if error.where else "")
+        return DataError(error.what, where=where, value=error.value, allowed=error.allowed, next_step=error.next_step)
+
+    def _part(self, value: object, key: str | int) -> Self:
+        """A value in this one."""
+        return type(self)(value, self, key)
+
+    def fields(self, required: Collection[str], optional: Collection[str] | None = ()) -> Self:
         """This part, an object with all of ``required`` and no others but ``optional``; None allows any."""
         value = self.value
         if not isinstance(value, Mapping):
@@ -154,34 +163,35 @@ class Part:
         for name in value:
             if optional is not None and name not in required and name not in optional:
                 known = ", ".join((*required, *optional))
-                raise Part(value[name], self, str(name)).refused(f"absent: an object here has {known}", value=name)
+                raise self._part(value[name], str(name)).refused(f"absent: an object here has {known}", value=name)
         return self
 
     def has(self, name: str) -> bool:
         """Whether the object has this field."""
         return isinstance(self.value, Mapping) and name in self.value
 
-    def at(self, name: str) -> Part:
+    def at(self, name: str) -> Self:
         """A field that :meth:`fields` found."""
-        return Part(self.value[name], self, name)  # type: ignore[index]
+        return self._part(self.value[name], name)  # type: ignore[index]
 
-    def items(self, *, most: int = MOST, least: int = 0) -> Iterator[Part]:
+    def items(self, *, most: int = MOST, least: int = 0) -> Iterable[Self]:
         """The parts of a list."""
         value = self.value
         if not isinstance(value, list | tuple):
             raise self.refused("a list")
         if not least <= len(value) <= most:
-            raise self.refused(f"a list of {least} to {most} items" if most < MOST else f"a list of at least {least}")
-        return (Part(item, self, position) for position, item in enumerate(value))
+            raise self.refused(
+                f"a list of {_span(least, most)} items" if most < MOST else f"a list of at least {least}"
+            )
+        return (self._part(item, position) for position, item in enumerate(value))
 
-    def entries(self) -> Iterator[tuple[str, Part]]:
+    def entries(self) -> Iterator[tuple[str, Self]]:
         """The names and parts of an object with any names."""
         if not isinstance(self.value, Mapping):
             raise self.refused("an object")
         for name, value in self.value.items():
-            part = Part(value, self, str(name))
-            _ = Part(name, self, str(name)).text()
-            yield name, part
+            _ = self._part(name, str(name)).text()
+            yield name, self._part(value, str(name))
 
     def text(self, *, least: int = 0, most: int = MOST_CHARACTERS, any_character: bool = False) -> str:
         """A text of this length that UTF-8 can encode; ``any_character`` allows lone surrogates."""
@@ -232,7 +242,7 @@ class Part:
         """A finite number from ``least`` on."""
         value = self.value
         if type(value) not in (int, float) or not math.isfinite(_as_float(value)) or not value >= least:  # type: ignore[operator]
-            raise self.refused(f"a finite number from {least:g} on")
+            raise self.refused("a finite number" if least == -math.inf else f"a finite number from {least:g} on")
         return float(value)  # type: ignore[arg-type]
 
     def boolean(self) -> bool:
@@ -276,6 +286,10 @@ class Part:
             return make()
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise self.refused(rule, value=f"{type(error).__name__}: {error}") from None
+
+
+def _span(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _names_digest(entry: tuple[object, object]) -> bool:

@@ -75,8 +75,9 @@ def _chosen_inputs(
         found = get_model(connection, name, version or None)
         names = [item.name for item in stored_inputs(connection, found.id)]
     for wrong in sorted(set(only) - set(names)):
-        raise InputError("the model has no such input", where=f"model {name}", value=wrong,
-                         allowed=nearest(wrong, names))  # fmt: skip
+        raise InputError(
+            "the model has no such input", where=f"model {name}", value=wrong, allowed=nearest(wrong, names)
+        )
     return found, [one for one in names if not only or one in only]
 
 

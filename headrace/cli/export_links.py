@@ -173,7 +173,9 @@ def _check_follow(until: int | None, output: str, poll_secs: float) -> None:
                 "--follow must go without an end", where=option, value=value, next_step=f"leave {option} out"
             )
     if not 0.01 <= poll_secs <= 3600:
-        raise InputError("poll_secs must be a number of seconds", where="--poll-secs", value=poll_secs, allowed="0.01 to 3600")  # fmt: skip
+        raise InputError(
+            "poll_secs must be a number of seconds", where="--poll-secs", value=poll_secs, allowed="0.01 to 3600"
+        )
 
 
 def _hold_of(folder: str) -> Hold:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.terminal.output import say
+from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def recorder(warehouse: Warehouse, host: str) -> Record:
     from warehouse.models.feature_statistics import Sample, record_sample
 
     def record(run: str, commit: int, features: Mapping[str, NamedStatistics]) -> None:
-        documents = {key: one.statistics.to_document() for key, one in features.items()}
+        documents = {key: _document(one.statistics) for key, one in features.items()}
         try:
             record_sample(warehouse, Sample(run, commit, host, documents), merge_documents)
         except HeadraceError as error:
@@ -34,12 +35,17 @@ def recorder(warehouse: Warehouse, host: str) -> Record:
     return record
 
 
+def _document(statistics: FeatureStatistics) -> Document:
+    found: Document = document_of(statistics)
+    return found
+
+
 def read_document(document: Document, fingerprint: str) -> FeatureStatistics:
     """The statistics in a document of the catalog. Raises :class:`~trainer.errors.TornCheckpoint`."""
-    from trainer.document_field import DocumentField
+    from trainer.document_field import OPEN, DocumentField
     from trainer.planning.feature_statistics import FeatureStatistics
 
-    return FeatureStatistics.from_document(DocumentField(document, f"statistics of component {fingerprint[:12]}"))
+    return OPEN.read(FeatureStatistics, DocumentField(document, f"statistics of component {fingerprint[:12]}"))
 
 
 def statistics_of_inputs(connection: Connection, fingerprints: Mapping[str, str]) -> dict[str, FeatureStatistics]:
@@ -57,10 +63,10 @@ def merge_documents(old: Document | None, new: Document) -> Document:
 
     sample = read_document(new, "sample")
     if old is None:
-        return sample.to_document()
+        return _document(sample)
     try:
         known = read_document(old, "catalog")
     except TornCheckpoint as error:
         say(f"statistics in the catalog were replaced by new ones: {error}")
-        return sample.to_document()
-    return aged_merge(known, sample).to_document()
+        return _document(sample)
+    return _document(aged_merge(known, sample))

@@ -79,8 +79,9 @@ def _parquet(files: Sequence[FoundFile], schema: str, options: ParquetOptions) -
 
 def _choice(option: str, value: str, choices: Any) -> Any:
     if value and value not in get_args(choices):
-        raise InputError("an option must be one of its choices", where=option, value=value,
-                         allowed=", ".join(get_args(choices)))  # fmt: skip
+        raise InputError(
+            "an option must be one of its choices", where=option, value=value, allowed=", ".join(get_args(choices))
+        )
     return value or None
 
 

@@ -104,8 +104,10 @@ def run(arguments: list[str] | None = None) -> int:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             return _defect(error)
-        say(f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
-             f"  next:    pip install 'headrace[{extra}]'")  # fmt: skip
+        say(
+            f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
+            f"  next:    pip install 'headrace[{extra}]'"
+        )
         return InputError.exit_status
     except Exception as error:
         return _defect(error)

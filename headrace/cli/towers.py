@@ -153,11 +153,13 @@ def _features(tables: TablesToPlan) -> tuple[TowerFeature, ...]:
     ids = {load.name: load.ids_per_event for one in tables.facts for load in one.features}
     return tuple(
         TowerFeature(
-            feature.name, feature.table.name, facts[feature.table.name].table_bytes,
+            feature.name,
+            feature.table.name,
+            facts[feature.table.name].table_bytes,
             ids[feature.name] * facts[feature.table.name].row_bytes,
         )
         for feature in tables.features
-    )  # fmt: skip
+    )
 
 
 def _trained(run_dir: str, model: str, version: int, home: str) -> Trained:

@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from transforms.arrays import Array
 from transforms.errors import InputError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 CATEGORIES = (
     "home garden", "consumer electronics", "running shoes", "travel hotels", "used cars", "baby toys",

@@ -124,12 +124,14 @@ def check_name(option: str, name: str, *, most: int = 63) -> None:
 def check_label(option: str, name: str) -> None:
     """Raise :class:`InputError` unless a name is a DNS label."""
     if not _LABEL.match(name):
-        raise InputError("a name must be a DNS-1123 label", where=option, value=name[:100],
-                         allowed="up to 63 of a-z, 0-9 and -")  # fmt: skip
+        raise InputError(
+            "a name must be a DNS-1123 label", where=option, value=name[:100], allowed="up to 63 of a-z, 0-9 and -"
+        )
 
 
 def check_priority(priority: str) -> None:
     """Raise :class:`InputError` for an unknown priority."""
     if priority and priority not in PRIORITIES:
-        raise InputError("a priority must be a known one", where="--priority", value=priority[:100],
-                         allowed=", ".join(PRIORITIES))  # fmt: skip
+        raise InputError(
+            "a priority must be a known one", where="--priority", value=priority[:100], allowed=", ".join(PRIORITIES)
+        )

@@ -76,11 +76,13 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         options=job.options or "{}\n",
         registry=shlex.quote(job.images.repository.split("/")[0]),
         controller=_docker("controller", job, _controller(job)),
-        host=_docker("host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")),
+        host=_docker(
+            "host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
+        ),
         reader=_docker("reader", job, _reader()),
         readers=job.readers,
         first_port=FIRST_READER_PORT,
-    )  # fmt: skip
+    )
 
 
 def _controller(job: ClusterJob) -> list[str]:

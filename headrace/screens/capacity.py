@@ -40,8 +40,10 @@ class CapacityScreen:
 
     def render(self) -> RenderableType:
         """The number and the reason, then one line per client."""
-        head = (f"the queue needs {many(self.workers, 'worker')} with {many(self.threads, 'thread')} each; "
-                f"{many(self.running, 'worker')} {'has' if self.running == 1 else 'have'} tasks now")  # fmt: skip
+        head = (
+            f"the queue needs {many(self.workers, 'worker')} with {many(self.threads, 'thread')} each; "
+            f"{many(self.running, 'worker')} {'has' if self.running == 1 else 'have'} tasks now"
+        )
         if not self.clients:
             return f"{head}\n{self.why}"
         rows = (

@@ -65,8 +65,10 @@ class CheckScreen:
 
 
 def _parts(model: CheckedModel) -> tuple[RenderableType, ...]:
-    head = (f"model {model.model}: {many(model.rows, 'event')} of {many(model.partitions, 'partition')}, sampled from "
-            f"{count_text(model.table_rows)} of table {model.table} version {model.table_version}")  # fmt: skip
+    head = (
+        f"model {model.model}: {many(model.rows, 'event')} of {many(model.partitions, 'partition')}, sampled from "
+        f"{count_text(model.table_rows)} of table {model.table} version {model.table_version}"
+    )
     labels = model.label if isinstance(model.label, tuple) else (model.label,)
     every = [*model.inputs, *labels]
     columns = ("input", "type", "empty>", "distinct>", "least / middle / most>", "examples*")

@@ -55,8 +55,10 @@ class CheckpointsScreen:
         )]  # fmt: skip
         lines += [f"{one.name} is torn: {one.problem}" for one in self.run.commits if one.problem]
         if self.run.unnamed_attempts:
-            lines.append(f"parts that no checkpoint names: {many(self.run.unnamed_attempts, 'attempt')}, "
-                         f"{bytes_text(self.run.unnamed_bytes)}")  # fmt: skip
+            lines.append(
+                f"parts that no checkpoint names: {many(self.run.unnamed_attempts, 'attempt')}, "
+                f"{bytes_text(self.run.unnamed_bytes)}"
+            )
         return Group(*lines)
 
 
@@ -131,7 +133,7 @@ class CheckpointScreen:
                 ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, {_carried_text(job)}"),
                 ("plan", job.plan),
                 ("release", job.release or "-"),
-            ]  # fmt: skip
+            ]
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
         pairs += [("calibration", text) for text in self.calibrations]
         pairs.append(("counters", _totals_text(found.ledger)))
@@ -165,8 +167,10 @@ def _totals_text(ledger: LedgerTotals | None) -> str:
     if ledger is None:
         return "events are not counted"
     times = many(ledger.least, "time") if ledger.least == ledger.most else f"{ledger.least} to {ledger.most} times"
-    return (f"{many(ledger.events, 'event')} of {many(ledger.fragments, 'fragment')}, each trained {times}, "
-            f"{count_text(ledger.trained)} trainings")  # fmt: skip
+    return (
+        f"{many(ledger.events, 'event')} of {many(ledger.fragments, 'fragment')}, each trained {times}, "
+        f"{count_text(ledger.trained)} trainings"
+    )
 
 
 @dataclass(frozen=True, slots=True)

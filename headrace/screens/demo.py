@@ -40,13 +40,19 @@ class DemoScreen:
 
     def render(self) -> RenderableType:
         """Results, then commands."""
-        sharing = (f"hit rate {percent_text(self.hit_rate)}: {count_text(self.requests)} requests of three models cost "
-                   f"{count_text(self.computed)} computations")  # fmt: skip
-        crash = (f"killed with SIGKILL after epoch {self.killed_after_epoch} of {self.epochs}, resumed: "
-                 f"{count_text(self.events_counted)} events, each "
-                 f"{'exactly once' if self.exactly_once else 'NOT exactly once'} (counted)")  # fmt: skip
-        quality = (f"AUC {_number(self.auc)}, log loss {_number(self.log_loss)}, normalized entropy "
-                   f"{_number(self.normalized_entropy)} on the {count_text(self.test_events)} events that follow")  # fmt: skip
+        sharing = (
+            f"hit rate {percent_text(self.hit_rate)}: {count_text(self.requests)} requests of three models cost "
+            f"{count_text(self.computed)} computations"
+        )
+        crash = (
+            f"killed with SIGKILL after epoch {self.killed_after_epoch} of {self.epochs}, resumed: "
+            f"{count_text(self.events_counted)} events, each "
+            f"{'exactly once' if self.exactly_once else 'NOT exactly once'} (counted)"
+        )
+        quality = (
+            f"AUC {_number(self.auc)}, log loss {_number(self.log_loss)}, normalized entropy "
+            f"{_number(self.normalized_entropy)} on the {count_text(self.test_events)} events that follow"
+        )
         pairs = [
             ("sharing", sharing),
             ("saved", f"{bytes_text(self.saved_bytes)} of memos and {secs_text(self.saved_secs)} of computing"),

@@ -84,8 +84,10 @@ class DroppedTableScreen:
         if self.dropped.done:
             return "next: headrace gc deletes the files of its memos and overlays"
         if self.refused:
-            return ("nothing was changed: models, tasks or jobs read it; next: retire the models, or the same command with "
-                    "--yes --force")  # fmt: skip
+            return (
+                "nothing was changed: models, tasks or jobs read it; next: retire the models, or the same command with "
+                "--yes --force"
+            )
         return "nothing was changed; next: the same command with --yes"
 
 

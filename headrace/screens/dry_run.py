@@ -95,8 +95,10 @@ def _why(one: PlannedInput) -> str:
 def _queued(work: PlannedWork) -> str:
     if not work.tasks:
         return "nothing"
-    return (f"{many(work.tasks, 'task')}, {many(work.rows, 'row')} in total, about "
-            f"{secs_text(work.secs)} of one core, about {bytes_text(round(work.memo_bytes))} of memos")  # fmt: skip
+    return (
+        f"{many(work.tasks, 'task')}, {many(work.rows, 'row')} in total, about "
+        f"{secs_text(work.secs)} of one core, about {bytes_text(round(work.memo_bytes))} of memos"
+    )
 
 
 def _others(counts: Counts) -> str:

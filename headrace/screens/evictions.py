@@ -40,15 +40,19 @@ class EvictionScreen:
             return Group("nothing to evict: no ready memo matches", facts(pairs))
         pairs.append(("plan", plan.id))
         verb = "evicted" if plan.done else "would evict"
-        said = (f"{verb} {many(plan.memos, 'memo')} of {many(plan.components, 'component')}: "
-                f"{many(plan.rows, 'row')}, {bytes_text(plan.bytes)}")  # fmt: skip
+        said = (
+            f"{verb} {many(plan.memos, 'memo')} of {many(plan.components, 'component')}: "
+            f"{many(plan.rows, 'row')}, {bytes_text(plan.bytes)}"
+        )
         next_step = f"nothing was changed; next: the same command with --yes --plan {plan.id}"
         return Group(said, facts(pairs), *([] if plan.done else [next_step]))
 
     def _consequences(self) -> list[tuple[str, str]]:
         plan = self.plan
-        again = (f"{many(plan.needed_memos, 'memo')} that live models read, {secs_text(plan.needed_secs)} of CPU time: "
-                 f"{', '.join(plan.models)}")  # fmt: skip
+        again = (
+            f"{many(plan.needed_memos, 'memo')} that live models read, {secs_text(plan.needed_secs)} of CPU time: "
+            f"{', '.join(plan.models)}"
+        )
         pairs = []
         if plan.files_deleted:
             pairs.append(

@@ -70,7 +70,7 @@ class HotRowsScreen:
             grid(titles, rows),
             *rest,
             *([_MEANING] if self.served_share < self.most_served_share else []),
-        )  # fmt: skip
+        )
 
 
 def hot_rows_screen(

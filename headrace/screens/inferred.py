@@ -50,12 +50,14 @@ class InferredScreen:
         expressions = {column.name: column.label for column in self.columns}
         labels = [expressions[name] for name in self.labels[:_LABELS_SHOWN]]
         head = facts(
-            (("sampled", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
-             ("rejected", many(self.rejected, "row") + (f", such as {self.reject}" if self.reject else "")),
-             ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
-             ("event time", _time_text(self.schema.get("time"))),
-             ("may be a label", ", ".join(f"label={label}" for label in labels) or "-"))
-        )  # fmt: skip
+            (
+                ("sampled", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
+                ("rejected", many(self.rejected, "row") + (f", such as {self.reject}" if self.reject else "")),
+                ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
+                ("event time", _time_text(self.schema.get("time"))),
+                ("may be a label", ", ".join(f"label={label}" for label in labels) or "-"),
+            )
+        )
         columns = grid(
             ("column", "type", "missing>", "distinct>", "examples*"),
             (

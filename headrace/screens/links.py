@@ -145,13 +145,15 @@ class AppliedScreen:
         done = self.applied
         if not done.links:
             return f"nothing to apply: {done.place} is at {_position_text(done.after)}"
-        return facts((
-            ("target", f"{done.place}, {done.kind}"),
-            ("before", "new" if done.before is None else _position_text(done.before)),
-            ("after", _position_text(done.after)),
-            ("links", ", ".join(one.manifest.name for one in done.links)),
-            ("rows", self._rows_text()),
-        ))  # fmt: skip
+        return facts(
+            (
+                ("target", f"{done.place}, {done.kind}"),
+                ("before", "new" if done.before is None else _position_text(done.before)),
+                ("after", _position_text(done.after)),
+                ("links", ", ".join(one.manifest.name for one in done.links)),
+                ("rows", self._rows_text()),
+            )
+        )
 
 
 def _position_text(at: Position) -> str:
@@ -176,7 +178,9 @@ class VerifiedChainScreen:
 
     def render(self) -> RenderableType:
         """One line per file, then the sum."""
-        rows = [(one.link, one.file, one.holds, bytes_text(one.size_bytes), one.problem or "intact") for one in self.files]  # fmt: skip
+        rows = [
+            (one.link, one.file, one.holds, bytes_text(one.size_bytes), one.problem or "intact") for one in self.files
+        ]
         table = grid(("link", "file", "holds", "size>", "result*"), rows)
         links = len({one.link for one in self.files if not one.link.startswith(".")})
         read = f"{many(len(self.files), 'file')} of {many(links, 'link')}, {bytes_text(sum(one.size_bytes for one in self.files))}"

@@ -104,8 +104,10 @@ class GarbageScreen:
         else:
             parts.append("nothing to delete" if self.dry_run else "nothing was deleted")
         if self.pinned_files:
-            parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, stay while jobs may "
-                         "read them: headrace pins")  # fmt: skip
+            parts.append(
+                f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, stay while jobs may "
+                "read them: headrace pins"
+            )
         if self.named_meanwhile:
             parts.append(
                 f"referenced or deleted by another process during this run: {many(self.named_meanwhile, 'file')}"

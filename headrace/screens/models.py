@@ -319,8 +319,10 @@ class ExplainScreen:
             return (
                 f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, 0 misses"
             )
-        head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
-                f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
+        head = (
+            f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
+            f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}"
+        )
         answers = self._summary() if self.summarised else self._every_partition()
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)

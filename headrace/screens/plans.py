@@ -100,7 +100,7 @@ def _estimates(report: PlanReport | None) -> list[str]:
         f"{brief_text(report.bound_secs)} by any plan of these ways (gap {percent_text(report.gap)})",
         f"load imbalance {report.imbalance:.3f}; the fullest core has {bytes_text(largest)} of {bytes_text(report.memory_bytes)}; "
         f"found by: {report.method}",
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _reasons(table: TablePlan, facts: TableReport | None, report: PlanReport | N
     found = [
         f"{facts.ids_per_event:.4g} ids an event, {count_text(round(facts.distinct_rows))} distinct rows of {count_text(table.rows)} in a step; "
         f"{bytes_text(facts.row_bytes)} a row with its slots. Statistics: {facts.statistics}."
-    ]  # fmt: skip
+    ]
     whole = facts.row_bytes * table.rows
     if whole > report.memory_bytes:
         found.append(

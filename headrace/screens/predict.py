@@ -26,8 +26,10 @@ class PredictedScreen:
 
     def render(self) -> RenderableType:
         """What was written, from which checkpoint, and what failed."""
-        text = (f"scored {many(self.rows, 'event')} of {many(self.partitions, 'partition')} in {secs_text(self.secs)}: "
-                f"{many(self.files, 'file')} under {self.output}")  # fmt: skip
+        text = (
+            f"scored {many(self.rows, 'event')} of {many(self.partitions, 'partition')} in {secs_text(self.secs)}: "
+            f"{many(self.files, 'file')} under {self.output}"
+        )
         if self.known_files:
             text += f"\nscored before, unchanged: {many(self.known_files, 'file')}"
         text += f"\nmodel {self.model} version {self.version}, checkpoint {self.checkpoint}"

@@ -77,8 +77,10 @@ class RegisteredScreen:
     def render(self) -> RenderableType:
         """The changes, then warnings."""
         new = f"{many(len(self.added), 'partition')} added, {len(self.changed)} changed, {self.unchanged} unchanged"
-        text = (f"table {self.table}, version {self.version}: {new}; "
-                f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}")  # fmt: skip
+        text = (
+            f"table {self.table}, version {self.version}: {new}; "
+            f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"
+        )
         for what, keys in (("changed", self.changed), ("removed", self.removed)):
             if keys:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
@@ -222,8 +224,10 @@ class ImportedScreen:
         """The import, then the registration."""
         if not self.rows and not self.rejected and not self.counts:
             return Group("nothing new: every row of these files was imported before", self.registered.render())
-        text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
-                f"{count_text(self.late_rows)} of them late")  # fmt: skip
+        text = (
+            f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
+            f"{count_text(self.late_rows)} of them late"
+        )
         if self.rejected:
             text += f"\nrejected, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
         if self.levels:

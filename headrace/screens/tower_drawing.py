@@ -81,15 +81,18 @@ def _labels(names: list[str], places: list[tuple[float, float]]) -> list[tuple[f
         width = _LETTER * len(_short(name))
         own = (x - 6, y - 6, x + 6, y + 6)
         sides = [
-            (x + 8, y + 4, "start", x + 8), (x - 8, y + 4, "end", x - 8 - width),
-            (x, y - 9, "middle", x - width / 2), (x, y + 18, "middle", x - width / 2),
-        ]  # fmt: skip
+            (x + 8, y + 4, "start", x + 8),
+            (x - 8, y + 4, "end", x - 8 - width),
+            (x, y - 9, "middle", x - width / 2),
+            (x, y + 18, "middle", x - width / 2),
+        ]
         boxes = [(at_left, at_y - _LINE + 3, at_left + width, at_y + 3) for _, at_y, _, at_left in sides]
         inside = [box[0] >= 0 and box[2] <= _WIDTH for box in boxes]
         free = [
-            place for place, box in enumerate(boxes)
+            place
+            for place, box in enumerate(boxes)
             if inside[place] and not any(_overlap(box, other) for other in taken if other != own)
-        ]  # fmt: skip
+        ]
         chosen = next(iter(free), next((place for place, fits in enumerate(inside) if fits), 0))
         taken.append(boxes[chosen])
         found.append(sides[chosen][:3])

@@ -50,8 +50,10 @@ class SliceRow:
 
     def render(self) -> RenderableType:
         """The slice, its tables, and the step or the problem."""
-        head = (f"{self.topology}: {many(self.chips, 'chip')}, {many(self.devices, 'device')} with {bytes_text(self.hbm_bytes)} and "
-                f"{many(self.sparse_cores, 'SparseCore')} each, {many(self.hosts, 'host')}; {count_text(self.events)} events a step")  # fmt: skip
+        head = (
+            f"{self.topology}: {many(self.chips, 'chip')}, {many(self.devices, 'device')} with {bytes_text(self.hbm_bytes)} and "
+            f"{many(self.sparse_cores, 'SparseCore')} each, {many(self.hosts, 'host')}; {count_text(self.events)} events a step"
+        )
         rows = (
             (", ".join(one.tables), ", ".join(dict.fromkeys(map(str, one.dims))), one.optimizer, count_text(one.rows), count_text(one.device_rows),
              bytes_text(one.device_bytes), count_text(one.max_ids), count_text(one.max_unique_ids))

@@ -31,8 +31,10 @@ class WorkScreen:
         """One sentence, and the next step after a failure."""
         if not self.tasks:
             return self._left or "nothing was queued"
-        text = (f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
-                f"of raw data in {secs_text(self.secs)}")  # fmt: skip
+        text = (
+            f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
+            f"of raw data in {secs_text(self.secs)}"
+        )
         if self.failures:
             text += f"\n{many(self.failures, 'attempt')} failed; next: headrace tasks list shows which and why"
         return f"{text}\n{self._left}" if self._left else text
@@ -42,8 +44,10 @@ class WorkScreen:
         if not self.postponed:
             return ""
         wait = "task waits" if self.postponed == 1 else "tasks wait"
-        return (f"{self.postponed} {wait} for another attempt in minutes; next: fix what headrace tasks list shows, then "
-                "headrace tasks retry; or headrace work, which leases what is due")  # fmt: skip
+        return (
+            f"{self.postponed} {wait} for another attempt in minutes; next: fix what headrace tasks list shows, then "
+            "headrace tasks retry; or headrace work, which leases what is due"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,9 @@ class TemplateScreen:
         """The content of the job, and the next step."""
         if not self.tasks:
             return "nothing was queued; no template was written"
-        return (f"wrote the next job to {self.location}: {many(self.tasks, 'memo')} of "
-                f"{many(self.fragments, 'fragment')}\nnothing was run, and its tasks are queued as before; next: check it, "
-                "then run headrace work without --template_location\ndo not launch the template itself: no catalog would "
-                "record its memos")  # fmt: skip
+        return (
+            f"wrote the next job to {self.location}: {many(self.tasks, 'memo')} of "
+            f"{many(self.fragments, 'fragment')}\nnothing was run, and its tasks are queued as before; next: check it, "
+            "then run headrace work without --template_location\ndo not launch the template itself: no catalog would "
+            "record its memos"
+        )

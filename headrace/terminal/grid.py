@@ -57,11 +57,14 @@ class Grid:
 
     def _fitting(self, places: Sequence[int], width: int, gap: str, *, whole_names: bool) -> list[int]:
         """Widths at which columns fit, prose wrapped if need be; none if there are no such widths."""
-        names = [self.columns[place].name if whole_names else max(self.columns[place].name.split(" "), key=cell_len)
-                 for place in places]  # fmt: skip
+        names = [
+            self.columns[place].name if whole_names else max(self.columns[place].name.split(" "), key=cell_len)
+            for place in places
+        ]
         least = [cell_len(name) for name in names]
-        widths = [max([size, *(_widest(row[place]) for row in self.rows)])
-                  for place, size in zip(places, least, strict=True)]  # fmt: skip
+        widths = [
+            max([size, *(_widest(row[place]) for row in self.rows)]) for place, size in zip(places, least, strict=True)
+        ]
         over = sum(widths) + len(gap) * (len(widths) - 1) - width
         wraps = [at for at, place in enumerate(places) if self.columns[place].prose]
         for at in sorted(wraps, key=lambda at: -widths[at]):

@@ -116,8 +116,9 @@ def _make(
         while True:
             artifact, size = _keep(storage, placed)
             secs = time.monotonic() - begun
-            action = partial(record_written, storage=storage, placed=placed, artifact=artifact, secs=secs,
-                             now=warehouse.clock())  # fmt: skip
+            action = partial(
+                record_written, storage=storage, placed=placed, artifact=artifact, secs=secs, now=warehouse.clock()
+            )
             if warehouse.catalog.run(action, idempotent=True):
                 break  # otherwise a garbage collection deleted the artifact in between: write it again
         made.append(_report(placed, read, artifact, size, secs))

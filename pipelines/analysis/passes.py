@@ -64,8 +64,9 @@ def done_folder(job: str) -> str:
 def _run(works: Sequence[PartitionWork], storage: Storage, job: str, options: RunnerOptions) -> None:
     try:
         with _quiet_beam():
-            run_pipeline(lambda pipeline: build(pipeline, works, storage.home, job, options.threads), options,
-                         one_step=True)  # fmt: skip
+            run_pipeline(
+                lambda pipeline: build(pipeline, works, storage.home, job, options.threads), options, one_step=True
+            )
     except Exception:
         for file in storage.list(done_folder(job)):
             document = read_object(storage.read_bytes(file.path), file.path)

@@ -106,7 +106,9 @@ def _changed(storage: Storage, old: UsedAnalysis, new: UsedAnalysis) -> ChangedA
             new.operator, read_artifact(storage, old.artifact), read_artifact(storage, new.artifact)
         )
     except ArtifactDamaged as error:
-        return ChangedAnalysis(new.operator, new.expression, new.over, old.rows, new.rows, 0, 0, 0,
-                               f"cannot be compared: {error.what}")  # fmt: skip
-    return ChangedAnalysis(new.operator, new.expression, new.over, old.rows, new.rows, found.added, found.removed,
-                           found.moved, found.text)  # fmt: skip
+        return ChangedAnalysis(
+            new.operator, new.expression, new.over, old.rows, new.rows, 0, 0, 0, f"cannot be compared: {error.what}"
+        )
+    return ChangedAnalysis(
+        new.operator, new.expression, new.over, old.rows, new.rows, found.added, found.removed, found.moved, found.text
+    )

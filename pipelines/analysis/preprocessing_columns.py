@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from transforms.derived_documents import Form, document_of, read_value, whole
 from transforms.documents import parse_document
 from transforms.errors import DataError
 from transforms.execution.plan import Plan, compile_plan
@@ -40,35 +41,20 @@ class PreprocessingWork:
         types: the type of every key's column; columns that are not read are empty or zeros.
     """
 
-    number: int
+    number: Annotated[int, whole(most=2**31)]
     fragments: tuple[Fragment, ...]
     columns: Mapping[str, Any]
     ways: Mapping[str, str]
-    types: Mapping[str, ColumnType]
+    types: Mapping[str, Annotated[ColumnType, Form(type_from_document, type_document)]]
 
     def to_json(self) -> str:
         """The work as an element of the pipeline."""
-        document = {
-            "number": self.number,
-            "fragments": [fragment.to_document() for fragment in self.fragments],
-            "columns": dict(self.columns),
-            "ways": dict(self.ways),
-            "types": {key: type_document(each) for key, each in self.types.items()},
-        }
-        return json.dumps(document, sort_keys=True)
+        return json.dumps(document_of(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> PreprocessingWork:
         """The inverse of :meth:`to_json`. Raises :class:`DataError`."""
-        whole = parse_document(text, "work on a preprocessing_fn")
-        whole = whole.fields(("number", "fragments", "columns", "ways", "types"))
-        return cls(
-            whole.at("number").integer(0, 2**31),
-            tuple(Fragment.from_document(fragment) for fragment in whole.at("fragments").items()),
-            {key: part.value for key, part in whole.at("columns").entries()},
-            {key: part.text() for key, part in whole.at("ways").entries()},
-            {key: type_from_document(part) for key, part in whole.at("types").entries()},
-        )
+        return read_value(cls, parse_document(text, "work on a preprocessing_fn"))
 
     @property
     def rows(self) -> int:

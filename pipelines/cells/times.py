@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from pipelines.cells.numbers import holds_x
 from pipelines.log_schemas.columns import LogColumn
-from pipelines.log_schemas.time_formats import FIRST_US, ISO_8601, LAST_US, Integers, Mask, read_times, time_pattern
+from pipelines.log_schemas.time_formats import FIRST_US, ISO_8601, LAST_US, read_times, time_pattern
+from transforms.arrays import Bools, Ints
 from transforms.operators.zones import clock_changes
 
 MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -30,7 +31,7 @@ SKIPPED = "local times that the clock skipped, moved forward"
 TWICE = "local times that the clock showed twice, taken as the first"
 
 
-def time_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Mask]:
+def time_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Bools]:
     """Texts as UTC microseconds, and which could not be parsed (their cells become null)."""
     if column.formats:
         return _pattern_cells(text, column, notes)
@@ -66,7 +67,7 @@ def _from_nanoseconds(counts: pa.Array, notes: Counter[str]) -> pa.Array:
     return _times(nanoseconds // 1_000, np.asarray(counts.is_valid()))
 
 
-def _fraction_cells(text: pa.Array, unit: str, notes: Counter[str]) -> tuple[pa.Array, Mask]:
+def _fraction_cells(text: pa.Array, unit: str, notes: Counter[str]) -> tuple[pa.Array, Bools]:
     """Counts with or without a fraction, computed in integers: no float rounds them."""
     found = pc.extract_regex(text, _FRACTION)
     matched = np.asarray(found.is_valid())
@@ -91,7 +92,7 @@ def _fraction_cells(text: pa.Array, unit: str, notes: Counter[str]) -> tuple[pa.
     return _times(values, read), _unread(text, read)
 
 
-def _iso8601_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Mask]:
+def _iso8601_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Bools]:
     # Arrow casts cells that all carry an offset, or that all lack one; the patterns read these and every other form.
     try:
         times = text.cast(MICROSECONDS)
@@ -112,12 +113,12 @@ def _iso8601_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tu
     return _times(local, read), _unread(text, read)
 
 
-def _pattern_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Mask]:
+def _pattern_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Bools]:
     patterns = tuple(time_pattern(one) for one in column.formats)
     return _read_cells(text, column, notes, patterns)
 
 
-def _read_cells(text: pa.Array, column: LogColumn, notes: Counter[str], patterns: Any) -> tuple[pa.Array, Mask]:
+def _read_cells(text: pa.Array, column: LogColumn, notes: Counter[str], patterns: Any) -> tuple[pa.Array, Bools]:
     times = read_times(text, patterns)
     microseconds, read = times.microseconds, times.read
     if column.zone:
@@ -127,20 +128,20 @@ def _read_cells(text: pa.Array, column: LogColumn, notes: Counter[str], patterns
     return _times(microseconds, read), _unread(text, read)
 
 
-def from_local(microseconds: Integers, zone: str, notes: Counter[str] | None = None) -> Integers:
+def from_local(microseconds: Ints, zone: str, notes: Counter[str] | None = None) -> Ints:
     """Wall clock times of an IANA ``zone`` as UTC, both in microseconds since 1970."""
     every = np.ones(len(microseconds), np.bool_)
     return _from_local(microseconds, every, zone, Counter() if notes is None else notes)
 
 
 @lru_cache(maxsize=32)
-def _clock(zone: str) -> tuple[Integers, Integers, Integers]:
+def _clock(zone: str) -> tuple[Ints, Ints, Ints]:
     """The local seconds before and after each change of the clock, and the offsets around the changes."""
     starts, offsets = (np.array(each, np.int64) for each in clock_changes(zone))
     return starts + offsets[:-1], starts + offsets[1:], offsets
 
 
-def _from_local(microseconds: Integers, local: Mask, zone: str, notes: Counter[str]) -> Integers:
+def _from_local(microseconds: Ints, local: Bools, zone: str, notes: Counter[str]) -> Ints:
     before, after, offsets = _clock(zone)
     seconds = microseconds // 1_000_000
     # The earlier offset applies until both clocks are past the change: in the skipped hour, and in the first of the
@@ -155,21 +156,21 @@ def _from_local(microseconds: Integers, local: Mask, zone: str, notes: Counter[s
     return np.where(local, microseconds - offsets[passed] * 1_000_000, microseconds)
 
 
-def _times(microseconds: Integers, valid: Mask) -> pa.Array:
+def _times(microseconds: Ints, valid: Bools) -> pa.Array:
     return pa.array(microseconds, pa.int64(), mask=~valid).cast(MICROSECONDS)
 
 
-def _within_years(microseconds: Integers) -> Mask:
-    inside: Mask = (microseconds >= FIRST_US) & (microseconds <= LAST_US)
+def _within_years(microseconds: Ints) -> Bools:
+    inside: Bools = (microseconds >= FIRST_US) & (microseconds <= LAST_US)
     return inside
 
 
-def _unread(text: pa.Array, read: Mask) -> Mask:
-    unread: Mask = np.asarray(text.is_valid()) & ~read
+def _unread(text: pa.Array, read: Bools) -> Bools:
+    unread: Bools = np.asarray(text.is_valid()) & ~read
     return unread
 
 
-def _note(notes: Counter[str], what: str, rows: Mask) -> None:
+def _note(notes: Counter[str], what: str, rows: Bools) -> None:
     count = int(np.count_nonzero(rows))
     if count:
         notes[what] += count

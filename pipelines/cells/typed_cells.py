@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +17,10 @@ import pyarrow.compute as pc
 from pipelines.cells.numbers import number_cells
 from pipelines.cells.times import time_cells
 from pipelines.log_schemas.columns import LogColumn
+from transforms.arrays import Bools, Ints
 from transforms.types import ARROW_ELEMENT, DType, arrow_type
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Cast = Callable[[pa.Array], pa.Array]
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _TEXT = pa.string()
 _ONE_BY_ONE = 16
@@ -30,7 +28,7 @@ _ONE_BY_ONE = 16
 SPACES = " \t\u00a0\u202f"
 
 
-def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
+def text_cells(raw: pa.Array) -> tuple[pa.Array, Bools]:
     """Binary cells as text, and which rows are not UTF-8 (their cells become null)."""
     return cast_where_possible(raw, lambda cells: cells.cast(_TEXT), _TEXT)
 
@@ -45,7 +43,7 @@ def null_spellings(text: pa.Array, spellings: Sequence[str], *, trim: bool = Fal
     return pc.if_else(missing, pa.scalar(None, _TEXT), text)
 
 
-def typed_cells(text: pa.Array, column: LogColumn, notes: Counter[str] | None = None) -> tuple[pa.Array, Mask]:
+def typed_cells(text: pa.Array, column: LogColumn, notes: Counter[str] | None = None) -> tuple[pa.Array, Bools]:
     """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null).
 
     The cells of a list column are lists of texts. ``notes`` counts changed values: skipped local times, dropped digits.
@@ -76,7 +74,7 @@ def scalar_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.A
     return number_cells(text, column)
 
 
-def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Mask]:
+def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Bools]:
     """``cast(cells)`` with null in place of every cell that cannot be cast, and the mask of those cells."""
     bad = np.zeros(len(cells), np.bool_)
     pieces: list[pa.Array] = []
@@ -85,7 +83,7 @@ def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tup
 
 
 def _cast_halves(
-    cells: pa.Array, start: int, cast: Cast, target: pa.DataType, bad: Mask, pieces: list[pa.Array]
+    cells: pa.Array, start: int, cast: Cast, target: pa.DataType, bad: Bools, pieces: list[pa.Array]
 ) -> None:
     try:
         pieces.append(cast(cells))
@@ -104,7 +102,7 @@ def _list_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Ar
     text = pc.fill_null(text, "")
     lists = pc.split_pattern(text, column.separator)
     empty = np.asarray(pc.equal(pc.binary_length(text), 0))
-    bounds: Integers = np.asarray(lists.offsets).astype(np.int64)
+    bounds: Ints = np.asarray(lists.offsets).astype(np.int64)
     lengths = bounds[1:] - bounds[:-1]
     items = pc.list_flatten(lists)
     items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
@@ -120,7 +118,7 @@ def _item_cells(cells: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.A
     return list_array(lengths, scalar_cells(pc.list_flatten(cells), column, notes), column)
 
 
-def list_array(lengths: Integers, values: pa.Array, column: LogColumn) -> pa.Array:
+def list_array(lengths: Ints, values: pa.Array, column: LogColumn) -> pa.Array:
     """An array of lists with ``lengths`` items each, taken from ``values`` in order."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(column.type))

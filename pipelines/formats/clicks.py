@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Bools, Ints
 from transforms.errors import DataError
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 HOUR_US = 3_600_000_000
 

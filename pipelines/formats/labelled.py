@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.formats.clicks import Clicks, Ints, Past
+from pipelines.formats.clicks import Clicks, Past
 from pipelines.formats.negatives import draw_negatives
 from pipelines.formats.options import FormatOptions
+from transforms.arrays import Ints
 from transforms.types import Dense, DType, Ragged, arrow_type
 
 

@@ -30,13 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import UnknownFormat
-from pipelines.formats.clicks import HOUR_US, Clicks, Ints, past_of
+from pipelines.formats.clicks import HOUR_US, Clicks, past_of
 from pipelines.formats.labelled import history_column, int_column, label_rows, last_column, time_column
 from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, find_files, publish_prepared, read_log
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogColumn, LogSchema
 from pipelines.runners.progress import OnProgress
+from transforms.arrays import Ints
 from transforms.types import DType
 
 FILES = "ml1m_joined.tsv*"
@@ -76,8 +77,9 @@ def prepare(
     def prepare_rows(rejects: str) -> PreparedRows:
         raw = read_log(paths, SCHEMA, rejects, options, progress)
         if not raw.table.num_rows:
-            raise UnknownFormat("the movielens file must hold an interaction", where=paths[0],
-                                next_step="check the file")  # fmt: skip
+            raise UnknownFormat(
+                "the movielens file must hold an interaction", where=paths[0], next_step="check the file"
+            )
         table, counts = labelled_table(_first_users(raw.table, options.limit), options)
         return PreparedRows(table, raw.rejected, raw.rejects, "hour", counts)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.formats.clicks import Clicks, Ints
+from pipelines.formats.clicks import Clicks
+from transforms.arrays import Ints
 
 _ATTEMPTS = 64
 _HOW_MANY, _WHICH = 0, 1

@@ -120,8 +120,9 @@ def _outcome(wanted: WantedComponent, computed: _Computed, written: MemoFile | N
     if written is None or column in computed.failures:
         return ComponentOutcome(memo_key, column, computed.failures[column])
     stored = written.columns[column]
-    return ComponentOutcome(memo_key, column, None, stored.checksum, stored.rows, stored.size_bytes,
-                            computed.secs[column], written.path)  # fmt: skip
+    return ComponentOutcome(
+        memo_key, column, None, stored.checksum, stored.rows, stored.size_bytes, computed.secs[column], written.path
+    )
 
 
 def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:

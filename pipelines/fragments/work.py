@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NamedTuple
 
+from transforms.derived_documents import InsidePath, PathOrNone, document_of, number, read_value
 from transforms.documents import Part, document_part, parse_document
-from transforms.execution.operator_costs import OperatorWork, sum_operator_work, work_from_document
+from transforms.execution.operator_costs import OperatorWork, sum_operator_work
 from warehouse.files.column_files import NewFile
 from warehouse.queue.failures import Failure
 from warehouse.tables.table import Fragment
+
+_Secs = Annotated[float, number(0.0)]
 
 
 class WantedComponent(NamedTuple):
@@ -36,8 +39,10 @@ class FragmentWork:
 
     def to_json(self, listed: ComponentList | None = None) -> str:
         """The work on one line. With ``listed``, it refers to its components' documents by position there."""
-        named = [(key, column, component if listed is None else listed.place_of(component))
-                 for key, column, component in self.components]  # fmt: skip
+        named = [
+            (key, column, component if listed is None else listed.place_of(component))
+            for key, column, component in self.components
+        ]
         document = {"fragment": self.fragment.to_document(), "components": named, "output": self.output}
         return json.dumps(document, sort_keys=True)
 
@@ -102,41 +107,17 @@ class ComponentOutcome:
     checksum: str = ""
     rows: int = 0
     size_bytes: int = 0
-    secs: float = 0.0
-    path: str = ""
-
-    def to_document(self) -> dict[str, object]:
-        """The outcome as a JSON object."""
-        failure = None if self.failure is None else self.failure.to_document()
-        return {**asdict(replace(self, failure=None)), "failure": failure}
-
-    @classmethod
-    def from_document(cls, document: object) -> ComponentOutcome:
-        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
-        part = document_part(document, "outcome of a component").fields(_OUTCOME_FIELDS)
-        failure = part.at("failure")
-        return cls(
-            memo_key=part.at("memo_key").text(),
-            column=part.at("column").text(),
-            failure=None if failure.value is None else Failure.from_document(failure),
-            checksum=part.at("checksum").text(),
-            rows=part.at("rows").integer(),
-            size_bytes=part.at("size_bytes").integer(),
-            secs=part.at("secs").number(),
-            path=part.at("path").inside_path() if part.at("path").value else "",
-        )
-
-
-_OUTCOME_FIELDS = tuple(one.name for one in fields(ComponentOutcome))
+    secs: _Secs = 0.0
+    path: PathOrNone = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSecs:
     """Wall seconds of reading and checking the raw columns, running the plan, and writing the memo file."""
 
-    reading: float = 0.0
-    running: float = 0.0
-    writing: float = 0.0
+    reading: _Secs = 0.0
+    running: _Secs = 0.0
+    writing: _Secs = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +137,7 @@ class FragmentResult:
     """
 
     fragment_id: str
-    output: str
+    output: InsidePath
     files: tuple[NewFile, ...]
     rows: int
     raw_bytes_read: int
@@ -168,44 +149,22 @@ class FragmentResult:
         """The file with the memo of an outcome without failure."""
         return next(file for file in self.files if file.path == outcome.path)
 
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for a memo in a file that the result does not have."""
+        written = {file.path for file in self.files}
+        for position, outcome in enumerate(self.outcomes):
+            if outcome.failure is None and outcome.path not in written:
+                raise Part(outcome.path, part.at("outcomes"), position).refused("a memo in one of the result's files")
+
     def to_document(self) -> dict[str, object]:
         """The result as a JSON object."""
-        return {"fragment_id": self.fragment_id, "output": self.output, "rows": self.rows,
-                "files": [asdict(file) for file in self.files], "raw_bytes_read": self.raw_bytes_read,
-                "outcomes": [outcome.to_document() for outcome in self.outcomes],
-                "operators": [asdict(work) for work in self.operators], "phases": asdict(self.phases)}  # fmt: skip
+        document: dict[str, object] = document_of(self)
+        return document
 
     @classmethod
     def from_document(cls, document: object) -> FragmentResult:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
-        part = document_part(document, "result of a fragment").fields(_RESULT_FIELDS)
-        files = tuple(_new_file(file) for file in part.at("files").items())
-        outcomes = tuple(ComponentOutcome.from_document(outcome) for outcome in part.at("outcomes").items())
-        written = {file.path for file in files}
-        for position, outcome in enumerate(outcomes):
-            if outcome.failure is None and outcome.path not in written:
-                raise Part(outcome.path, part.at("outcomes"), position).refused("a memo in one of the result's files")
-        phases = part.at("phases").fields(_PHASES)
-        return cls(
-            fragment_id=part.at("fragment_id").text(),
-            output=part.at("output").inside_path(),
-            files=files,
-            rows=part.at("rows").integer(),
-            raw_bytes_read=part.at("raw_bytes_read").integer(),
-            outcomes=outcomes,
-            operators=work_from_document(part.at("operators")),
-            phases=PhaseSecs(**{name: phases.at(name).number() for name in _PHASES}),
-        )
-
-
-_RESULT_FIELDS = tuple(one.name for one in fields(FragmentResult))
-_PHASES = tuple(one.name for one in fields(PhaseSecs))
-
-
-def _new_file(part: Part) -> NewFile:
-    part.fields(("path", "checksum", "rows", "size_bytes"))
-    return NewFile(part.at("path").inside_path(), part.at("checksum").digest(), part.at("rows").integer(),
-                   part.at("size_bytes").integer())  # fmt: skip
+        return read_value(cls, document_part(document, "result of a fragment"))
 
 
 def merge_results(
@@ -234,5 +193,6 @@ def merge_results(
 def sum_phases(phases: Iterable[PhaseSecs]) -> PhaseSecs:
     """The sum of several, phase by phase."""
     listed = list(phases)
-    return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),
-                     sum(one.writing for one in listed))  # fmt: skip
+    return PhaseSecs(
+        sum(one.reading for one in listed), sum(one.running for one in listed), sum(one.writing for one in listed)
+    )

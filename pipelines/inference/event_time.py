@@ -194,18 +194,22 @@ def _unclear(
 ) -> UnclearEventTime:
     if not timed:
         columns = f"columns {', '.join(guess.column.name for guess in guesses[:10])}"
-        return UnclearEventTime("a log must hold an event time, got no column of times", where=_where(paths),
-                                value="; ".join([columns, *unsure]),
-                                allowed="a column of times, or the day in the names of the files",
-                                next_step="with --row-order times are made up from the order of rows, "
-                                f"{ROWS_PER_HOUR:,} per hour")  # fmt: skip
+        return UnclearEventTime(
+            "a log must hold an event time, got no column of times",
+            where=_where(paths),
+            value="; ".join([columns, *unsure]),
+            allowed="a column of times, or the day in the names of the files",
+            next_step=f"with --row-order times are made up from the order of rows, {ROWS_PER_HOUR:,} per hour",
+        )
     shown = "; ".join(_described(guess) for guess in timed[:_SHOWN])
     chosen = next(filter(_may_be_named, timed), None)
     next_step = _BY_HAND
     if chosen is not None and chosen.time is not None:
         lost = chosen.rows - chosen.time.plausible_rows
-        next_step = (f"choose: --time-column {chosen.column.name} rejects {lost:,} of the {chosen.rows:,} sampled rows; "
-                     "--row-order makes times up")  # fmt: skip
+        next_step = (
+            f"choose: --time-column {chosen.column.name} rejects {lost:,} of the {chosen.rows:,} sampled rows; "
+            "--row-order makes times up"
+        )
     return UnclearEventTime("the event time must be a column with a plausible time in at least 99 % of the rows",
                             where=_where(paths), value=shown, allowed=_ALLOWED, next_step=next_step)  # fmt: skip
 

@@ -89,8 +89,9 @@ def infer_schema(
     :class:`~transforms.errors.StorageError`.
     """
     if rows < 1:
-        raise InputError("the number of rows must be positive", where="--rows", value=rows,
-                         next_step="give --rows such as 10000")  # fmt: skip
+        raise InputError(
+            "the number of rows must be positive", where="--rows", value=rows, next_step="give --rows such as 10000"
+        )
     paths = expand_files(patterns)
     samples = [read_sample(path) for path in paths[:_MOST_FILES]]
     filled = [sample for sample in samples if sample.head.strip()]
@@ -148,8 +149,9 @@ def _inferred_cells(log: _Log, unsure: tuple[str, ...]) -> Inferred:
     parts = sample_parts(log.samples, texts, log.most_rows)
     columns, _ = text_columns(parts, texts)
     if not any(columns.values()):
-        raise UnknownFormat("a log must hold rows, got a header alone", where=first.path,
-                            next_step="name a file with rows")  # fmt: skip
+        raise UnknownFormat(
+            "a log must hold rows, got a header alone", where=first.path, next_step="name a file with rows"
+        )
     limits = plausible_range_us(log.now)
     guesses = [guess_column(name, columns[name], limits, is_named_time=name == log.time.column) for name in names]
     return _finish(log, base, guesses, parts, (*unsure, *dialect.unsure, *notes))

@@ -290,8 +290,9 @@ def _zone(value: object, where: str) -> str:
     try:
         clock_changes(zone)
     except InputError as error:
-        raise LogSchemaError(error.what, where=where, value=zone, allowed=error.allowed,
-                             next_step=error.next_step) from None  # fmt: skip
+        raise LogSchemaError(
+            error.what, where=where, value=zone, allowed=error.allowed, next_step=error.next_step
+        ) from None
     return zone
 
 
@@ -321,8 +322,9 @@ def read_column(value: object, where: str, time: LogTime | None, time_form: Mapp
     dtype = _dtype(entry, where)
     is_time = time is not None and time.made_up is None and name == time.column
     if is_time and dtype != DType.TIMESTAMP:
-        raise LogSchemaError("the time column must be a timestamp", where=f"{where}.type", value=dtype,
-                             allowed="timestamp")  # fmt: skip
+        raise LogSchemaError(
+            "the time column must be a timestamp", where=f"{where}.type", value=dtype, allowed="timestamp"
+        )
     for key, dtypes in _ONLY_ON.items():
         if key in entry and dtype not in dtypes:
             raise LogSchemaError(f"the entry {key!r} must be given for a type that takes it", where=f"{where}.{key}",
@@ -392,8 +394,9 @@ def _check_together(
         raise LogSchemaError("a column must have at most one of list, separator, json", where=f"{where}.{both[1]}", value=" and ".join(both),
                              allowed="one of list, separator, json")  # fmt: skip
     if is_time and both:
-        raise LogSchemaError("the time column must hold one time per row", where=f"{where}.{both[0]}",
-                             value=entry[both[0]])  # fmt: skip
+        raise LogSchemaError(
+            "the time column must hold one time per row", where=f"{where}.{both[0]}", value=entry[both[0]]
+        )
     if column.thousands and column.thousands == column.decimal and column.dtype is not DType.INT64:
         raise LogSchemaError("thousands and decimal must be different characters", where=f"{where}.thousands",
                              value=column.thousands, next_step='name the other with "decimal"')  # fmt: skip

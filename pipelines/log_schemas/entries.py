@@ -41,8 +41,9 @@ def text_entry(value: object, where: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise LogSchemaError("an entry must be valid Unicode, got a lone surrogate", where=where,
-                             value=ascii(value)) from None  # fmt: skip
+        raise LogSchemaError(
+            "an entry must be valid Unicode, got a lone surrogate", where=where, value=ascii(value)
+        ) from None
     return value
 
 
@@ -67,6 +68,7 @@ def character_entry(value: object, where: str, excluded: str) -> str:
     """One character that UTF-8 can encode and that is not in ``excluded``."""
     text = text_entry(value, where)
     if len(text) != 1 or text in excluded or text == "\0":
-        raise LogSchemaError("an entry must be one character", where=where, value=value,
-                             allowed=f"one character, none of {excluded!r}")  # fmt: skip
+        raise LogSchemaError(
+            "an entry must be one character", where=where, value=value, allowed=f"one character, none of {excluded!r}"
+        )
     return text

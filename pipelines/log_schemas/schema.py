@@ -98,8 +98,9 @@ class LogSchema:
             with Path(path).open("rb") as file:
                 content = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
-            raise LogSchemaError("the schema file must exist", where=path,
-                                 next_step="write one with headrace table infer") from None  # fmt: skip
+            raise LogSchemaError(
+                "the schema file must exist", where=path, next_step="write one with headrace table infer"
+            ) from None
         except OSError as error:
             raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)) from error
         document = _parse_json(content, path)
@@ -205,8 +206,9 @@ def _parse_json(content: bytes, path: str) -> object:
     try:
         return json.loads(_COMMENT.sub("", content.decode("utf-8-sig")), object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
-        raise LogSchemaError("the schema file must be JSON", where=f"{path}, line {error.lineno}, "
-                             f"column {error.colno}", value=error.msg) from None  # fmt: skip
+        raise LogSchemaError(
+            "the schema file must be JSON", where=f"{path}, line {error.lineno}, column {error.colno}", value=error.msg
+        ) from None
     except (RecursionError, ValueError) as error:  # bytes that are no UTF-8, numbers of thousands of digits
         raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)[:200]) from None
 

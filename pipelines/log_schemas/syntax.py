@@ -55,8 +55,9 @@ def refuse_in_json(top: Mapping[str, object], where: str, log_format: LogFormat)
     """Raise :class:`LogSchemaError` for an entry that JSON lines do not take."""
     for key in ("quote", "escape", "preamble", "trailing_delimiter"):
         if key in top and log_format == "jsonl":
-            raise LogSchemaError(f"{key} must be given for TSV and CSV only", where=f"{where}, {key}", value=top[key],
-                                 allowed="tsv, csv")  # fmt: skip
+            raise LogSchemaError(
+                f"{key} must be given for TSV and CSV only", where=f"{where}, {key}", value=top[key], allowed="tsv, csv"
+            )
 
 
 def quote_entry(top: Mapping[str, object], where: str, log_format: LogFormat) -> bool | None:

@@ -10,16 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import LogSchemaError
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from transforms.arrays import Bools, Ints
 
 #: Year 1 to year 9999: the range that every consumer of a timestamp can print.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -146,8 +143,9 @@ def _require_a_day(fields: tuple[str, ...], text: str, where: str) -> None:
 
 
 def _refused(what: str, where: str, value: str, allowed: str) -> LogSchemaError:
-    return LogSchemaError(what, where=where, value=value, allowed=allowed,
-                          next_step="docs/importing.md lists the directives")  # fmt: skip
+    return LogSchemaError(
+        what, where=where, value=value, allowed=allowed, next_step="docs/importing.md lists the directives"
+    )
 
 
 _ISO_OFFSET = f"(?: ?(?P<z>{_OFFSET}))?"
@@ -172,10 +170,10 @@ class ReadTimes:
         finer: whether digits below a microsecond were dropped.
     """
 
-    microseconds: Integers
-    read: Mask
-    local: Mask
-    finer: Mask
+    microseconds: Ints
+    read: Bools
+    local: Bools
+    finer: Bools
 
 
 def read_times(text: pa.Array, patterns: Sequence[TimePattern]) -> ReadTimes:
@@ -200,7 +198,7 @@ def read_times(text: pa.Array, patterns: Sequence[TimePattern]) -> ReadTimes:
     return times
 
 
-def _assembled(fields: dict[str, pa.Array]) -> tuple[Integers, Mask, Mask, Mask]:
+def _assembled(fields: dict[str, pa.Array]) -> tuple[Ints, Bools, Bools, Bools]:
     rows = len(next(iter(fields.values())))
     number = _numbers(fields, rows)
     nanoseconds = number("f", 0)
@@ -223,8 +221,8 @@ def _assembled(fields: dict[str, pa.Array]) -> tuple[Integers, Mask, Mask, Mask]
     return microseconds, good, local, nanoseconds % 1_000 != 0
 
 
-def _numbers(fields: dict[str, pa.Array], rows: int) -> Callable[[str, int], Integers]:
-    def number(field: str, default: int) -> Integers:
+def _numbers(fields: dict[str, pa.Array], rows: int) -> Callable[[str, int], Ints]:
+    def number(field: str, default: int) -> Ints:
         if field not in fields:
             return np.full(rows, default, np.int64)
         text = pc.utf8_ltrim(fields[field], " ")
@@ -236,7 +234,7 @@ def _numbers(fields: dict[str, pa.Array], rows: int) -> Callable[[str, int], Int
     return number
 
 
-def _days(fields: dict[str, pa.Array], number: Callable[[str, int], Integers], rows: int) -> tuple[Integers, Mask]:
+def _days(fields: dict[str, pa.Array], number: Callable[[str, int], Ints], rows: int) -> tuple[Ints, Bools]:
     """Days since 1970, and whether each exists."""
     year = number("Y", 0)
     if "y" in fields:
@@ -257,14 +255,14 @@ def _days(fields: dict[str, pa.Array], number: Callable[[str, int], Integers], r
     return start + day - 1, good & (day >= 1) & (day <= end - start)
 
 
-def _month_start(year: Integers, months: Integers | int) -> Integers:
+def _month_start(year: Ints, months: Ints | int) -> Ints:
     """The first day of the month that is ``months`` months after January of ``year``."""
     count = (year - 1970) * 12 + months
-    days: Integers = count.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    days: Ints = count.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return days
 
 
-def _offsets(fields: dict[str, pa.Array], rows: int) -> tuple[Mask, Integers]:
+def _offsets(fields: dict[str, pa.Array], rows: int) -> tuple[Bools, Ints]:
     """Which rows have no offset, and the offsets of the others in seconds east of UTC."""
     if "z" not in fields:
         return np.ones(rows, np.bool_), np.zeros(rows, np.int64)
@@ -282,7 +280,7 @@ def _offset_secs(text: str) -> int:
     return (hours * 3_600 + minutes * 60) * (-1 if text[0] == "-" else 1)
 
 
-def _looked_up(texts: pa.Array, meaning: Callable[[str], int]) -> Integers:
+def _looked_up(texts: pa.Array, meaning: Callable[[str], int]) -> Ints:
     """``meaning`` of each text, called once for each distinct text."""
     coded = pc.dictionary_encode(texts)
     values = np.array([meaning(text) for text in coded.dictionary.to_pylist()], np.int64)

@@ -70,8 +70,9 @@ class MemoizeFragments(BundleThreads):
         index, _, text = element.partition(" ")
         counts: ResultCounts | None = None
         try:
-            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._known_culprits,
-                                      self._components)  # fmt: skip
+            result = memoize_isolated(
+                text, self._home, child_processes(), self._resolved, self._known_culprits, self._components
+            )
             line, counts = result.line, result.counts
         except StorageError as error:
             line = encode_error(error)

@@ -38,10 +38,14 @@ def many_partitions_warning(partitions: int, partition_by: PartitionBy) -> str:
     """What a layout of so many partitions costs, with the coarser one; empty for at most :data:`ADVISED_PARTITIONS`."""
     if partitions <= ADVISED_PARTITIONS:
         return ""
-    advice = {"hour": '"partition_by": "day" in the schema, or --partition-by day for Parquet',
-              "day": "import the years that models read, older ones as a table of their own"}  # fmt: skip
-    return (f"{partitions:,} partitions, one for each {partition_by} with events: above {ADVISED_PARTITIONS:,}, importing and "
-            f"registering them takes minutes; next: {advice[partition_by]}")  # fmt: skip
+    advice = {
+        "hour": '"partition_by": "day" in the schema, or --partition-by day for Parquet',
+        "day": "import the years that models read, older ones as a table of their own",
+    }
+    return (
+        f"{partitions:,} partitions, one for each {partition_by} with events: above {ADVISED_PARTITIONS:,}, importing and "
+        f"registering them takes minutes; next: {advice[partition_by]}"
+    )
 
 
 def partition_ordinals(times: pa.ChunkedArray | pa.Array, partition_by: PartitionBy) -> Ordinals:

@@ -128,15 +128,19 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
         places, kept, rejects = good_lines(block, layout)
         raw = _read_cells(kept, rewritten(layout), True)
         if raw is None or raw.num_rows != len(places):
-            raise UnknownFormat(f"the log must be {schema.format} with one row per line",
-                                where=f"line {block.first_line} and after",
-                                next_step="correct format, delimiter or quote of the schema file")  # fmt: skip
+            raise UnknownFormat(
+                f"the log must be {schema.format} with one row per line",
+                where=f"line {block.first_line} and after",
+                next_step="correct format, delimiter or quote of the schema file",
+            )
     parsed = typed_rows(
-        [_text_column(_one_array(raw.column(str(position))), schema, column)
-         for position, column in zip(layout.positions, schema.columns, strict=True)],
+        [
+            _text_column(_one_array(raw.column(str(position))), schema, column)
+            for position, column in zip(layout.positions, schema.columns, strict=True)
+        ],
         schema,
         _row_lines(block, places),
-    )  # fmt: skip
+    )
     if places is not None:
         kept_places = places if parsed.places is None else places[parsed.places]
         parsed = replace(parsed, places=kept_places)

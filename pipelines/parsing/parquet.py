@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pipelines.parsing.folder_columns import unread_levels, with_levels
 from pipelines.parsing.rejects import Reject
 from pipelines.parsing.sources import Levels
 from pipelines.parsing.typed_rows import MISSING, ParsedBlock
+from transforms.arrays import Bools, Ints
 from transforms.errors import InputError, TypeMismatch, UnknownColumn, nearest
 from transforms.graphs.encoding import digest
 from transforms.types import ARROW_ELEMENT, DType
@@ -46,9 +47,6 @@ _CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: other times are ignored for a log
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STORAGE = Storage("/")
 _NO_LEVELS: Mapping[str, Levels] = {}
-
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
-_Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -161,8 +159,9 @@ def parquet_log(
     refuse_missing_time("this import", time_column, files)
     _check_time_type(schema.field(time_column).type, unit, where)
     fields = [pa.field(field.name, _TIME if field.name == time_column else field.type) for field in schema]
-    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text,
-                     column_files)  # fmt: skip
+    log = ParquetLog(
+        pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text, column_files
+    )
     return log if partition_by else replace(log, partition_by=_partitioning(log, paths))
 
 
@@ -253,7 +252,7 @@ def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) ->
                          next_step="leave --time-unit out")  # fmt: skip
 
 
-def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[_Numbers, _Flags, _Flags]:
+def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[Ints, Bools, Bools]:
     """Microseconds since 1970, rounded down; which are missing; and which lie outside of a range, end excluded.
 
     The first array is 0 where either flag is set. Timestamps without a zone are UTC.

@@ -76,8 +76,9 @@ def _require_valid(options: RunnerOptions) -> None:
     try:
         runner = create_runner(options.runner)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError("Beam cannot load this runner", where="--runner", value=options.runner,
-                         allowed=str(error)) from error  # fmt: skip
+        raise InputError(
+            "Beam cannot load this runner", where="--runner", value=options.runner, allowed=str(error)
+        ) from error
     refusals = PipelineOptionsValidator(pipeline_options(options), runner).validate()
     if refusals:
         raise InputError("Beam rejects the options of this runner", where=f"--runner {options.runner}",

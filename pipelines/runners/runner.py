@@ -46,8 +46,7 @@ class RunnerOptions:
 
     def __post_init__(self) -> None:
         if not self.runner or self.workers < 0:
-            raise InputError("a runner must have a name and 0 or more workers",
-                             value=(self.runner, self.workers))  # fmt: skip
+            raise InputError("a runner must have a name and 0 or more workers", value=(self.runner, self.workers))
         require_beam()
         check_runner_name(self.runner)
         if self.flags:
@@ -109,8 +108,9 @@ def run_pipeline(
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
     except ValueError as error:
-        raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
-                         allowed=str(error)) from error  # fmt: skip
+        raise InputError(
+            "Beam has no such runner, or refuses its options", value=options.runner, allowed=str(error)
+        ) from error
     build(pipeline)
     job = job or RunningJob()
     try:

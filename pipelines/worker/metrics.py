@@ -141,8 +141,9 @@ def _queue_figures(backlog: Backlog) -> Iterator[Metric]:
 
 
 def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
-    wanted = GaugeMetricFamily("headrace_client_wanted_workers", "Number of workers that a client's deadline needs.",
-                               labels=["client"])  # fmt: skip
+    wanted = GaugeMetricFamily(
+        "headrace_client_wanted_workers", "Number of workers that a client's deadline needs.", labels=["client"]
+    )
     for one in hint.clients:
         wanted.add_metric([one.client], one.workers)
     yield wanted

@@ -77,9 +77,11 @@ class WorkerConfig:
             raise InputError("a worker must have a name", value=self.name)
         BatchBudget(self.batch_bytes, self.batch_tasks)
         if not self.poll_secs > 0 or not self.catalog_retry_secs >= 0:
-            raise InputError("poll_secs must be positive and catalog_retry_secs must not be negative",
-                             value=(self.poll_secs, self.catalog_retry_secs),
-                             allowed="poll_secs > 0, catalog_retry_secs >= 0")  # fmt: skip
+            raise InputError(
+                "poll_secs must be positive and catalog_retry_secs must not be negative",
+                value=(self.poll_secs, self.catalog_retry_secs),
+                allowed="poll_secs > 0, catalog_retry_secs >= 0",
+            )
         _ = self.runner_options  # raises for options that Beam does not have
 
     @property

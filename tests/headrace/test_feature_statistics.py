@@ -19,6 +19,7 @@ from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.valencies import VALENCY_BOUNDS
 from trainer.training.run_statistics import NamedStatistics
+from transforms.derived_documents import document_of
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.models.feature_statistics import Sample, record_sample
 
@@ -40,7 +41,7 @@ def recorded(submitted, tmp_path):
     inputs = submitted("model", "show", "second", "--json").json["inputs"]
     fingerprint = next(one["fingerprint"] for one in inputs if one["name"] == "user")
     with Warehouse.open(config_of(tmp_path / "home"), clock=lambda: time.time() - 7230.0) as warehouse:
-        record_sample(warehouse, Sample("r", 1, PROCESS, {fingerprint: STATISTICS.to_document()}), merge_documents)
+        record_sample(warehouse, Sample("r", 1, PROCESS, {fingerprint: document_of(STATISTICS)}), merge_documents)
     return submitted
 
 
@@ -90,7 +91,7 @@ def test_limits_of_sparse_core_are_by_statistics_unless_they_are_given(recorded,
     assert "there are no statistics of overlap, position" in without.err
     inputs = recorded("model", "show", "second", "--json").json["inputs"]
     documents = {
-        one["fingerprint"]: replace(STATISTICS, frequencies=RowFrequencies.power_law(rows, 1.1)).to_document()
+        one["fingerprint"]: document_of(replace(STATISTICS, frequencies=RowFrequencies.power_law(rows, 1.1)))
         for one in inputs
         if (rows := {"overlap": 1000, "user": 500, "position": 10}.get(one["name"]))
     }
@@ -116,7 +117,7 @@ def test_a_catalog_that_cannot_be_written_does_not_stop_training(recorded, tmp_p
 
 
 def test_damaged_statistics_are_replaced(capsys):
-    new = STATISTICS.to_document()
+    new = document_of(STATISTICS)
     assert merge_documents({"events": "x"}, new) == new
     assert "were replaced" in capsys.readouterr().err
     assert merge_documents(new, new)["version"] == 2

@@ -16,7 +16,7 @@ from functools import partial
 from tests.simulation.event_loop import EventLoop
 from trainer.document_field import DocumentField
 from trainer.scheduling.advance import advance, start_job
-from trainer.scheduling.documents import event_document, read_event
+from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import (
     CommitFailed,
     DataChanged,
@@ -308,7 +308,7 @@ class Controller:
     def _recover(self) -> None:
         replayed = self._first
         for line in self._log:
-            replayed, _ = advance(replayed, read_event(DocumentField(json.loads(line), "log")))
+            replayed, _ = advance(replayed, read_value(Event, DocumentField(json.loads(line), "log")))
         demand(replayed == self.job, "the replay of the log gives another job")
         self.is_up, self.job = True, replayed
         self.receive(Recovered)
@@ -320,7 +320,7 @@ class Controller:
         event = event_at(self._sim.loop.now + self._offset)
         before = self.job
         self.job, told = advance(before, event)
-        self._log.append(json.dumps(event_document(event)))
+        self._log.append(json.dumps(value_document(event)))
         self._check(before, event, told)
         if not self._sim.is_quiet and self._sim.draw.random() < 0.002 * bool(self._sim.faults.crashes):
             self.crash(2.0)  # between the log and the instructions

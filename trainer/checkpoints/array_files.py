@@ -10,7 +10,8 @@ import numpy as np
 
 from trainer.checkpoints.manifest import CheckpointFile, array_file, purpose_digest
 from trainer.checkpoints.npy_bytes import check_savable
-from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.checkpoints.parted_arrays import PartedArrays
+from transforms.arrays import Array
 
 
 class NewFiles(Protocol):

@@ -23,12 +23,13 @@ from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.manifest import FORMAT, MANIFEST, STATE, Manifest, canonical_json, purpose_digest
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.read import Checkpoint, read_account, read_commit
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.run_files import CHECKPOINTS, PLANS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.checkpoints.stored_commit import Share
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 from transforms.errors import listed
 
 T = TypeVar("T")

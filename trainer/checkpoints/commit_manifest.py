@@ -8,16 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.checkpoints.host_part import HostPart, PartName, read_carried
-from trainer.checkpoints.host_steps import StepsByHost, read_steps, steps_document
+from trainer.checkpoints.host_part import HostPart, PartName
+from trainer.checkpoints.host_steps import StepsByHost
 from trainer.checkpoints.manifest import other_format, signed_text, verified_document
 from trainer.checkpoints.part_manifest import PartManifest, check_moments
 from trainer.checkpoints.shard_rows import table_slices
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_fingerprint, plan_members
 from trainer.scheduling.orders import Commit
+from transforms.derived_documents import Later, Omitted, Row, document_of
 
 COMMIT_FORMAT = "headrace.commit/1"
 #: The format of a commit whose parts are the shards of a partition plan, of a resharded run or of a job that trains by a plan.
@@ -43,31 +44,7 @@ class CommitFacts:
     head: Mapping[str, Any]
     segments: tuple[tuple[str, ...], ...]
     planned_rows: Mapping[str, int]
-    held_out: Mapping[str, Any] | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {
-            "identity": dict(self.identity),
-            "data_digest": self.data_digest,
-            "head": dict(self.head),
-            "segments": [list(segment) for segment in self.segments],
-            "planned_rows": dict(self.planned_rows),
-            **({} if self.held_out is None else {"held_out": dict(self.held_out)}),
-        }
-
-    @classmethod
-    def read(cls, document: DocumentField) -> CommitFacts:
-        """The facts at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
-        held_out = document.members().get("held_out")
-        return cls(
-            identity={name: member.value for name, member in document.at("identity").members().items()},
-            data_digest=document.at("data_digest").text(),
-            head={name: member.value for name, member in document.at("head").members().items()},
-            segments=tuple(segment.texts() for segment in document.at("segments").items()),
-            planned_rows={name: rows.count() for name, rows in document.at("planned_rows").members().items()},
-            held_out=None if held_out is None else {name: member.value for name, member in held_out.members().items()},
-        )
+    held_out: Omitted[Mapping[str, Any] | None] = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,14 +55,11 @@ class CarriedPlaces:
     first: int
     stop: int
 
-    @classmethod
-    def read(cls, field: DocumentField) -> CarriedPlaces:
-        """The places at ``field``. Raises :class:`TornCheckpoint`."""
-        numbers = [number.count() for number in field.items()]
-        if len(numbers) != 3 or numbers[1] >= numbers[2]:
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for places of which the last is not after the first."""
+        if self.first >= self.stop:
             raise TornCheckpoint("carried places must be the rank of a host, the first place and the one after the last",
-                                 where=field.place, value=numbers[:4])  # fmt: skip
-        return cls(*numbers)
+                                 where=part.place, value=(self.first, self.stop))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +83,17 @@ class JobPosition:
     next_unit: int
     plan: str
     hosts: tuple[str, ...]
-    carried: tuple[CarriedPlaces, ...]
+    carried: tuple[Row[CarriedPlaces], ...]
     release: str
     epoch_steps: int = 0
-    host_steps: StepsByHost = field(default_factory=dict)
-    carried_units: tuple[tuple[int, int], ...] = ()
+    host_steps: Later[StepsByHost] = field(default_factory=dict)
+    carried_units: Omitted[tuple[tuple[int, int], ...]] = ()
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
-        return {
-            "attempt": self.attempt,
-            "next_unit": self.next_unit,
-            "plan": self.plan,
-            "hosts": list(self.hosts),
-            "carried": [[one.rank, one.first, one.stop] for one in self.carried] or [list(one) for one in self.carried_units],
-            "release": self.release,
-            "epoch_steps": self.epoch_steps,
-            "host_steps": steps_document(self.host_steps),
-        }  # fmt: skip
+        document: dict[str, Any] = document_of(self)
+        units = document.pop("carried_units", None)
+        return document if units is None else {**document, "carried": units}
 
     @classmethod
     def read(cls, document: DocumentField) -> JobPosition | None:
@@ -135,18 +102,11 @@ class JobPosition:
         if job is None:
             return None
         carried = job.at("carried").items()
-        of_units = bool(carried) and len(carried[0].items()) == 2
-        return cls(
-            job.at("attempt").count(),
-            job.at("next_unit").count(),
-            job.at("plan").text(),
-            job.at("hosts").texts(),
-            () if of_units else tuple(map(CarriedPlaces.read, carried)),
-            job.at("release").text(),
-            job.at("epoch_steps").count(),
-            read_steps(job.at("host_steps")) if "host_steps" in job.members() else {},
-            tuple(map(read_carried, carried)) if of_units else (),
-        )
+        if carried and len(carried[0].items()) == 2:
+            job = DocumentField(
+                {**job.members_as_they_are(), "carried": [], "carried_units": job.at("carried").value}, job.place
+            )
+        return OPEN.read(cls, job)
 
 
 @dataclass(frozen=True)
@@ -192,7 +152,7 @@ class CommitManifest:
         if [part.rank for part in parts] != list(range(len(parts))) or len({part.attempt for part in parts}) != 1:
             raise TornCheckpoint("the parts of a commit must be those of all ranks of one attempt, got others", where=where,
                                  value=[part.folder for part in parts][:8])  # fmt: skip
-        document = {name: member.value for name, member in found.at("document").members().items()}
+        document = found.at("document").members_as_they_are()
         partition = _read_partition(found.at("partition"), len(parts)) if form == PARTITIONED_FORMAT else None
         return cls(found.at("epochs_done").count(), document, parts, partition)
 
@@ -201,7 +161,9 @@ def _read_partition(field: DocumentField, parts: int) -> PartitionPlan:
     try:
         plan = plan_at(field)
     except ConfigError as error:
-        raise TornCheckpoint(error.what, where=f"{field.place}: {error.where}", value=error.value, allowed=error.allowed) from error  # fmt: skip
+        raise TornCheckpoint(
+            error.what, where=f"{field.place}: {error.where}", value=error.value, allowed=error.allowed
+        ) from error
     if plan.cores != parts:
         raise TornCheckpoint("a commit must have a part for each core of its partition", where=field.place, value=parts,
                              allowed=str(plan.cores))  # fmt: skip

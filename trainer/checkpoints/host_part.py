@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.checkpoints.host_steps import StepsByHost, read_steps, steps_document
-from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.checkpoints.host_steps import StepsByHost
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
+from transforms.derived_documents import Omitted
 
 #: The folder of parts within the folder of checkpoints.
 PARTS = "parts"
@@ -73,13 +75,13 @@ class HostPart:
     step: int
     carried: tuple[tuple[int, int], ...] = ()
     ledger: Mapping[str, Any] | None = None
-    labels: Mapping[str, Any] | None = None
+    labels: Omitted[Mapping[str, Any] | None] = None
     epochs_done: int = 0
     history: tuple[Mapping[str, Any], ...] = ()
     plan: str = ""
     epoch_steps: int = 0
-    partition: str = ""
-    host_steps: StepsByHost = field(default_factory=dict)
+    partition: Omitted[str] = ""
+    host_steps: Omitted[StepsByHost] = field(default_factory=dict)
 
     @property
     def moment(self) -> Moment:
@@ -91,62 +93,11 @@ class HostPart:
         """The part's folder within the folder of checkpoints."""
         return part_folder(self.attempt, self.rank)
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {
-            "attempt": self.attempt,
-            "epoch": self.epoch,
-            "rank": self.rank,
-            "hosts": self.hosts,
-            "next_unit": self.next_unit,
-            "step": self.step,
-            "carried": [list(pair) for pair in self.carried],
-            "ledger": self.ledger,
-            **({} if self.labels is None else {"labels": self.labels}),
-            "epochs_done": self.epochs_done,
-            "history": [dict(one) for one in self.history],
-            "plan": self.plan,
-            "epoch_steps": self.epoch_steps,
-            **({} if not self.partition else {"partition": self.partition}),
-            **({} if not self.host_steps else {"host_steps": steps_document(self.host_steps)}),
-        }
-
-    @classmethod
-    def read(cls, document: DocumentField) -> HostPart:
-        """The part at ``document``. Raises :class:`TornCheckpoint` for an invalid one."""
-        numbers = {
-            name: document.at(name).count()
-            for name in ("attempt", "epoch", "rank", "hosts", "next_unit", "step", "epochs_done", "epoch_steps")
-        }
-        if numbers["rank"] >= numbers["hosts"]:
-            raise TornCheckpoint("the rank of a part must be below the number of hosts", where=document.place,
-                                 value=numbers["rank"], allowed=f"less than {numbers['hosts']}")  # fmt: skip
-        return cls(
-            carried=tuple(read_carried(item) for item in document.at("carried").items()),
-            ledger=_object_or_none(document.at("ledger")),
-            labels=_object(document.at("labels")) if "labels" in document.members() else None,
-            history=tuple(_object(item) for item in document.at("history").items()),
-            plan=document.at("plan").text(),
-            partition=document.at("partition").text() if "partition" in document.members() else "",
-            host_steps=read_steps(document.at("host_steps")) if "host_steps" in document.members() else {},
-            **numbers,
-        )
-
-
-def read_carried(item: DocumentField) -> tuple[int, int]:
-    """Carried places, or those of an earlier release, at ``item``. Raises :class:`TornCheckpoint`."""
-    numbers = [number.count() for number in item.items()]
-    if len(numbers) != 2:
-        raise TornCheckpoint("carried places must be two numbers", where=item.place, value=f"{len(numbers)} numbers")
-    return numbers[0], numbers[1]
-
-
-def _object_or_none(document: DocumentField) -> Mapping[str, Any] | None:
-    return None if document.value is None else _object(document)
-
-
-def _object(document: DocumentField) -> Mapping[str, Any]:
-    return {name: member.value for name, member in document.members().items()}
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for a rank that is not that of a host."""
+        if self.rank >= self.hosts:
+            raise TornCheckpoint("the rank of a part must be below the number of hosts", where=part.place,
+                                 value=self.rank, allowed=f"less than {self.hosts}")  # fmt: skip
 
 
 def attempt_folder(attempt: int) -> str:

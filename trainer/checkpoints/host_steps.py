@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trainer.document_field import DocumentField
-from trainer.errors import TornCheckpoint
+from transforms.derived_documents import Row
+from transforms.documents import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,14 @@ class HostSteps:
     steps: int
     taken: int
 
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for more steps with events than steps."""
+        if self.steps > self.taken:
+            raise part.refused("the steps of a host with events, and all of them")
+
 
 #: The steps of the hosts that a run has had, by name.
-StepsByHost = Mapping[str, HostSteps]
+StepsByHost = Mapping[str, Row[HostSteps]]
 _NONE = HostSteps(0, 0)
 
 
@@ -51,20 +55,3 @@ def idle_share(steps: StepsByHost) -> float:
     """The share of all steps of all hosts in which the host had no event; 0 without steps."""
     taken = sum(one.taken for one in steps.values())
     return 1.0 - sum(one.steps for one in steps.values()) / taken if taken else 0.0
-
-
-def steps_document(steps: StepsByHost) -> dict[str, Any]:
-    """A JSON object, the inverse of :func:`read_steps`."""
-    return {name: [one.steps, one.taken] for name, one in sorted(steps.items())}
-
-
-def read_steps(field: DocumentField) -> StepsByHost:
-    """The steps at ``field``. Raises :class:`TornCheckpoint`."""
-    found = {}
-    for name, item in field.members().items():
-        numbers = [one.count() for one in item.items()]
-        if len(numbers) != 2 or numbers[0] > numbers[1]:
-            raise TornCheckpoint("the steps of a host must be those with events and all of them", where=item.place,
-                                 value=numbers[:3])  # fmt: skip
-        found[name] = HostSteps(*numbers)
-    return found

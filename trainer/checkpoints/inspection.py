@@ -11,7 +11,6 @@ import numpy as np
 from trainer.checkpoints.commit_manifest import TABLE_KINDS, JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
 from trainer.checkpoints.manifest import MANIFEST
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
@@ -21,6 +20,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_fingerprint
+from transforms.arrays import Array
 
 #: Bytes of the header of an npy file with a list of numbers.
 _HEADER_BYTES = 128
@@ -463,7 +463,7 @@ def _table_change(files: RunFiles, one: StoredCommit, other: StoredCommit, kind:
         norms.append(float(np.sqrt((difference**2).sum())))
     return TableChange(
         kind, table, len(rows), len(rows_now), len(rows_now) - len(at), len(rows) - len(at), int(changed.sum()), *norms
-    )  # fmt: skip
+    )
 
 
 def _array_change(files: RunFiles, name: str, one: StoredFile | None, other: StoredFile | None) -> ArrayChange:

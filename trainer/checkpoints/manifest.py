@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from transforms.derived_documents import document_of
 from transforms.graphs.encoding import encode
 
 FORMAT = "headrace.checkpoint/3"
@@ -33,15 +34,6 @@ class CheckpointFile:
 
     size_bytes: int
     sha256: str
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"size_bytes": self.size_bytes, "sha256": self.sha256}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> CheckpointFile:
-        """The entry at ``field``."""
-        return cls(field.at("size_bytes").count(), field.at("sha256").text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +57,8 @@ class Manifest:
         body = {
             "format": self.format,
             "epochs_done": self.epochs_done,
-            "state": self.state.to_document(),
-            "arrays": [{"name": name, **file.to_document()} for name, file in self.arrays],
+            "state": document_of(self.state),
+            "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
         }
         return signed_text(body)
 
@@ -85,10 +77,12 @@ class Manifest:
         form = document.at("format").text()
         if form not in READABLE:
             raise other_format(form, READABLE, where)
-        arrays = tuple((item.at("name").text(), CheckpointFile.read(item)) for item in document.at("arrays").items())
+        arrays = tuple(
+            (item.at("name").text(), OPEN.read(CheckpointFile, item)) for item in document.at("arrays").items()
+        )
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), CheckpointFile.read(document.at("state")), arrays, form)
+        return cls(document.at("epochs_done").count(), OPEN.read(CheckpointFile, document.at("state")), arrays, form)
 
 
 def array_file(position: int) -> str:

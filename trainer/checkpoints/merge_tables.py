@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trainer.checkpoints.parted_arrays import Array
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 
 
 def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array]]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from trainer.checkpoints.manifest import CheckpointFile, purpose_digest
 from trainer.checkpoints.part_manifest import PART_FORMAT
-from trainer.checkpoints.parted_arrays import Array, ArrayKind
+from trainer.checkpoints.parted_arrays import ArrayKind
+from transforms.arrays import Array
 
 #: Bytes after which the system is asked to begin to write them: else the disk rests until the end.
 _BEGIN_BYTES = 16 << 20

@@ -27,5 +27,6 @@ def translated_write_errors(place: str, what: str = "a checkpoint") -> Iterator[
     except CheckpointNotWritten:
         raise
     except StorageError as error:
-        raise CheckpointNotWritten(f"{what} could not be written: {error.what}", where=place, value=error.value,
-                                   next_step=error.next_step) from error  # fmt: skip
+        raise CheckpointNotWritten(
+            f"{what} could not be written: {error.what}", where=place, value=error.value, next_step=error.next_step
+        ) from error

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(

@@ -11,7 +11,9 @@ from typing import Any
 
 from trainer.checkpoints.host_part import HostPart, Moment
 from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
+from trainer.document_field import OPEN
 from trainer.errors import TornCheckpoint
+from transforms.derived_documents import document_of
 
 PART_FORMAT = "headrace.part/1"
 
@@ -34,9 +36,8 @@ class PartArray:
         """A JSON object."""
         return {
             "name": self.name,
-            **self.file.to_document(),
-            "attempt": self.moment.attempt,
-            "step": self.moment.step,
+            **document_of(self.file),
+            **document_of(self.moment),
         }
 
 
@@ -52,7 +53,7 @@ class PartManifest:
         return signed_text(
             {
                 "format": PART_FORMAT,
-                "part": self.part.to_document(),
+                "part": document_of(self.part),
                 "arrays": [array.to_document() for array in self.arrays],
             }
         )
@@ -67,14 +68,14 @@ class PartManifest:
         arrays = tuple(
             PartArray(
                 item.at("name").text(),
-                CheckpointFile.read(item),
-                Moment(item.at("attempt").count(), item.at("step").count()),
+                OPEN.read(CheckpointFile, item),
+                OPEN.read(Moment, item),
             )
             for item in document.at("arrays").items()
         )
         if len({array.name for array in arrays}) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(HostPart.read(document.at("part")), arrays)
+        return cls(OPEN.read(HostPart, document.at("part")), arrays)
 
 
 def check_moments(part: HostPart, moments: Iterable[tuple[str, Moment]], where: str) -> None:

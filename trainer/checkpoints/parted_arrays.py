@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class Sink(Protocol):

@@ -135,8 +135,9 @@ def _names(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bool:
 
 
 def _in_doubt(files: RunFiles, name: str, error: Exception) -> PublicationInDoubt:
-    return PublicationInDoubt("a commit may be published or not", where=files.place(name), value=str(error),
-                              next_step="publish it again")  # fmt: skip
+    return PublicationInDoubt(
+        "a commit may be published or not", where=files.place(name), value=str(error), next_step="publish it again"
+    )
 
 
 def _conflict(files: RunFiles, name: str) -> CommitConflict:

@@ -33,7 +33,6 @@ from trainer.checkpoints.manifest import (
 )
 from trainer.checkpoints.merge_tables import merge_rows, merge_values
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
 from trainer.checkpoints.shard_rows import (
@@ -50,6 +49,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, TablePlan
 from trainer.scheduling.orders import Commit
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,10 @@ def _merged_counts(files: RunFiles, commit: StoredCommit) -> SavedCounts | None:
         assert part.manifest is not None
         ledger, file = part.manifest.part.ledger, part.arrays.get(LEDGER)
         if (ledger is None) != (file is None):
-            raise TornCheckpoint("a part must hold the array of its ledger if and only if it has one",
-                                 where=files.place(part.manifest.part.folder))  # fmt: skip
+            raise TornCheckpoint(
+                "a part must hold the array of its ledger if and only if it has one",
+                where=files.place(part.manifest.part.folder),
+            )
         if ledger is not None and file is not None:
             place = files.place(f"{part.manifest.part.folder}/{MANIFEST}")
             saved.append(SavedCounts.read(DocumentField(dict(ledger), f"{place}.part.ledger"), file.array(files)))

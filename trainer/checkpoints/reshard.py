@@ -22,7 +22,7 @@ from trainer.checkpoints.local_run import LocalFolder
 from trainer.checkpoints.manifest import MANIFEST, CheckpointFile, array_file
 from trainer.checkpoints.new_arrays import NewArray
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartArray, PartManifest
-from trainer.checkpoints.parted_arrays import Array, ArrayKind
+from trainer.checkpoints.parted_arrays import ArrayKind
 from trainer.checkpoints.read import counts_of
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.shard_rows import (
@@ -46,6 +46,7 @@ from trainer.checkpoints.table_sections import (
 from trainer.checkpoints.table_windows import ArrayReader, SliceWindow, Window, read_rows, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice
+from transforms.arrays import Array
 from warehouse.storage.durable_files import make_folders, sync_path
 
 #: Bytes of the rows that are read at once.

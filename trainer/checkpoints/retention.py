@@ -14,7 +14,7 @@ from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, v
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs
@@ -41,8 +41,10 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.newest < 1 or self.every < 0 or not self.younger_secs >= 0:
-            raise InputError("a retention policy must keep at least the newest commit, with rules of at least 0",
-                             value=(self.newest, self.every, self.younger_secs))  # fmt: skip
+            raise InputError(
+                "a retention policy must keep at least the newest commit, with rules of at least 0",
+                value=(self.newest, self.every, self.younger_secs),
+            )
 
 
 def kept_commits(policy: Retention, commits: Mapping[int, float], now_secs: float) -> dict[int, str]:
@@ -131,11 +133,7 @@ def recorded_policy(files: RunFiles) -> Retention | None:
     if RECORD not in files.sizes(""):
         return None
     field = DocumentField(parse_json(files.read(RECORD), files.place(RECORD)), files.place(RECORD))
-    newest, every = field.at("newest").count(), field.at("every").count()
-    try:
-        return Retention(newest, every, field.at("younger_secs").number())
-    except InputError as error:
-        raise TornCheckpoint(error.what, where=files.place(RECORD), value=error.value) from error
+    return OPEN.read(Retention, field)
 
 
 def _record(files: RunFiles, policy: Retention) -> None:

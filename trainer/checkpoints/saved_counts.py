@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+from transforms.derived_documents import Later, document_of, whole
 
 #: The most times that an event is trained.
 MOST_COUNT = 255
@@ -30,9 +30,9 @@ class SavedFragment:
     """
 
     key: str
-    rows: int
-    count: int | None
-    labels: int | None = None
+    rows: Annotated[int, whole(most=_MOST_ROWS)]
+    count: Annotated[int, whole(most=MOST_COUNT)] | None
+    labels: Later[Annotated[int, whole(most=2**64 - 1)] | None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class SavedCounts:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object without ``uneven``, the inverse of :meth:`read`."""
-        return {"fragments": [asdict(fragment) for fragment in self.fragments]}
+        return {"fragments": [document_of(fragment) for fragment in self.fragments]}
 
     @classmethod
     def read(cls, field: DocumentField, uneven: Array) -> SavedCounts:
         """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts match."""
-        fragments = tuple(_read_fragment(item) for item in field.at("fragments").items())
+        fragments = tuple(OPEN.read(SavedFragment, item) for item in field.at("fragments").items())
         if len({fragment.key for fragment in fragments}) != len(fragments):
             raise TornCheckpoint("the fragments of a ledger must be distinct", where=field.place)
         expected = sum(fragment.rows for fragment in fragments if fragment.count is None)
@@ -85,14 +85,6 @@ class SavedCounts:
             raise TornCheckpoint("the ledger's counts must fit its fragments, got others", where=field.place,
                                  value=f"{uneven.dtype} {uneven.shape}", allowed=f"uint8 ({expected},)")  # fmt: skip
         return cls(fragments, uneven)
-
-
-def _read_fragment(field: DocumentField) -> SavedFragment:
-    count = field.at("count")
-    known = None if count.value is None else count.count(most=MOST_COUNT)
-    labels = field.members().get("labels")
-    summed = None if labels is None or labels.value is None else labels.count(most=2**64 - 1)
-    return SavedFragment(field.at("key").text(), field.at("rows").count(most=_MOST_ROWS), known, summed)
 
 
 def summed_counts(of_hosts: Sequence[SavedCounts], order: Callable[[str], Any], where: str) -> SavedCounts:
@@ -112,8 +104,9 @@ def summed_counts(of_hosts: Sequence[SavedCounts], order: Callable[[str], Any], 
                                      value=f"{fragment.key}: {len(own)} events", allowed=f"{len(before)}")  # fmt: skip
             total = before + own
             if (total < own).any():
-                raise TornCheckpoint(f"an event must be trained at most {MOST_COUNT} times", where=where,
-                                     value=fragment.key)  # fmt: skip
+                raise TornCheckpoint(
+                    f"an event must be trained at most {MOST_COUNT} times", where=where, value=fragment.key
+                )
             labels = None if known is None or fragment.labels is None else (known + fragment.labels) % 2**64
             summed[fragment.key] = total, labels
     return SavedCounts.of((key, *summed[key]) for key in sorted(summed, key=order))

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainer.checkpoints.parted_arrays import Array
 from trainer.errors import TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from transforms.arrays import Array
 
 #: The rows, weights and slots of a table, or of a shard.
 TableArrays = tuple[Array, Array, Array]
@@ -31,8 +31,9 @@ def table_slices(plan: PartitionPlan, kind: str, table: str) -> tuple[Slice, ...
     found = plan_of_table(plan, kind, table)
     if found is None:
         return (Slice(0, 0, tuple(range(plan.cores))),)
-    return tuple(Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one
-                 for one in found.slices)  # fmt: skip
+    return tuple(
+        Slice(one.first_column, one.columns, one.cores[:1]) if found.is_replicated else one for one in found.slices
+    )
 
 
 def places_of(rows: Array, slice_: Slice) -> Array:

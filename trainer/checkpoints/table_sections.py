@@ -15,11 +15,11 @@ import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from trainer.checkpoints.merge_tables import merge_rows
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredShard, StoredSlice
 from trainer.checkpoints.table_windows import ArrayReader, chunk_of, read_windows
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 
 _SECTIONS = "history/"
 ROW_SECTIONS = ("ages",)

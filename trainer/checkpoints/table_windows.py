@@ -13,10 +13,10 @@ import numpy as np
 
 from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import read_header
-from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.stored_commit import StoredFile, StoredShard, StoredSlice
 from trainer.errors import TornCheckpoint
+from transforms.arrays import Array
 
 #: More than the header of an npy file has.
 _HEADER_BYTES = 1 << 10
@@ -56,7 +56,9 @@ class ArrayReader:
         bytes_out, at = memoryview(out.data).cast("B"), 0
         while at < len(bytes_out):
             if not len(self._chunk) and not self._next_chunk():
-                raise TornCheckpoint("a file must have the size that the manifest records, got a shorter one", where=self.place)  # fmt: skip
+                raise TornCheckpoint(
+                    "a file must have the size that the manifest records, got a shorter one", where=self.place
+                )
             piece = self._chunk[: len(bytes_out) - at]
             bytes_out[at : at + len(piece)] = piece
             self._chunk, at = self._chunk[len(piece) :], at + len(piece)

@@ -7,14 +7,13 @@ unseen events and used on later ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from trainer.choosing.selection import Trial, difference
 from trainer.model.calibration import LEAST_RARER, fit
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _KINDS = ("platt", "isotonic")
 
 

@@ -27,9 +27,8 @@ from trainer.model.user_functions import with_code_digests
 from trainer.reading.columns import DecodedFragment
 from trainer.reading.stream import ReadFragment
 from trainer.training.saved_run import read_newest_run
+from transforms.arrays import Array
 from warehouse.solution.solution import ReadSolution
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def choose_config(
@@ -196,9 +195,10 @@ def _decided(
         limit = _most_passes(given, facts, is_linear=chosen.candidate.is_linear)
         choices.options["passes"] = chosen.passes
         choices.reasons["passes"] = (
-            f"a log of {facts.events:,} events is passed once" if limit == 1 else
-            f"the loss on the slices is lowest after pass {chosen.passes} of at most {limit}"
-        )  # fmt: skip
+            f"a log of {facts.events:,} events is passed once"
+            if limit == 1
+            else f"the loss on the slices is lowest after pass {chosen.passes} of at most {limit}"
+        )
     choices.options["trial"] = tuple(_row(one, one is chosen, chosen, base) for one in trials)
     return choices
 
@@ -226,5 +226,7 @@ def _row(trial: Trial, is_chosen: bool, chosen: Trial, base: Sequence[Array]) ->
 def _no_better(best: Trial, base: Sequence[Array]) -> str:
     mean = float(np.concatenate(base).mean()) or 1.0
     found = difference(base, best.best)
-    return (f"no candidate is clearly better than the base rate on the newest {sum(map(len, base)):,} events of the sample "
-            f"(best: {best.candidate.name}, {found.gain / mean:+.2%} ± {found.error / mean:.2%})")  # fmt: skip
+    return (
+        f"no candidate is clearly better than the base rate on the newest {sum(map(len, base)):,} events of the sample "
+        f"(best: {best.candidate.name}, {found.gain / mean:+.2%} ± {found.error / mean:.2%})"
+    )

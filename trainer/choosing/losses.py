@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from trainer.model.heads import Head
 from trainer.model.task_heads import AnyHead
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def constant_logits(head: AnyHead, labels: Sequence[Array], rows: int) -> Array:

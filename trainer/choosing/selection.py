@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.choosing.candidates import Candidate
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The least events of the rarer label in the validated slices; metrics of fewer are noise.
 LEAST_EVIDENCE = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import make_batches
 from trainer.reading.columns import DecodedFragment
 from trainer.training.run_state import Weights, build_dense, build_weights
+from transforms.arrays import Array
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Called with a sentence about the current candidate.
 Tell = Callable[[str], None]
 

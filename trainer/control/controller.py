@@ -30,7 +30,7 @@ from trainer.flight.client import Unreachable
 from trainer.scheduling.attempts import want_roles
 from trainer.scheduling.buffer_control import BufferSettings
 from trainer.scheduling.current_orders import orders_for
-from trainer.scheduling.documents import order_document, value_document
+from trainer.scheduling.documents import value_document
 from trainer.scheduling.due import secs_to_next_due
 from trainer.scheduling.events import (
     CommitFailed,
@@ -466,9 +466,10 @@ def _digest(document: object) -> str:
 def _orders_key(orders: Sequence[Order]) -> str:
     """Names the orders, without the rest of a grace period, which changes all the time."""
     lasting = (replace(one, within_secs=None) if isinstance(one, EndEpoch) else one for one in orders)
-    return _digest([order_document(one) for one in lasting])
+    return _digest([value_document(one) for one in lasting])
 
 
 def _ended() -> Unreachable:
-    return Unreachable("the controller of a job must run", value="it has ended",
-                       next_step="wait until the next controller runs")  # fmt: skip
+    return Unreachable(
+        "the controller of a job must run", value="it has ended", next_step="wait until the next controller runs"
+    )

@@ -139,5 +139,6 @@ def _plain(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except TornCheckpoint as error:
-        raise DataError("a message must be a valid document", where=error.where, value=error.value,
-                        allowed=error.allowed) from None  # fmt: skip
+        raise DataError(
+            "a message must be a valid document", where=error.where, value=error.value, allowed=error.allowed
+        ) from None

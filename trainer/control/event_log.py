@@ -25,7 +25,7 @@ from typing import IO
 from trainer.checkpoints.manifest import parse_json
 from trainer.document_field import DocumentField
 from trainer.errors import DamagedLog, EventNotLogged, LeaseLost, RunMismatch, TornCheckpoint
-from trainer.scheduling.documents import job_document, read_job, read_value, value_document
+from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import Event, Role
 from trainer.scheduling.job import Job
 from transforms.errors import StorageError
@@ -116,7 +116,7 @@ def _read_start(found: DocumentField, path: Path, job: str, release: str) -> Log
                 raise RunMismatch(f"the log must be of the same {what}", where=str(path), value=other[:200], allowed=own,
                                   next_step=f"continue with the {what} that wrote it, or move the file away: the job "
                                   "then continues from its newest commit")  # fmt: skip
-        return LogStart(owner, read_job(found.at("job")))
+        return LogStart(owner, read_value(Job, found.at("job")))
 
 
 def _entries(lines: Iterator[DocumentField]) -> Iterator[Entry]:
@@ -252,8 +252,9 @@ class EventLog:
         """
         line = _line(self._number, [value_document(one) for one in entries])
         if len(line) > MOST_LINE_BYTES:
-            raise EventNotLogged("events must fit in a line of the log", value=len(line),
-                                 allowed=f"at most {MOST_LINE_BYTES:,} bytes")  # fmt: skip
+            raise EventNotLogged(
+                "events must fit in a line of the log", value=len(line), allowed=f"at most {MOST_LINE_BYTES:,} bytes"
+            )
         if not self._is_sound:
             self.rewrite(job)
             line = _line(self._number, [value_document(one) for one in entries])
@@ -297,7 +298,7 @@ class EventLog:
 
     def rewrite(self, job: Job) -> None:
         """Replace the log atomically by one that begins with ``job``. Raises :class:`EventNotLogged`; the log is as before."""
-        document = {"format": FORMAT, "owner": value_document(self.owner), "job": job_document(job)}
+        document = {"format": FORMAT, "owner": value_document(self.owner), "job": value_document(job)}
         first = _line(0, document)
         if self._file is not None:
             self._check_own()

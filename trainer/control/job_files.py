@@ -196,13 +196,12 @@ def verify_document(content: bytes, digest: str, where: str) -> None:
 def _parse_address(content: bytes, where: str) -> ControllerAddress:
     try:
         field = DocumentField(json.loads(content), where)
-        found = ControllerAddress(
-            field.at("address").text(), field.at("process_id").count(), field.at("lease").count()
-        )  # fmt: skip
+        found = ControllerAddress(field.at("address").text(), field.at("process_id").count(), field.at("lease").count())
         Address.parse(found.address)
     except (ValueError, RecursionError, TornCheckpoint, ConfigError) as error:
-        raise DataError("an address file must be one that a controller wrote", where=where,
-                        value=str(error).splitlines()[0]) from None  # fmt: skip
+        raise DataError(
+            "an address file must be one that a controller wrote", where=where, value=str(error).splitlines()[0]
+        ) from None
     return found
 
 

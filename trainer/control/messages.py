@@ -306,15 +306,17 @@ def read_message_value(kind: type[_T], found: DocumentField) -> _T:
 def check_role(role: Role) -> None:
     """Raise :class:`DataError` unless the role has a valid name."""
     if not is_name(role.name, most=_MOST_NAME):
-        raise DataError("the name of a role must be short and plain", value=role.name[:80],
-                        allowed=allowed_names(most=_MOST_NAME))  # fmt: skip
+        raise DataError(
+            "the name of a role must be short and plain", value=role.name[:80], allowed=allowed_names(most=_MOST_NAME)
+        )
 
 
 def _role_call(found: DocumentField) -> RoleCall:
     events = len(found.at("events").items())
     if events > _MOST_EVENTS:
-        raise DataError("a message must have few events", where=found.place, value=events,
-                        allowed=f"at most {_MOST_EVENTS}")  # fmt: skip
+        raise DataError(
+            "a message must have few events", where=found.place, value=events, allowed=f"at most {_MOST_EVENTS}"
+        )
     call = read_value(RoleCall, found)
     _check_call(call)
     return call

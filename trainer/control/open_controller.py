@@ -93,7 +93,7 @@ def open_controller(
         logged = LoggedJob(job, log, check_lease=lease.check, on_point=on_point)
         controller = Controller(
             logged, log, publisher, lease, controller_settings, data=data, clock=clock, on_point=on_point
-        )  # fmt: skip
+        )
         with ControllerService(address, controller, files, token=files.find_token()) as service:
             process_id = os.getpid()
             files.write_address(ControllerAddress(str(service.address), process_id, number))

@@ -7,15 +7,13 @@ in segments of their own, and no event is trained twice in a pass after an inter
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from trainer.data.label_scan import TrainableEvents
 from trainer.data.ledger import Ledger
 from trainer.reading.columns import DecodedFragment, take_events
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class DueEvents:

@@ -16,8 +16,7 @@ import numpy as np
 
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Labels of a fragment with more distinct ones are stored as they are.
 _MOST_DISTINCT = 256
@@ -164,7 +163,7 @@ def _unpacked(packed: Array, size_bytes: int, place: str) -> Array:
     try:
         content = decompress.decompress(packed.tobytes(), size_bytes + 1)
     except zlib.error as error:
-        raise TornCheckpoint("the labels of a record must be compressed bytes", where=place, value=str(error)) from None  # fmt: skip
+        raise TornCheckpoint("the labels of a record must be compressed bytes", where=place, value=str(error)) from None
     if len(content) != size_bytes or not decompress.eof or decompress.unused_data:
         raise TornCheckpoint("the labels of a record must have the length that its fragments state, got another",
                              where=place, value=len(content), allowed=f"{size_bytes} bytes")  # fmt: skip
@@ -178,6 +177,8 @@ def _read_labels(shape: _Shape, content: Array, place: str) -> CompactLabels:
     # The bits after the last event of packed bits must be 0, so that equal labels have equal bytes.
     last = int(codes[-1]) & (0xFF >> (rows % 8)) if count == 2 and rows % 8 else 0
     if not ascending or last or (count > 2 and int(codes.max()) >= count):
-        raise TornCheckpoint("the codes of a label record must be places among its ascending labels, got others",
-                             where=f"{place}, fragment {key[:200]}")  # fmt: skip
+        raise TornCheckpoint(
+            "the codes of a label record must be places among its ascending labels, got others",
+            where=f"{place}, fragment {key[:200]}",
+        )
     return CompactLabels(rows, distinct, codes)

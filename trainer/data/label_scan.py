@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,8 @@ from trainer.model.heads import Head, LabelFigures
 from trainer.model.task_heads import AnyHead, heads_of
 from trainer.reading.columns import ROW_COLUMN, has_label, stored_labels
 from trainer.reading.stream import FragmentRef, ReadFragment
+from transforms.arrays import Array
 from warehouse.solution.solution import ReadSolution
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The column of a label reader that is false for deleted events.
 LIVE_COLUMN = "__live__"

@@ -18,8 +18,7 @@ import numpy as np
 from trainer.checkpoints.saved_counts import MOST_COUNT, SavedCounts, SavedFragment
 from trainer.errors import TornCheckpoint
 from trainer.reading.batches import Span
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

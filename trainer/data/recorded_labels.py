@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from trainer.data.label_scan import FragmentLabels
 from trainer.data.ledger import Ledger, label_sum
 from trainer.errors import TornCheckpoint
 from trainer.reading.stream import FragmentRef
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: By fragment: places of events, int64, and their counts at one moment, uint8.
 Reopened: TypeAlias = dict[str, tuple[Array, Array]]

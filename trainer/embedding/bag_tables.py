@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
 from trainer.errors import BadBatch, ConfigError
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: What a route needs of a batch between its lookup and its update.
 Kept = TypeVar("Kept")
 

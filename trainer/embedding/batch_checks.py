@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import BadBatch
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _BAD_OFFSETS, _BAD_ID = 1, 2
 _ID_TYPES = (np.dtype(np.int32), np.dtype(np.int64))

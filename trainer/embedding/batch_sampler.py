@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from trainer.embedding.row_sketch import IdCounter, RowSketch
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.valencies import VALENCY_BOUNDS
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def is_sampled(seed: int, step: int, share: float) -> bool:

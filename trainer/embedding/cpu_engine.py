@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from trainer.embedding.cpu.vectors import LANES
 from trainer.embedding.engine import TableState
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.table_checks import engine_tables
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 #: The work of an event beside that of its ids, in floats.

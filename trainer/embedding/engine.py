@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.feature_counts import FeatureCounts
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.spec import FeatureSpec, TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

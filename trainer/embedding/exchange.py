@@ -6,11 +6,9 @@ All hosts make the same calls in the same order; a call ends when the arrays of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class Exchange(Protocol):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.valencies import VALENCY_BOUNDS
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _NONE: Final = (0,) * len(VALENCY_BOUNDS)
 #: The classes of short bags, which most are.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.errors import BadBatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def check_gradients(batch: IdBatch, gradients: Array, width: int) -> None:

@@ -10,15 +10,14 @@ A row has its ids, and the number of batches that hold it since it came into the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
 from trainer.planning.row_sample import RowSample
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SAMPLE_ROWS: Final = 4096
 _HEAVY_ROWS: Final = 2048

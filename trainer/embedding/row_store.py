@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from trainer.embedding.cpu.undo_log import UndoLog
 from trainer.embedding.engine import ChangedRows, RowValues, SnapshotSections, TableState
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.spec import FeatureSpec, TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class StoreSnapshot(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,7 @@ from trainer.embedding.engine import TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def check_states(tables: Sequence[TableSpec], states: Mapping[str, TableState]) -> None:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
@@ -36,8 +35,8 @@ from trainer.training.run_state import EpochScores, RunProgress, Weights
 from trainer.training.staleness import StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch
 from trainer.training.tpu_weights import TpuWeights
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Carried = tuple[PlaceRange, ...]
 
 _LOOK_SECS = 0.1

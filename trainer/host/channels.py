@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from trainer.embedding.exchange import Exchange, OneHost
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class ChannelName(IntEnum):

@@ -11,16 +11,14 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.errors import AttemptOver
 from trainer.host.channels import Channel
 from trainer.host.gradient_buckets import Bucket, GradientBuckets
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

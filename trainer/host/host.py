@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -52,9 +52,8 @@ from trainer.training.run_state import AttemptBeginning, RunProgress, Weights, b
 from trainer.training.saved_run import SavedRun, saved_run
 from trainer.training.saved_tables import under
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
+from transforms.arrays import Array
 from warehouse.storage.locations import is_gcs
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECS = 0.2

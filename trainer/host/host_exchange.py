@@ -8,17 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from trainer.errors import AttemptOver, HostLost
 from trainer.flight.addresses import Address
 from trainer.host.host_messages import HostGreeting, Sender, write_message
 from trainer.host.mailbox import Mailbox
 from trainer.host.sent_stream import SentStream, StreamOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _LOOK_SECS = 0.05
 _NEXT_STEP = "the job trains the epoch again from its last commit"

@@ -16,9 +16,9 @@ import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.wire.frames import Bytes, FrameHeader
+from transforms.arrays import Array
 from transforms.errors import DataError
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: The longest greeting and description.
 MOST_DOCUMENT_BYTES = 1 << 14
 #: The longest arrays of one message.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from trainer.config import TrainConfig
 from trainer.embedding.engine import EmbeddingEngine
@@ -16,11 +14,10 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading.batches import Batch
 from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.run_state import Weights, build_dense
+from transforms.arrays import Array
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class HostWeights(Weights):

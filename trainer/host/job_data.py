@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.checkpoints.saved_counts import SavedCounts
@@ -14,8 +12,7 @@ from trainer.reading.columns import DecodedFragment, take_events
 from trainer.reading.packed_units import Delivered, UnitDecoder
 from trainer.reading.unit_requests import UnitRequest
 from trainer.training.job_plan import JobPlan, config_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _ALL = 256
 

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,6 @@ from trainer.host.host_messages import HostFrame, HostGreeting, Sender, write_gr
 from trainer.wire.byte_streams import rest_of
 from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
 from trainer.wire.frames import Bytes, FrameHeader, FrameOrder, WireProtocol
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOOK_SECS = 0.05
 _CONNECT_SECS = 10.0

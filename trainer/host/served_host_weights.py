@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,7 @@ from trainer.training.one_engine import place_of
 from trainer.training.run_state import AttemptBeginning
 from trainer.training.saved_tables import state_arrays, table_arrays, under
 from trainer.training.served_weights import ServedTables
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NOTHING = np.zeros(0, np.int64)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table_of
 from trainer.checkpoints.parted_arrays import PartedArrays
@@ -13,8 +10,7 @@ from trainer.embedding.engine import NO_SECTIONS, TableState
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.errors import TornCheckpoint
 from trainer.training.saved_tables import check_sections, parted_table, saved_sections, section_arrays, table_arrays
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def shard_arrays(kind: str, tables: ShardedTables) -> dict[str, Array]:

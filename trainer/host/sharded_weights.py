@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -31,8 +30,7 @@ from trainer.reading.batches import Batch
 from trainer.tower_options import Towers
 from trainer.training.run_state import LINEAR, build_dense, limits_of, linear_features
 from trainer.training.saved_tables import under
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class ShardedWeights(HostWeights):

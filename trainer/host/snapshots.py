@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from trainer.planning.plan_document import plan_fingerprint
 from trainer.scheduling.orders import StartEpoch
 from trainer.training.run_state import ModelWeights
 from trainer.training.run_statistics import STATISTICS
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+from transforms.derived_documents import document_of
 
 #: Memory for rows that the next attempt changes while the part is written.
 _MOST_ASIDE_BYTES = 256 << 20
@@ -99,7 +98,7 @@ def take_snapshot(
         ledger=None if counts is None else counts.to_document(),
         labels=None if recorded is None else recorded.to_document(),
         epochs_done=state.progress.epochs_done,
-        history=tuple(one.to_document() for one in state.progress.history) if rank == 0 else (),
+        history=tuple(document_of(one) for one in state.progress.history) if rank == 0 else (),
         plan=order.data,
         partition="" if partition is None else plan_fingerprint(partition),
         host_steps=state.host_steps if rank == 0 else {},

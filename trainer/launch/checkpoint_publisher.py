@@ -69,8 +69,9 @@ class CheckpointPublisher:
                 partition=self._partition,
             )
         except CheckpointNotWritten as error:
-            raise NotPublished(error.what, where=error.where, value=error.value, allowed=error.allowed,
-                               next_step=error.next_step) from error  # fmt: skip
+            raise NotPublished(
+                error.what, where=error.where, value=error.value, allowed=error.allowed, next_step=error.next_step
+            ) from error
         try:
             apply_retention(self._run_dir, self._policy, now_secs=time.time(), holds=self._holds)
         except HeadraceError as error:  # the commit is published; what is left is removed after the next one

@@ -95,7 +95,9 @@ class ChildProcesses:
         path.parent.mkdir(parents=True, exist_ok=True)
         arguments = [*self._command(child.kind, child.name, options), "--supervisor", str(os.getpid())]
         with open(path, "ab") as log:
-            child.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment())  # fmt: skip
+            child.process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment()
+            )
         child.began_secs = self._clock()
 
     def reap(self, child: Child) -> bool:
@@ -109,7 +111,9 @@ class ChildProcesses:
                 child.failures += 1
                 child.was_killed = process.returncode < 0
                 child.not_before_secs = self._clock() + self._backoff.wait_secs(child.failures, 1.0)
-                self._on_message(f"{child.kind} {child.name} ended with status {process.returncode}: {self.last_line(child)}")  # fmt: skip
+                self._on_message(
+                    f"{child.kind} {child.name} ended with status {process.returncode}: {self.last_line(child)}"
+                )
         return self._clock() >= child.not_before_secs
 
     def end_all(self, end_secs: float) -> None:

@@ -119,8 +119,9 @@ class JobSpec:
         """The inverse of :meth:`write`, from the bytes of the document. Raises :class:`TornCheckpoint`."""
         spec: JobSpec = read_value(cls, DocumentField(parse_json(content, where), where))
         if spec.format != FORMAT:
-            raise TornCheckpoint("the document of a job must have the known format", where=where, value=spec.format[:80],
-                                 allowed=FORMAT)  # fmt: skip
+            raise TornCheckpoint(
+                "the document of a job must have the known format", where=where, value=spec.format[:80], allowed=FORMAT
+            )
         return spec
 
 

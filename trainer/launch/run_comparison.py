@@ -43,5 +43,7 @@ def _newest(run_dir: str | Path) -> Checkpoint:
     skipped: list[str] = []
     found = read_newest(run_dir, on_skip=skipped.append)
     if found is None:
-        raise TornCheckpoint("a run must have an intact checkpoint", where=str(run_dir), value=skipped[0] if skipped else "none")  # fmt: skip
+        raise TornCheckpoint(
+            "a run must have an intact checkpoint", where=str(run_dir), value=skipped[0] if skipped else "none"
+        )
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import Head
 from trainer.model.metrics import sigmoid
 from trainer.model.task_heads import AnyHead
+from transforms.arrays import Array
+from transforms.derived_documents import Form
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Points = tuple[tuple[float, float], ...]
 
 #: Fewer events of the rarer label than this do not tell a rate at several logits.
@@ -122,6 +123,10 @@ class Calibration:
         return cls(kind, events, rarer, points, below, above)
 
 
+#: A map in a document.
+StoredCalibration = Annotated[Calibration, Form(Calibration.read, Calibration.to_document)]
+
+
 def fit(kind: str, labels: Array, logits: Array) -> Calibration:
     """Fit a map of ``kind`` to labels of 0 and 1 and the logits that predict them, [events].
 
@@ -130,12 +135,15 @@ def fit(kind: str, labels: Array, logits: Array) -> Calibration:
     that are not finite.
     """
     if kind not in CALIBRATIONS:
-        raise ConfigError("calibration must be a known kind", where="calibration", value=kind,
-                          allowed=", ".join(CALIBRATIONS))  # fmt: skip
+        raise ConfigError(
+            "calibration must be a known kind", where="calibration", value=kind, allowed=", ".join(CALIBRATIONS)
+        )
     values, x = np.asarray(labels), np.asarray(logits, np.float64)
     positive = values == 1
     if not (positive | (values == 0)).all():
-        raise BadLabel("the labels of a calibration must be 0 or 1", value=values[~(positive | (values == 0))][0].item())  # fmt: skip
+        raise BadLabel(
+            "the labels of a calibration must be 0 or 1", value=values[~(positive | (values == 0))][0].item()
+        )
     if not np.isfinite(x).all():
         raise NonFiniteLoss("the logits of a calibration must be finite", value=x[~np.isfinite(x)][0].item())
     events, positives = len(x), int(positive.sum())
@@ -277,9 +285,7 @@ def _likelihood(sums: Array) -> Array:
     """The log likelihood of each pool by its own rate."""
     events, hits = sums[0], sums[1]
     misses = events - hits
-    return np.asarray(
-        hits * np.log(np.maximum(hits, 1) / events) + misses * np.log(np.maximum(misses, 1) / events)
-    )  # fmt: skip
+    return np.asarray(hits * np.log(np.maximum(hits, 1) / events) + misses * np.log(np.maximum(misses, 1) / events))
 
 
 def _ascending(x: Array, y: Array) -> Points:

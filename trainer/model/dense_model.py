@@ -32,10 +32,8 @@ from trainer.model.network import Network
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
+from transforms.arrays import Array
 from transforms.errors import listed
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 #: Keras's lists of the variables of each optimizer, one variable for each weight.
 _SLOT_LISTS = {"sgd": (), "adagrad": ("_accumulators",), "adam": ("_momentums", "_velocities")}

@@ -13,9 +13,8 @@ import numpy as np
 from trainer.config import DenseScale
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout, width_of
+from transforms.arrays import Array
 from transforms.errors import nearest
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Values are clipped at this many deviations from the mean, so that one outlier cannot decide a prediction.
 MOST_DEVIATIONS = 8.0
@@ -56,8 +55,9 @@ class Scaling:
         names = [item.name for item in layout.dense]
         for name in scales:
             if name not in names:
-                raise ConfigError("an option must name a dense input", where="dense_scaling", value=name,
-                                  allowed=nearest(name, names))  # fmt: skip
+                raise ConfigError(
+                    "an option must name a dense input", where="dense_scaling", value=name, allowed=nearest(name, names)
+                )
         columns: list[DenseScale] = []
         for item in layout.dense:
             found = scales.get(item.name, (("plain", 0.0, 1.0),) * width_of(item.type))

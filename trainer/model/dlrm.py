@@ -30,8 +30,9 @@ class Dlrm:
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool = False) -> None:
         if config.task_mlp and not config.top_mlp:
-            raise ConfigError("a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[],
-                              next_step="give top_mlp a width")  # fmt: skip
+            raise ConfigError(
+                "a DLRM with task_mlp must have top_mlp", where="top_mlp", value=[], next_step="give top_mlp a width"
+            )
         made = SeededLayers(config)
         self._widths = [feature.width for feature in layout.features]
         self._projections = {

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from trainer.model.heads import Head
 from trainer.model.task_heads import AnyHead
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def event_losses(head: AnyHead, labels: Array, logits: Array, weights: Mapping[str, float] | None = None) -> Array:

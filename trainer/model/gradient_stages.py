@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+
 #: Takes the number of a group and its gradients, in a thread of TensorFlow. The arrays may change after it returns.
 HandOn = Callable[[int, Sequence[Array]], None]
 

@@ -15,18 +15,16 @@ A model of several labels has a head of each (:class:`~trainer.model.task_heads.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.errors import TornCheckpoint
+from trainer.document_field import OPEN, DocumentField
 from trainer.model.metrics import ClassCollector, Collector, RegressionCollector, TaskCollector, sigmoid, softmax
-from transforms.analysis.target import MOST_CLASSES, TASKS, Target, Task
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.analysis.target import MOST_CLASSES, Target, Task
+from transforms.arrays import Array
+from transforms.derived_documents import document_of, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +39,14 @@ class Head:
     """
 
     task: Task = "binary"
-    classes: int = 2
+    classes: Annotated[int, whole(2, MOST_CLASSES)] = 2
     center: float = 0.0
     scale: float = 1.0
+
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for a scale that no labels have."""
+        if self.scale <= 0:
+            raise part.at("scale").refused("a number above 0")
 
     @property
     def width(self) -> int:
@@ -72,8 +75,10 @@ class Head:
     def remedy(self) -> str:
         """The next step for a label that is not allowed."""
         if self.task == "binary":
-            return ('declare the task: an expression, as in label=hr.float32("relevance") > 2.3; or '
-                    'task="multiclass", classes=n; or task="regression"')  # fmt: skip
+            return (
+                'declare the task: an expression, as in label=hr.float32("relevance") > 2.3; or '
+                'task="multiclass", classes=n; or task="regression"'
+            )
         if self.task == "multiclass":
             return "give classes=n with n above the largest label, or an expression that numbers the classes from 0"
         return "replace it in the label's expression, or make it null: an event without a label is skipped"
@@ -117,17 +122,13 @@ class Head:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
-        return {"task": self.task, "classes": self.classes, "center": self.center, "scale": self.scale}
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def read(cls, field: DocumentField) -> Head:
         """The head at ``field``. Raises :class:`TornCheckpoint` for an invalid one."""
-        task, classes = field.at("task").text(), field.at("classes").count(most=MOST_CLASSES)
-        center, scale = field.at("center").number(), field.at("scale").number()
-        if task not in TASKS or classes < 2 or not (math.isfinite(center) and 0 < scale < math.inf):
-            raise TornCheckpoint("a checkpoint must hold the head of a known task, got another", where=field.place,
-                                 value=[task, classes, center, scale], allowed=", ".join(TASKS))  # fmt: skip
-        return cls(task, classes, center, scale)
+        return OPEN.read(cls, field)
 
 
 #: The head of a label of 0 and 1.

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: A unit that was off for so many steps counts as off.
 COUNTED_STEPS = 1000

@@ -126,8 +126,9 @@ def _check_names(embedded: Sequence[TypedInput], config: TrainConfig) -> None:
     for option in ("dims", "combiners", "tables"):
         for name in getattr(config, option):
             if name not in names:
-                raise ConfigError("an option must name an embedded input", where=option, value=name,
-                                  allowed=nearest(name, names))  # fmt: skip
+                raise ConfigError(
+                    "an option must name an embedded input", where=option, value=name, allowed=nearest(name, names)
+                )
 
 
 def _table(item: TypedInput, config: TrainConfig) -> TableSpec:

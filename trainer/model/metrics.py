@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import BadLabel, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+from transforms.derived_documents import Form, Later, document_of
 
 #: Probabilities are clipped to [EPSILON, 1 - EPSILON] before a logarithm is taken.
 EPSILON = 1e-15
@@ -105,19 +105,6 @@ class TaskScores:
         loss: float | None = getattr(self, self.normalized)
         return loss
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, field: DocumentField) -> Self:
-        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
-        return cls(field.at("events").count(), *(_figure(field, each.name) for each in fields(cls)[1:]))
-
-
-#: Figures that checkpoints of earlier releases do not have.
-_LATER = ("calibration", "normalized_entropy_error")
-
 
 @dataclass(frozen=True, slots=True)
 class Scores(TaskScores):
@@ -136,16 +123,13 @@ class Scores(TaskScores):
     auc: float | None
     log_loss: float | None
     normalized_entropy: float | None
-    calibration: float | None = None
-    normalized_entropy_error: float | None = None
+    calibration: Later[float | None] = None
+    normalized_entropy_error: Later[float | None] = None
 
-    @classmethod
-    def read(cls, field: DocumentField) -> Self:
-        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
-        events = field.at("events").count()
-        positives = field.at("positives").count(most=events)
-        known = [each.name for each in fields(cls)[2:] if each.name not in _LATER or each.name in field.members()]
-        return cls(events, positives, **{name: _figure(field, name) for name in known})
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for more positives than events."""
+        if self.positives > self.events:
+            raise part.at("positives").refused(f"at most {self.events}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,35 +174,25 @@ class TasksScores:
     """
 
     events: int
-    tasks: Mapping[str, Scores | ClassScores | RegressionScores]
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :func:`read_scores`."""
-        return {"events": self.events, "tasks": {name: one.to_document() for name, one in self.tasks.items()}}
+    tasks: Mapping[str, Annotated[Scores | ClassScores | RegressionScores, Form(_read_task, document_of)]]
 
 
 AnyScores = Scores | ClassScores | RegressionScores | TasksScores
 
 
 def read_scores(field: DocumentField) -> AnyScores:
-    """The figures at ``field``, of the task whose names it has."""
-    names = field.members()
-    if "tasks" in names:
-        tasks = {name: _read_task(one) for name, one in field.at("tasks").members().items()}
-        return TasksScores(field.at("events").count(), tasks)
-    return _read_task(field)
+    """The figures at ``field``, of the task whose names it has. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+    return OPEN.read(TasksScores, field) if field.has("tasks") else _read_task(field)
 
 
 def _read_task(field: DocumentField) -> Scores | ClassScores | RegressionScores:
-    names = field.members()
-    if "accuracy" in names:
-        return ClassScores.read(field)
-    return RegressionScores.read(field) if "mean_squared_error" in names else Scores.read(field)
+    if field.has("accuracy"):
+        return OPEN.read(ClassScores, field)
+    return OPEN.read(RegressionScores, field) if field.has("mean_squared_error") else OPEN.read(Scores, field)
 
 
-def _figure(field: DocumentField, name: str) -> float | None:
-    figure = field.at(name)
-    return None if figure.value is None else figure.number()
+#: The figures in a document.
+StoredScores = Annotated[AnyScores, Form(read_scores, document_of)]
 
 
 class _Predictions:

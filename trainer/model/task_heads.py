@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import Head, LabelFigures, head_of
 from trainer.model.metrics import TasksCollector
 from transforms.analysis.target import MOST_TASKS, Target
+from transforms.arrays import Array
+from transforms.derived_documents import Named, document_of
 from transforms.errors import nearest
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Whole numbers below it are exact in float32.
 _EXACT = 1 << 24
@@ -35,7 +35,13 @@ class TaskHeads:
         each: the head of every label by name.
     """
 
-    each: tuple[tuple[str, Head], ...]
+    each: Annotated[tuple[tuple[str, Head], ...], Named("tasks")]
+
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` unless each task is held once, and several are."""
+        if not 2 <= len(self.each) <= MOST_TASKS or len(dict(self.each)) != len(self.each):
+            raise TornCheckpoint("a checkpoint must hold each task once, and several", where=part.place,
+                                 value=[name for name, _ in self.each][:5])  # fmt: skip
 
     @property
     def width(self) -> int:
@@ -107,7 +113,8 @@ class TaskHeads:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :func:`read_head`."""
-        return {"tasks": [[name, head.to_document()] for name, head in self.each]}
+        document: dict[str, Any] = document_of(self)
+        return document
 
 
 #: The head of a model: of one label, or of several.
@@ -123,25 +130,16 @@ def heads_of(target: Target) -> AnyHead:
 
 def read_head(field: DocumentField) -> AnyHead:
     """The head at ``field``. Raises :class:`TornCheckpoint` for an invalid one."""
-    if "tasks" not in field.members():
-        return Head.read(field)
-    each = []
-    for item in field.at("tasks").items():
-        parts = item.items()
-        if len(parts) != 2:
-            raise TornCheckpoint("a task must be a name and a head, got another list", where=item.place)
-        each.append((parts[0].text(), Head.read(parts[1])))
-    if not 2 <= len(each) <= MOST_TASKS or len({name for name, _ in each}) != len(each):
-        raise TornCheckpoint("a checkpoint must hold each task once, and several", where=field.place,
-                             value=[name for name, _ in each][:5])  # fmt: skip
-    return TaskHeads(tuple(each))
+    return OPEN.read(TaskHeads, field) if field.has("tasks") else Head.read(field)
 
 
 def check_task_options(config: TrainConfig, head: AnyHead) -> None:
     """Raise :class:`ConfigError` for an option of a task that the model does not have."""
     known = [name for name, _ in head.each if name]
     options: tuple[tuple[str, Mapping[str, object]], ...] = (
-        ("task_weights", config.task_weights), ("initial_biases", config.initial_biases))  # fmt: skip
+        ("task_weights", config.task_weights),
+        ("initial_biases", config.initial_biases),
+    )
     for option, values in options:
         for name in values:
             if name not in known:

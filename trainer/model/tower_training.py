@@ -16,8 +16,7 @@ from trainer.model.dense_updates import updated
 from trainer.model.mlp import trainable_of
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class TrainedTower:

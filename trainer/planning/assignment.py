@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from trainer.planning.plan import Slice, TablePlan
 from trainer.planning.topologies import PlanTopology
 from trainer.planning.ways import PricedWay
 from trainer.planning.work import PHASES, TableWork
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _EVEN = 1e-3
 _LARGE = 1.25

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
-from trainer.document_field import DocumentField
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.errors import ConfigError
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import NO_SAMPLE, RowSample
 from trainer.planning.valencies import VALENCY_BOUNDS
+from transforms.derived_documents import Later
 
 #: Ids are counted by the row modulo this number.
 RESIDUES: Final = 64
@@ -49,7 +49,7 @@ class FeatureStatistics:
     most_distinct_rows: int
     ids_by_residue: tuple[float, ...]
     frequencies: RowFrequencies
-    sample: RowSample = NO_SAMPLE
+    sample: Later[RowSample] = NO_SAMPLE
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -64,8 +64,10 @@ class FeatureStatistics:
         if not (self.events > 0.0 and self.batches > 0.0):
             raise ConfigError("statistics must have events", value=(self.events, self.batches), allowed="> 0")
         if self.version < 1 or self.longest_bag < 0 or self.most_distinct_rows < 0:
-            raise ConfigError("statistics must have a version, and counts of at least 0",
-                              value=(self.version, self.longest_bag, self.most_distinct_rows))  # fmt: skip
+            raise ConfigError(
+                "statistics must have a version, and counts of at least 0",
+                value=(self.version, self.longest_bag, self.most_distinct_rows),
+            )
 
     @property
     def mean_valency(self) -> float:
@@ -87,34 +89,6 @@ class FeatureStatistics:
         """The most ids of a residue over their mean: 1 if all are equal, and for a feature without ids."""
         total = math.fsum(self.ids_by_residue)
         return max(self.ids_by_residue) * len(self.ids_by_residue) / total if total else 1.0
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
-        return {**found, **lists, "frequencies": self.frequencies.to_document(),
-                "sample": self.sample.to_document()}  # fmt: skip
-
-    @staticmethod
-    def from_document(field: DocumentField) -> FeatureStatistics:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        try:
-            return FeatureStatistics(
-                events=field.at("events").number(),
-                batches=field.at("batches").number(),
-                ids=field.at("ids").number(),
-                longest_bag=field.at("longest_bag").count(),
-                bags_by_valency=_numbers(field.at("bags_by_valency")),
-                ids_by_valency=_numbers(field.at("ids_by_valency")),
-                distinct_rows=field.at("distinct_rows").number(),
-                most_distinct_rows=field.at("most_distinct_rows").count(),
-                ids_by_residue=_numbers(field.at("ids_by_residue")),
-                frequencies=RowFrequencies.from_document(field.at("frequencies")),
-                sample=_sample(field),
-                version=field.at("version").count(),
-            )
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=field.place, value=error.value, allowed=error.allowed) from error
 
 
 _LENGTHS: Final = len(VALENCY_BOUNDS), len(VALENCY_BOUNDS), RESIDUES
@@ -165,12 +139,3 @@ def _merged_frequencies(old: FeatureStatistics, new: FeatureStatistics, kept: fl
 
 def _aged_sum(kept: float, old: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
     return tuple(kept * one + other for one, other in zip(old, new, strict=True))
-
-
-def _sample(field: DocumentField) -> RowSample:
-    """The sample of rows; documents of earlier releases have none."""
-    return RowSample.from_document(field.at("sample")) if "sample" in field.members() else NO_SAMPLE
-
-
-def _numbers(field: DocumentField) -> tuple[float, ...]:
-    return tuple(item.number() for item in field.items())

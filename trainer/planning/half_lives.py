@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Half-lives that are compared, in lookups for each frame: the shortest act as least recently used, the longest as least frequently used.
 LOOKUPS_PER_FRAME: Final = tuple(float(1 << k) for k in range(9))

@@ -7,15 +7,14 @@ decisions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.half_lives import HalfLives
 from trainer.planning.row_heat import MOST_CELLS, RowHeat
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: What a move costs by default, in lookups: a row on its first lookup takes the place of no other.
 MOVE_LOOKUPS: Final = 1.0

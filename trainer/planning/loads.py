@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.tables import TableFacts
 from trainer.planning.topologies import PlanTopology
 from trainer.planning.work import PHASES, TableWork, Way
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

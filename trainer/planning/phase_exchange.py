@@ -13,8 +13,7 @@ import numpy as np
 
 from trainer.planning.assignment import PlacedShards
 from trainer.planning.topologies import PlanTopology
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: An exchange may raise the load of a core to so much of the mean load, or to the largest there was.
 _EVEN_LOAD = 1.04

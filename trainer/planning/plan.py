@@ -8,11 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from trainer.errors import ConfigError
+from transforms.derived_documents import Form, Named, whole
+from transforms.documents import Part
 
 #: The most cores of a plan.
 MOST_CORES = 16_384
+
+
+def _read_cores(part: Part) -> tuple[int, ...]:
+    """The cores of a list of runs, each as its first core and their number."""
+    cores: list[int] = []
+    for run in part.items():
+        first, number = (one.integer(0, MOST_CORES) for one in run.items(least=2, most=2))
+        if len(cores) + number > MOST_CORES:
+            raise run.refused(f"the first core of a run and their number, {MOST_CORES} cores in all")
+        cores.extend(range(first, first + number))
+    return tuple(cores)
+
+
+def _runs(cores: Sequence[int]) -> list[list[int]]:
+    """Ascending runs of consecutive cores, each as its first one and their number."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and core == sum(runs[-1]):
+            runs[-1][1] += 1
+        else:
+            runs.append([core, 1])
+    return runs
+
+
+_Columns = Annotated[int, whole(most=1 << 20)]
+_Rows = Annotated[int, whole(most=1 << 48)]
+_Cores = Annotated[tuple[int, ...], Form(_read_cores, _runs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +56,10 @@ class Slice:
             ``cores[r % len(cores)]``.
     """
 
-    first_column: int
-    columns: int
-    cores: tuple[int, ...]
-    row_ends: tuple[int, ...] = ()
+    first_column: _Columns
+    columns: _Columns
+    cores: _Cores
+    row_ends: tuple[_Rows, ...] = ()
 
     def rows_of(self, place: int, rows: int) -> int:
         """The rows on ``cores[place]`` of a table with ``rows`` rows."""
@@ -71,10 +101,10 @@ class TablePlan:
     """
 
     name: str
-    rows: int
-    columns: int
+    rows: _Rows
+    columns: _Columns
     slices: tuple[Slice, ...]
-    is_replicated: bool = False
+    is_replicated: Annotated[bool, Named("replicated")] = False
 
     @property
     def partition(self) -> str:

@@ -6,15 +6,16 @@ It stands in the plan's document beside the plan; engines do not read it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.planner import Planned
 from trainer.planning.tables import TableFacts
 from trainer.planning.ways import PricedWay, ways_of
 from trainer.planning.work import TableWork, Way
+from transforms.derived_documents import Omitted, document_of
 
 _MOST_WAYS = 64
 
@@ -67,6 +68,11 @@ class TableReport:
     statistics: str
     ways: tuple[WayReport, ...]
 
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for more ways than a table has."""
+        if len(self.ways) > _MOST_WAYS:
+            raise part.at("ways").refused(f"a list of at most {_MOST_WAYS} ways")
+
 
 @dataclass(frozen=True, slots=True)
 class StackLimits:
@@ -104,7 +110,7 @@ class PlanReport:
     method: str
     cores: tuple[CoreLoad, ...]
     tables: tuple[TableReport, ...]
-    limits: tuple[StackLimits, ...] = ()
+    limits: Omitted[tuple[StackLimits, ...]] = ()
 
     @property
     def gap(self) -> float:
@@ -113,10 +119,7 @@ class PlanReport:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
-        found = asdict(self)
-        if not self.limits:
-            del found["limits"]
-        return {"report": found}
+        return {"report": document_of(self)}
 
     @classmethod
     def read(cls, about: Mapping[str, Any], where: str) -> PlanReport | None:
@@ -124,7 +127,7 @@ class PlanReport:
         if "report" not in about:
             return None
         try:
-            return _report(DocumentField(about["report"], f"{where}.report"))
+            return OPEN.read(PlanReport, DocumentField(about["report"], f"{where}.report"))
         except TornCheckpoint as error:
             raise ConfigError(error.what, where=error.where, value=error.value, allowed=error.allowed,
                               next_step="headrace plan make writes a plan") from error  # fmt: skip
@@ -188,53 +191,4 @@ def _way_report(one: PricedWay, chosen: Way, cores: int) -> WayReport:
     return WayReport(
         _kind(one.way), one.way.column_slices, cores if one.way.is_replicated else one.way.places,
         float(one.step_secs(cores)), one.largest_secs, one.core_bytes, one.way == chosen,
-    )  # fmt: skip
-
-
-def _report(field: DocumentField) -> PlanReport:
-    return PlanReport(
-        topology=field.at("topology").text(),
-        memory_bytes=field.at("memory_bytes").count(),
-        batch_events=field.at("batch_events").count(),
-        step_secs=field.at("step_secs").number(),
-        bound_secs=field.at("bound_secs").number(),
-        reader_secs=field.at("reader_secs").number(),
-        imbalance=field.at("imbalance").number(),
-        method=field.at("method").text(),
-        cores=tuple(_core(item) for item in field.at("cores").items()),
-        tables=tuple(_table(item) for item in field.at("tables").items()),
-        limits=tuple(_limits(item) for item in field.at("limits").items()) if "limits" in field.members() else (),
-    )
-
-
-def _limits(field: DocumentField) -> StackLimits:
-    return StackLimits(field.at("tables").texts(), field.at("ids").count(), field.at("rows").count())
-
-
-def _core(field: DocumentField) -> CoreLoad:
-    secs = (field.at(f"{phase}_secs").number() for phase in ("lookup", "exchange", "update"))
-    return CoreLoad(field.at("size_bytes").count(), *secs)
-
-
-def _table(field: DocumentField) -> TableReport:
-    ways = field.at("ways").items()
-    if len(ways) > _MOST_WAYS:
-        raise TornCheckpoint(
-            "a table must have few ways", where=field.place, value=len(ways), allowed=f"<= {_MOST_WAYS}"
-        )
-    return TableReport(
-        field.at("name").text(), field.at("ids_per_event").number(), field.at("distinct_rows").number(),
-        field.at("row_bytes").count(), field.at("statistics").text(), tuple(_way(item) for item in ways),
-    )  # fmt: skip
-
-
-def _way(field: DocumentField) -> WayReport:
-    chosen = field.at("is_chosen").value
-    if not isinstance(chosen, bool):
-        raise TornCheckpoint(
-            "a document's value must be a boolean", where=f"{field.place}.is_chosen", value=repr(chosen)[:80]
-        )
-    return WayReport(
-        field.at("partition").text(), field.at("column_slices").count(), field.at("places").count(),
-        field.at("step_secs").number(), field.at("largest_secs").number(), field.at("core_bytes").count(), chosen,
     )  # fmt: skip

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards, assign, common_of, improve, planned_tables, shards_of
@@ -23,8 +20,7 @@ from trainer.planning.tables import TableFacts
 from trainer.planning.topologies import PlanTopology
 from trainer.planning.ways import Bound, PricedWay, bound_of, cheapest_ways, ways_of
 from trainer.planning.work import TableWork
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The largest shards of the candidates, as shares of the load that a core has by the bound.
 _SHARES = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.12, 0.06, 0.03)

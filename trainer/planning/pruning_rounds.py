@@ -7,13 +7,11 @@ kept has crossed it since the last round.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from trainer.planning.row_groups import RowGroup
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The chance that a share of a sample is further from that of all rows than the deviation.
 _DOUBT = 0.01

@@ -6,14 +6,12 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.errors import ConfigError, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from trainer.errors import ConfigError
+from transforms.arrays import Array
 
 #: The most rows whose share is kept for each.
 HEAD_ROWS: Final = 256
@@ -47,7 +45,9 @@ class RowFrequencies:
                               allowed=f"{HEAD_ROWS} rows and {MOST_CLASSES} classes")  # fmt: skip
         ids = [row for row, _ in self.head]
         if len(set(ids)) != len(ids) or not all(0 <= row < self.rows for row in ids):
-            raise ConfigError("frequent rows must be distinct rows of the table", value=ids[:8], allowed=f"[0, {self.rows})")  # fmt: skip
+            raise ConfigError(
+                "frequent rows must be distinct rows of the table", value=ids[:8], allowed=f"[0, {self.rows})"
+            )
         shares = [share for _, share in (*self.head, *self.classes)]
         if not all(0.0 < share <= 1.0 + _TOLERANCE for share in shares):
             raise ConfigError("the share of a row must be a part of the ids", value=min(shares), allowed="(0, 1]")
@@ -135,7 +135,9 @@ class RowFrequencies:
     def power_law(rows: int, exponent: float) -> RowFrequencies:
         """Row r has a share proportional to (r + 1) ** -``exponent``."""
         if rows < 1 or not 0.0 <= exponent <= 64.0:
-            raise ConfigError("a power law must have rows and an exponent", value=(rows, exponent), allowed=">= 1, in [0, 64]")  # fmt: skip
+            raise ConfigError(
+                "a power law must have rows and an exponent", value=(rows, exponent), allowed=">= 1, in [0, 64]"
+            )
         total = _power_sum(0, rows, exponent)
         head = tuple((row, (row + 1.0) ** -exponent / total) for row in range(min(rows, HEAD_ROWS)))
         classes, first = [], len(head)
@@ -145,28 +147,6 @@ class RowFrequencies:
             first = stop
         kept = tuple(item for item in head if item[1] > 0.0)
         return RowFrequencies(rows, kept, tuple(item for item in classes if item[1] > 0.0))
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "rows": self.rows,
-            "head": [list(item) for item in self.head],
-            "classes": [list(item) for item in self.classes],
-        }
-
-    @staticmethod
-    def from_document(field: DocumentField) -> RowFrequencies:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        head = [_pair(item) for item in field.at("head").items()]
-        classes = [_pair(item) for item in field.at("classes").items()]
-        try:
-            return RowFrequencies(
-                field.at("rows").count(),
-                tuple((row.count(), share.number()) for row, share in head),
-                tuple((count.number(), share.number()) for count, share in classes),
-            )
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=field.place, value=error.value, allowed=error.allowed) from error
 
     def _as_arrays(self) -> tuple[Array, Array]:
         counts = np.array([1.0] * len(self.head) + [count for count, _ in self.classes])
@@ -289,10 +269,3 @@ def _power_sum(first: int, stop: int, exponent: float) -> float:
         area = (high ** (1.0 - exponent) - low ** (1.0 - exponent)) / (1.0 - exponent)
     slopes = -exponent * (high ** (-exponent - 1.0) - low ** (-exponent - 1.0))
     return float(exact + area - slopes / 24.0)
-
-
-def _pair(field: DocumentField) -> tuple[DocumentField, DocumentField]:
-    items = field.items()
-    if len(items) != 2:
-        raise TornCheckpoint("a row frequency must be a pair", where=field.place, value=len(items), allowed="2 items")
-    return items[0], items[1]

@@ -10,15 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.errors import ConfigError
 from trainer.planning.row_frequencies import HEAD_ROWS
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The most rows that a hash chooses: about 20 kB of a document.
 MOST_SAMPLE_ROWS: Final = 1024
@@ -57,13 +55,15 @@ class RowSample:
         for rows in (self.rows, self.heavy):
             numbers = [row for row, _, _ in rows]
             if any(one >= other for one, other in pairwise((-1, *numbers, 1 << 63))):
-                raise ConfigError("the rows of a sample must be distinct and ascending", value=numbers[:8],
-                                  allowed="[0, 2 ** 63)")  # fmt: skip
+                raise ConfigError(
+                    "the rows of a sample must be distinct and ascending", value=numbers[:8], allowed="[0, 2 ** 63)"
+                )
             if (_is_chosen(numbers, self.level) != (rows is self.rows)).any():
                 raise ConfigError("the rows of a sample must be those that its level chooses", value=numbers[:8])
         if not all(0.0 < batches <= ids * _ROUNDING for _, ids, batches in (*self.rows, *self.heavy)):
-            raise ConfigError("a row of a sample must have ids in batches", value=self.rows[:4],
-                              allowed="0 < batches <= ids")  # fmt: skip
+            raise ConfigError(
+                "a row of a sample must have ids in batches", value=self.rows[:4], allowed="0 < batches <= ids"
+            )
         known = math.fsum(ids for _, ids, _ in (*self.rows, *self.heavy))
         if not known <= self.ids * _ROUNDING <= _MOST:
             raise ConfigError("the rows of a sample must have a part of its ids", value=self.ids,
@@ -77,8 +77,10 @@ class RowSample:
         while np.count_nonzero(chosen) > MOST_SAMPLE_ROWS:
             level += 1
             chosen = _is_chosen(numbers, level)
-        rows, others = ([row for row, is_chosen in zip(numbers, chosen.tolist(), strict=True) if is_chosen is wanted]
-                        for wanted in (True, False))  # fmt: skip
+        rows, others = (
+            [row for row, is_chosen in zip(numbers, chosen.tolist(), strict=True) if is_chosen is wanted]
+            for wanted in (True, False)
+        )
         heavy = sorted(sorted(others, key=lambda row: (-counts[row][0], row))[:HEAD_ROWS])
         return RowSample(level, ids, *(tuple((row, *counts[row]) for row in listed) for listed in (rows, heavy)))
 
@@ -95,20 +97,6 @@ class RowSample:
             counts[row] = own_ids + ids, both
         return RowSample.of_counts(max(self.level, other.level), own_weight * self.ids + other.ids, counts)
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        rows, heavy = ([list(one) for one in rows] for rows in (self.rows, self.heavy))
-        return {"level": self.level, "ids": self.ids, "rows": rows, "heavy": heavy}
-
-    @staticmethod
-    def from_document(field: DocumentField) -> RowSample:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        rows, heavy = (tuple(_counted(item) for item in field.at(name).items()) for name in ("rows", "heavy"))
-        try:
-            return RowSample(field.at("level").count(), field.at("ids").number(), rows, heavy)
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=field.place, value=error.value, allowed=error.allowed) from error
-
 
 def row_hashes(rows: Array) -> Array:
     """The hash of each row, int64 and at least 0: the one by which a sketch of rows chooses its sample."""
@@ -122,14 +110,6 @@ def row_hashes(rows: Array) -> Array:
 def _is_chosen(rows: Sequence[int], level: int) -> Array:
     found: Array = (row_hashes(np.array(rows, np.int64)) & np.int64((1 << level) - 1)) == 0
     return found
-
-
-def _counted(field: DocumentField) -> Counted:
-    items = field.items()
-    if len(items) != 3:
-        raise TornCheckpoint("a sampled row must be a row, its ids and its batches", where=field.place, value=len(items),
-                             allowed="3 items")  # fmt: skip
-    return items[0].count(), items[1].number(), items[2].number()
 
 
 #: Of statistics of earlier releases.

@@ -24,8 +24,7 @@ import numpy as np
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import NO_SAMPLE, RowSample
 from trainer.planning.tables import FeatureLoad, TableFacts
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The bounds are so many standard deviations from the estimate: 997 of 1,000 samples keep to them.
 DEVIATIONS: Final = 3.0

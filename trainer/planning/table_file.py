@@ -58,6 +58,7 @@ def _number(members: dict[str, DocumentField], name: str, default: float, most: 
         return default
     found = members[name].number()
     if not 0 <= found <= most:
-        raise TornCheckpoint(f"{name} must be a number in its range", where=members[name].place, value=found,
-                             allowed=f"0 to {most:g}")  # fmt: skip
+        raise TornCheckpoint(
+            f"{name} must be a number in its range", where=members[name].place, value=found, allowed=f"0 to {most:g}"
+        )
     return found

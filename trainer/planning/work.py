@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from trainer.planning.stacks import PADDED_COLUMNS, padded_units
 from trainer.planning.tables import VALUE_BYTES, TableFacts
 from trainer.planning.topologies import CoreRates, PlanTopology
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The phases of a step, between which all cores wait for each other.
 PHASES = ("lookup", "exchange", "update")

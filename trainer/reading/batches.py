@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from trainer.model.inputs import InputLayout
 from trainer.reading import kernels
 from trainer.reading.columns import DecodedFragment, refuse_ids, take_events
 from trainer.reading.shuffling import ShuffleWindow, order_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,11 @@ from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout, TypedInput, width_of
 from trainer.model.task_heads import AnyHead
 from trainer.reading import kernels
+from transforms.arrays import Array
 from transforms.columns.arrays import one_array
 from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
 from transforms.errors import DataError
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 LABEL_COLUMN = "__label__"
 #: The column of each row's stored event, if a reader leaves events out.

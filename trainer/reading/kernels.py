@@ -13,9 +13,8 @@ import numpy as np
 from numba import carray, types
 from numba.extending import intrinsic
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The fields of a column: how its ids are stored; addresses of its ids, of its offsets (int32), of its bitmap of events that
 #: are not null, and of its weights (float32), 0 for none; its ids per event; its events and its ids; the bound of its ids; the

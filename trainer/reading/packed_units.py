@@ -28,9 +28,8 @@ from trainer.model.task_heads import AnyHead
 from trainer.reading import kernels, packing
 from trainer.reading.columns import DecodedFragment, IdColumns, StoredColumns, refuse_ids, with_labels
 from trainer.reading.unit_requests import UnitRequest
+from transforms.arrays import Array
 from transforms.types import ColumnType, Dense, Ragged, Vector, Weighted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _MAGIC = int.from_bytes(b"HRUNIT\x00\x01", "little")
 #: The header: the magic number, the digest of the inputs (4), rows, the bytes of a label, whether labels and events are there with
@@ -98,8 +97,10 @@ class UnitLayout:
         tasks = [name for name, _ in head.each if name]
         text += "".join(f"\nlabel {name}" for name in tasks)
         digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int64)
-        types = [[item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
-                 for item in layout.embedded]  # fmt: skip
+        types = [
+            [item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
+            for item in layout.embedded
+        ]
         return cls(layout.embedded, layout.dense_width, digest, np.array(types, np.int64).reshape(-1, 4), len(tasks))
 
 

@@ -34,9 +34,8 @@ from trainer.reading.kernels import (
     int64_at,
     uint8_at,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The fields of a row of ``described``, and of a row of ``places``: the first bytes of what the buffer has of an input, -1 for nothing.
 HOW, BYTES, IDS_COUNT, SHARED, PER_EVENT = range(5)

@@ -20,9 +20,8 @@ from trainer.flight.error_documents import BadAnswer, Unreachable
 from trainer.reading.packed_units import PackedUnit
 from trainer.reading.unit_reader import UnitReader
 from trainer.reading.unit_requests import MOST_REQUEST_BYTES, UnitRequest
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 STATUS, UNIT = "status", "unit"
 #: A unit is sent in messages of this length, since the memory for longer ones is mapped again each time.

@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +19,13 @@ from trainer.model.task_heads import heads_of
 from trainer.reading.columns import ROW_COLUMN, StoredColumns, read_columns
 from trainer.reading.packed_units import UnitLayout, pack_unit
 from trainer.reading.unit_requests import UnitRequest
+from transforms.arrays import Array
 from transforms.errors import DataError
 from warehouse.errors import MemoDamaged
 from warehouse.reading.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.storage import Storage
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Reads one fragment by a solution, with the column of stored events, as :func:`read_by_solution` does.
 ReadBySolution = Callable[[ReadSolution, SolutionFragment], pa.Table]

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
-
-from trainer.document_field import DocumentField
 
 NO_ROWS: Mapping[str, int] = MappingProxyType({})
 
@@ -33,15 +30,6 @@ class DataPosition:
 
     epochs_done: int
     data_digest: str
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"epochs_done": self.epochs_done, "data_digest": self.data_digest}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> DataPosition:
-        """The position at ``field``."""
-        return cls(field.at("epochs_done").count(), field.at("data_digest").text())
 
 
 def plan_epochs(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
-from dataclasses import field as attribute
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from trainer.config import TrainConfig
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.model.inputs import TypedInput
+from transforms.derived_documents import Form, Omitted, Row, document_of
 from transforms.errors import DataError, InputError, listed
 from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
@@ -43,6 +43,28 @@ class FragmentIdentity:
     deleted: str
 
 
+def _read_input(part: DocumentField) -> Mapping[str, Any]:
+    spelled = part.at("type").members_as_they_are()
+    try:
+        kind = type_document(type_from_document(spelled))
+    except (DataError, InputError) as error:
+        raise TornCheckpoint(
+            "an input must have a column type, got another document", where=part.place, value=str(spelled)[:200]
+        ) from error
+    return {"name": part.at("name").text(), "fingerprint": part.at("fingerprint").text(), "type": kind}
+
+
+def _read_partitions(part: DocumentField) -> dict[str, str]:
+    pairs = [item.texts() for item in part.items()]
+    if any(len(pair) != 2 for pair in pairs) or len({key for key, *_ in pairs}) != len(pairs):
+        raise part.refused("a list with the key and the digest of each partition once")
+    return {pair[0]: pair[1] for pair in pairs}
+
+
+_Input = Annotated[Mapping[str, Any], _read_input]
+_Partitions = Annotated[Mapping[str, str], Form(_read_partitions, lambda keys: list(map(list, keys.items())))]
+
+
 @dataclass(frozen=True)
 class RunIdentity:
     """The options, inputs and data of a run.
@@ -60,39 +82,29 @@ class RunIdentity:
     config: Mapping[str, Any]
     table: str
     label: str
-    inputs: tuple[Mapping[str, Any], ...]
-    partitions: Mapping[str, str]
-    fragments: Mapping[str, tuple[FragmentIdentity, ...]] = attribute(default_factory=dict)
-    target: str = ""
+    inputs: tuple[_Input, ...]
+    partitions: _Partitions
+    fragments: Omitted[Mapping[str, tuple[Row[FragmentIdentity], ...]]] = field(default_factory=dict)
+    target: Omitted[str] = ""
+
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for names that are not distinct, and fragments of other partitions."""
+        if len({item["name"] for item in self.inputs}) != len(self.inputs):
+            raise TornCheckpoint("inputs must have distinct names", where=part.place)
+        if part.has("fragments") and self.fragments.keys() != self.partitions.keys():
+            raise TornCheckpoint(
+                "the fragments must be those of the partitions, got others", where=part.at("fragments").place
+            )
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`. Partitions are a list: their order counts."""
-        listed = {key: [list(astuple(one)) for one in part] for key, part in self.fragments.items()}
-        return {
-            **({"fragments": listed} if listed else {}),
-            **({"target": self.target} if self.target else {}),
-            "config": dict(self.config),
-            "table": self.table,
-            "label": self.label,
-            "inputs": [dict(item) for item in self.inputs],
-            "partitions": [[key, digest] for key, digest in self.partitions.items()],
-        }
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def read(cls, field: DocumentField) -> RunIdentity:
         """The identity at ``field``. Raises :class:`TornCheckpoint` for an invalid document."""
-        config = {name: option.value for name, option in field.at("config").members().items()}
-        inputs = tuple(_read_input(item) for item in field.at("inputs").items())
-        partitions = [item.texts() for item in field.at("partitions").items()]
-        if any(len(pair) != 2 for pair in partitions):
-            raise TornCheckpoint("a partition must be a key and a digest, got another list", where=field.place)
-        by_key = {pair[0]: pair[1] for pair in partitions}
-        if len(by_key) != len(partitions) or len({item["name"] for item in inputs}) != len(inputs):
-            raise TornCheckpoint("inputs and partitions must have distinct names", where=field.place)
-        members = field.members()
-        fragments = _read_fragments(members["fragments"], by_key) if "fragments" in members else {}
-        target = members["target"].text() if "target" in members else ""
-        return cls(config, field.at("table").text(), field.at("label").text(), inputs, by_key, fragments, target)
+        return OPEN.read(cls, field)
 
     @property
     def data_digest(self) -> str:
@@ -104,29 +116,6 @@ class RunIdentity:
     def typed_inputs(self) -> tuple[TypedInput, ...]:
         """The inputs' names and types."""
         return tuple(TypedInput(item["name"], type_from_document(item["type"])) for item in self.inputs)
-
-
-def _read_fragments(field: DocumentField, partitions: Mapping[str, str]) -> dict[str, tuple[FragmentIdentity, ...]]:
-    if field.members().keys() != partitions.keys():
-        raise TornCheckpoint("the fragments must be those of the partitions, got others", where=field.place)
-    return {key: tuple(map(_read_fragment, part.items())) for key, part in field.members().items()}
-
-
-def _read_fragment(field: DocumentField) -> FragmentIdentity:
-    parts = field.items()
-    if len(parts) != 4:
-        raise TornCheckpoint("a fragment must be four values, got another list", where=field.place)
-    return FragmentIdentity(parts[0].count(), *(part.text() for part in parts[1:]))
-
-
-def _read_input(field: DocumentField) -> Mapping[str, Any]:
-    spelled = {name: member.value for name, member in field.at("type").members().items()}
-    try:
-        kind = type_document(type_from_document(spelled))
-    except (DataError, InputError) as error:
-        raise TornCheckpoint("an input must have a column type, got another document", where=field.place,
-                             value=str(spelled)[:200]) from error  # fmt: skip
-    return {"name": field.at("name").text(), "fingerprint": field.at("fingerprint").text(), "type": kind}
 
 
 def identity_of(solution: ReadSolution, config: TrainConfig) -> RunIdentity:

@@ -147,8 +147,10 @@ def _refusal(job: Job, event: Joined) -> str:
     settings = job.settings
     if (event.release, event.protocol) == (settings.release, settings.protocol):
         return ""
-    return (f"{event.role} must have release {settings.release!r} and protocol {settings.protocol}, "
-            f"got {event.release!r} and {event.protocol}")  # fmt: skip
+    return (
+        f"{event.role} must have release {settings.release!r} and protocol {settings.protocol}, "
+        f"got {event.release!r} and {event.protocol}"
+    )
 
 
 def _replaces(job: Job, event: Joined) -> bool:

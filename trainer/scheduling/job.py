@@ -39,7 +39,9 @@ class PhaseSettings:
         if not (self.epoch_secs is None or 0 < self.epoch_secs < math.inf):
             raise InputError("epoch_secs must be a finite number above 0, or none", value=self.epoch_secs)
         if not 0 <= self.least_readers <= self.most_readers:
-            raise InputError("readers must be numbers with 0 <= least <= most", value=(self.least_readers, self.most_readers))  # fmt: skip
+            raise InputError(
+                "readers must be numbers with 0 <= least <= most", value=(self.least_readers, self.most_readers)
+            )
         if self.hosts < 0:
             raise InputError("hosts of a phase must be at least 0", value=self.hosts)
 
@@ -91,10 +93,12 @@ class JobSettings:
     def __post_init__(self) -> None:
         fewest = min(self.hosts_of(phase) for phase in TrainingPhase)
         if not 1 <= self.least_hosts <= fewest:
-            raise InputError("hosts must be numbers with 1 <= least_hosts <= hosts", value=(self.least_hosts, fewest))  # fmt: skip
+            raise InputError("hosts must be numbers with 1 <= least_hosts <= hosts", value=(self.least_hosts, fewest))
         if not 0 < 2 * self.most_step_secs <= self.lost_secs < math.inf:
-            raise InputError("lost_secs must be finite and at least twice most_step_secs, which is above 0",
-                             value=(self.lost_secs, self.most_step_secs))  # fmt: skip
+            raise InputError(
+                "lost_secs must be finite and at least twice most_step_secs, which is above 0",
+                value=(self.lost_secs, self.most_step_secs),
+            )
         for name in ("most_restarts", "most_reader_failures", "leave_margin_secs", "least_servers"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be finite and at least 0", value=getattr(self, name))

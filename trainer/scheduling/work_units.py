@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.errors import InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Places ``[first, stop)`` of a stream.
 PlaceRange = tuple[int, int]
 #: An epoch is cut into about so many units at least, if each then has a batch for every host.
@@ -140,8 +139,9 @@ class UnitPlan:
         Raises :class:`InputError` for a unit outside the plan.
         """
         if not self.first_unit <= number < self.stop_unit:
-            raise InputError("number of a unit must be in its plan", value=number,
-                             allowed=f"[{self.first_unit}, {self.stop_unit})")  # fmt: skip
+            raise InputError(
+                "number of a unit must be in its plan", value=number, allowed=f"[{self.first_unit}, {self.stop_unit})"
+            )
         first, stop = self.due_before(number), self.due_before(number + 1)
         # Host r has as many due events as numbers of [first, stop) leave the rest r when they are divided by the hosts.
         ends = [first + sum(_leaving(first, stop, r, hosts) for r in range(end)) for end in (rank, rank + 1)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated, Any
 
-from trainer.embedding.ps.frames import count_at, text_at
 from trainer.servers.session_roles import SessionRole
-from transforms.errors import DataError, InputError
+from transforms.derived_documents import document_of, read_value, whole
+from transforms.documents import Part
+from transforms.errors import InputError
 
 #: The most clients of a server.
 MOST_CLIENTS = 1024
@@ -40,6 +42,9 @@ def run_of(number: int) -> int:
     return number >> _ATTEMPT_BITS
 
 
+_Number = Annotated[int, whole(most=1 << 62)]
+
+
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """What a client says first.
@@ -56,50 +61,31 @@ class Greeting:
 
     token: str = ""
     client: int = 0
-    clients: int = 1
-    attempt: int = 0
+    clients: Annotated[int, whole(1, MOST_CLIENTS)] = 1
+    attempt: _Number = 0
     mode: Mode = Mode.EACH
     role: SessionRole = SessionRole.TRAINS
-    session: int = 0
+    session: _Number = 0
 
     @property
     def watches(self) -> bool:
         """Whether the session belongs to no client."""
         return self.role is SessionRole.WATCHES
 
-    def to_document(self) -> dict[str, object]:
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`DataError` for a place that no client has."""
+        if self.client >= self.clients:
+            raise part.at("client").refused(f"below the {self.clients} clients")
+
+    def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return {
-            "token": self.token,
-            "client": self.client,
-            "clients": self.clients,
-            "attempt": self.attempt,
-            "mode": self.mode.value,
-            "role": self.role.value,
-            "session": self.session,
-        }
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
-    def read(cls, document: dict[str, object]) -> Greeting:
-        """The greeting of a document with :data:`GREETING_MEMBERS`. Raises :class:`DataError`."""
-        if nested := [name for name, value in document.items() if isinstance(value, list | dict)]:
-            raise DataError("the members of a greeting must be texts and numbers", value=", ".join(nested))
-        clients = count_at(document, "clients", least=1, most=MOST_CLIENTS)
-        mode, role = text_at(document, "mode"), text_at(document, "role")
-        for name, found, known in (("mode", mode, Mode), ("role", role, SessionRole)):
-            values = [one.value for one in known]
-            if found not in values:
-                raise DataError(f"the {name} of a greeting must be a known one", value=found[:80], allowed=", ".join(values))  # fmt: skip
-        client = count_at(document, "client", most=clients - 1)
-        return cls(
-            text_at(document, "token"),
-            client,
-            clients,
-            count_at(document, "attempt"),
-            Mode(mode),
-            SessionRole(role),
-            count_at(document, "session"),
-        )
+    def read(cls, document: object) -> Greeting:
+        """The greeting of a document. Raises :class:`DataError`."""
+        return read_value(cls, Part(document, "greeting"))
 
 
 def is_new(applied: int, number: int, client: int) -> bool:

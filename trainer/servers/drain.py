@@ -10,20 +10,26 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from trainer.embedding.ps.frames import count_at, read_document, text_at
 from trainer.errors import ServerLeaves
 from trainer.servers.client_updates import Greeting, run_of
 from trainer.wire.frames import Bytes
-from transforms.errors import DataError
+from transforms.derived_documents import document_of, read_value, whole
+from transforms.documents import Part, parse_document
 
 #: How long the clients of a server may take to commit after SIGTERM, unless its options say otherwise.
 DRAIN_SECS = 25.0
 #: A client may connect again after so long: for its next attempt, and after the process that answers was killed.
 _IDLE_SECS, _RETURN_SECS = 0.5, 10.0
 _MOST_SECS = 1e9
+
+
+def _read_secs(part: Part) -> float:
+    if (found := part.number()) > _MOST_SECS:
+        raise part.refused(f"at most {_MOST_SECS:g} seconds")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +43,20 @@ class DrainState:
         reason: why it drains; empty before.
     """
 
-    process: int
+    process: Annotated[int, whole(most=1 << 62)]
     is_draining: bool = False
-    left_secs: float = 0.0
-    reason: str = ""
+    left_secs: Annotated[float, _read_secs] = 0.0
+    reason: Annotated[str, lambda part: part.text()[:200]] = ""
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return asdict(self)
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def read(cls, body: Bytes) -> DrainState:
         """The state in a document. Raises :class:`DataError`."""
-        document = read_document(body, frozenset(one.name for one in fields(cls)))
-        is_draining, left = document["is_draining"], document["left_secs"]
-        if not isinstance(is_draining, bool) or isinstance(left, bool) or not isinstance(left, int | float):
-            raise DataError(
-                "the state of a server must say whether it drains, and for how long", value=str(document)[:200]
-            )
-        if not 0 <= left <= _MOST_SECS:
-            raise DataError("left_secs must be a number of seconds", value=left, allowed=f"0 to {_MOST_SECS:g}")
-        return cls(count_at(document, "process"), is_draining, float(left), text_at(document, "reason")[:200])
+        return read_value(cls, parse_document(bytes(body), "state of a server"))
 
 
 class Drain:

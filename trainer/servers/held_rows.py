@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,9 +29,8 @@ from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
 from trainer.servers.table_space import check_room
+from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _TABLES_FILE = "tables.json"
 #: Answers that are in use at once.

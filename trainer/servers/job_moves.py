@@ -30,8 +30,6 @@ from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, T
 from trainer.servers.run_servers import RunServers
 from transforms.errors import Busy, HeadraceError, InputError, NotFound, StorageError
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 _LOG = logging.getLogger(__name__)
 
 

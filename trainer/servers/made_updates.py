@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import numpy as np
 import xxhash
@@ -12,8 +11,6 @@ from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.ps.frames import Header
 from trainer.servers.client_updates import MOST_CLIENTS, MOST_UNANSWERED
 from trainer.wire.frames import Bytes
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Session, kind, flags, number and the digest of the body.
 _UPDATE = struct.Struct("<QBIQQ")

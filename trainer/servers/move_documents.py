@@ -13,15 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from trainer.document_field import DocumentField
+from trainer.document_field import STRICT, DocumentField
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.runs.lock import run_lock
+from transforms.derived_documents import Form, document_of, whole
+from transforms.documents import Part
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound
 
 _LOG = logging.getLogger(__name__)
@@ -40,6 +42,44 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
+def _read_id(part: Part) -> str:
+    found = part.text()
+    if not _ID.fullmatch(found):
+        raise part.refused("16 hexadecimal digits")
+    return found
+
+
+def _read_servers(part: Part) -> tuple[Address, ...]:
+    try:
+        return tuple(Address.parse(one.text()) for one in part.items(least=1, most=MOST_SERVERS))
+    except ConfigError as error:
+        raise part.refused_by(error) from None
+
+
+def _read_wanted(part: Part) -> tuple[Address, ...] | int:
+    return _read_servers(part) if isinstance(part.value, list) else part.integer(1, MOST_SERVERS)
+
+
+def _read_plan(part: DocumentField) -> PartitionPlan | None:
+    try:
+        return None if part.value is None else plan_at(part)
+    except ConfigError as error:
+        raise part.refused_by(error) from None
+
+
+def _read_problem(part: DocumentField) -> dict[str, str]:
+    return {name: one.text() for name, one in part.fields((), _PROBLEM).members().items()}
+
+
+_Id = Annotated[str, _read_id]
+_Plan = Annotated[PartitionPlan | None, Form(_read_plan, lambda plan: None if plan is None else plan_members(plan))]
+_Servers = Annotated[tuple[Address, ...], Form(_read_servers, lambda servers: list(map(str, servers)))]
+_Wanted = Annotated[
+    tuple[Address, ...] | int,
+    Form(_read_wanted, lambda servers: servers if isinstance(servers, int) else list(map(str, servers))),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
     """A request to move the tables of a running training to other servers.
@@ -51,10 +91,10 @@ class MoveRequest:
         plan: where the tables stand on them; None: rows are spread over them.
     """
 
-    id: str
-    training: str
-    servers: tuple[Address, ...] | int
-    plan: PartitionPlan | None = None
+    id: _Id
+    training: _Id
+    servers: _Wanted
+    plan: _Plan = None
 
     def __post_init__(self) -> None:
         if isinstance(self.servers, tuple) and len(set(self.servers)) != len(self.servers):
@@ -72,19 +112,12 @@ class MoveRequest:
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return {
-            "format": _FORMAT,
-            "id": self.id,
-            "training": self.training,
-            "servers": self.servers if isinstance(self.servers, int) else list(map(str, self.servers)),
-            "plan": None if self.plan is None else plan_members(self.plan),
-        }
+        return {"format": _FORMAT, **document_of(self)}
 
     @classmethod
     def read(cls, field: DocumentField) -> MoveRequest:
-        """The request at ``field``. Raises :class:`TornCheckpoint` and :class:`InputError`."""
-        of = _members(field, {"format", "id", "training", "servers", "plan"})
-        return cls(_id(of["id"]), _id(of["training"]), _servers(of["servers"]), _plan(of["plan"]))
+        """The request at ``field``. Raises :class:`TornCheckpoint`."""
+        return STRICT.read(cls, _of_this_format(field), besides=("format",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +130,14 @@ class MoveReport:
         problem: why it was given up, as the attributes of an error; empty otherwise.
     """
 
-    id: str
+    id: _Id
     figures: MoveFigures
-    problem: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    problem: Annotated[Mapping[str, str], _read_problem] = dataclasses.field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
         """Whether the move has ended."""
         return self.figures.stage in (MoveStage.DONE, MoveStage.GIVEN_UP)
-
-    def to_document(self) -> dict[str, Any]:
-        """The JSON object."""
-        return {
-            "id": self.id,
-            "figures": {**dataclasses.asdict(self.figures), "stage": str(self.figures.stage)},
-            "problem": dict(self.problem),
-        }
-
-    @classmethod
-    def read(cls, field: DocumentField) -> MoveReport:
-        """The report at ``field``. Raises :class:`TornCheckpoint`."""
-        of = _members(field, {"id", "figures", "problem"})
-        figures = _members(of["figures"], {one.name for one in dataclasses.fields(MoveFigures)})
-        stage, problem = figures["stage"].text(), of["problem"].members()
-        if stage not in tuple(MoveStage) or not problem.keys() <= set(_PROBLEM):
-            raise TornCheckpoint("a report of a move must have a stage and a problem", where=field.place, value=stage[:80],
-                                 allowed=", ".join(MoveStage))  # fmt: skip
-        copied, passes, pause = (figures[name].count() for name in ("copied_rows", "passes", "pause_rows"))
-        pause_secs, secs = (figures[name].number() for name in ("pause_secs", "secs"))
-        return cls(
-            _id(of["id"]),
-            MoveFigures(MoveStage(stage), copied, passes, pause, pause_secs, secs),
-            {name: one.text() for name, one in problem.items()},
-        )
 
 
 def problem_of(error: BaseException) -> dict[str, str]:
@@ -152,44 +160,35 @@ class TrainingServers:
         run: the number with which it has the servers; see :class:`~trainer.servers.run_servers.RunServers`.
     """
 
-    training: str
-    servers: tuple[Address, ...]
+    training: _Id
+    servers: _Servers
     are_local: bool = False
-    plan: PartitionPlan | None = None
+    plan: _Plan = None
     move: MoveReport | None = None
-    run: int = 0
+    run: Annotated[int, whole(most=1 << 62)] = 0
+
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for a plan of another number of servers."""
+        if self.plan is not None and self.plan.cores != len(self.servers):
+            raise TornCheckpoint("a plan must have a core for each server", where=part.at("plan").place, value=self.plan.cores,
+                                 allowed=str(len(self.servers)))  # fmt: skip
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return {
-            "format": _FORMAT,
-            "training": self.training,
-            "servers": list(map(str, self.servers)),
-            "are_local": self.are_local,
-            "plan": None if self.plan is None else plan_members(self.plan),
-            "move": None if self.move is None else self.move.to_document(),
-            "run": self.run,
-        }
+        return {"format": _FORMAT, **document_of(self)}
 
     @classmethod
     def read(cls, field: DocumentField) -> TrainingServers:
         """The servers at ``field``. Raises :class:`TornCheckpoint`."""
-        of = _members(field, {"format", "training", "servers", "are_local", "plan", "move", "run"})
-        servers = _servers(of["servers"])
-        if isinstance(servers, int):
-            raise TornCheckpoint(
-                "the servers of a training must be addresses", where=of["servers"].place, value=servers
-            )
-        move = None if of["move"].value is None else MoveReport.read(of["move"])
-        run = of["run"].count(most=1 << 62)
-        try:
-            plan = _plan(of["plan"])
-        except ConfigError as error:
-            raise TornCheckpoint(error.what, where=of["plan"].place, value=error.value) from None
-        if plan is not None and plan.cores != len(servers):
-            raise TornCheckpoint("a plan must have a core for each server", where=of["plan"].place, value=plan.cores,
-                                 allowed=str(len(servers)))  # fmt: skip
-        return cls(_id(of["training"]), servers, _flag(of["are_local"]), plan, move, run)
+        return STRICT.read(cls, _of_this_format(field), besides=("format",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Notice:
+    """A preemption notice of a server of a training."""
+
+    training: str
+    server: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +267,7 @@ class MoveFiles:
     def ask_to_leave(self, server: str, training: str) -> None:
         """Write a preemption notice for a server, such as s1, which the training takes."""
         new = self.folder / f"{server}-{new_id()}.new"
-        new.write_text(json.dumps({"format": _FORMAT, "training": training, "server": server}))
+        new.write_text(json.dumps({"format": _FORMAT, **document_of(_Notice(training, server))}))
         new.replace(self.folder / f"notice-{server}.json")
 
     def take_notices(self, training: str) -> tuple[str, ...]:
@@ -276,9 +275,9 @@ class MoveFiles:
         found = []
         for path in sorted(self.folder.glob("notice-*.json")):
             try:
-                of = _members(_document(path), {"format", "training", "server"})
-                if of["training"].text() == training:
-                    found.append(of["server"].text())
+                notice = STRICT.read(_Notice, _of_this_format(_document(path)), besides=("format",))
+                if notice.training == training:
+                    found.append(notice.server)
             except TornCheckpoint as error:
                 _LOG.warning("a preemption notice was not taken: %s (%s)", error.what, error.where)
             finally:
@@ -313,45 +312,9 @@ def _document(path: Path) -> DocumentField:
         ) from None
 
 
-def _members(field: DocumentField, names: set[str]) -> dict[str, DocumentField]:
-    found = field.members()
-    if found.keys() != names:
-        raise TornCheckpoint("a document of a move must have its members", where=field.place, value=str(sorted(found))[:200],
-                             allowed=", ".join(sorted(names)))  # fmt: skip
-    if "format" in names and found["format"].count() != _FORMAT:
+def _of_this_format(field: DocumentField) -> DocumentField:
+    if field.at("format").count() != _FORMAT:
         raise TornCheckpoint("the format of a document must be one that this release reads", where=field.place,
-                             value=found["format"].value, allowed=str(_FORMAT),
+                             value=field.at("format").value, allowed=str(_FORMAT),
                              next_step="use the same release of Headrace as the training")  # fmt: skip
-    return found
-
-
-def _id(field: DocumentField) -> str:
-    found = field.text()
-    if not _ID.fullmatch(found):
-        raise TornCheckpoint("a name must be 16 hexadecimal digits", where=field.place, value=found[:80])
-    return found
-
-
-def _plan(field: DocumentField) -> PartitionPlan | None:
-    return None if field.value is None else plan_at(field)
-
-
-def _flag(field: DocumentField) -> bool:
-    if not isinstance(field.value, bool):
-        raise TornCheckpoint("a document's value must be a boolean", where=field.place, value=repr(field.value)[:80])
-    return field.value
-
-
-def _servers(field: DocumentField) -> tuple[Address, ...] | int:
-    if not isinstance(field.value, list):
-        found = field.count(most=MOST_SERVERS)
-        if not found:
-            raise TornCheckpoint("servers must be at least one", where=field.place, value=found)
-        return found
-    texts = field.texts()
-    if not 1 <= len(texts) <= MOST_SERVERS:
-        raise TornCheckpoint("servers must be few", where=field.place, value=len(texts), allowed=f"1 to {MOST_SERVERS}")
-    try:
-        return tuple(Address.parse(one) for one in texts)
-    except (InputError, ConfigError) as error:
-        raise TornCheckpoint("servers must be addresses", where=field.place, value=str(error.value)[:80]) from None
+    return field

@@ -7,9 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.outputs import OutputPool
@@ -28,9 +25,8 @@ from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
 from trainer.wire.frames import Bytes
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOOK_SECS = 1.0
 #: How soon a client that reads a snapshot must connect again.

@@ -149,7 +149,9 @@ def _apply_to_saved_model(
     links: Sequence[Link], target: Path, output: Path | None, window_bytes: int, counted: _Counted
 ) -> Applied:
     if output is not None and (output.exists() or output.is_symlink()):
-        raise InputError("the output must be a new folder", where="--output", value=str(output), next_step="name another folder")  # fmt: skip
+        raise InputError(
+            "the output must be a new folder", where="--output", value=str(output), next_step="name another folder"
+        )
     place = Path(os.path.abspath(output or target))  # "." has no name
     with run_lock(place.with_name(f".{place.name}.lock"), "SavedModel"):
         served = read_served_model(target)

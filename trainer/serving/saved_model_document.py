@@ -41,6 +41,7 @@ def written_document(target: Path, served: ServedModel) -> bytes:
 def _document(target: Path) -> DocumentField:
     place = target / EXTRA
     if not place.exists():
-        raise TornCheckpoint("a SavedModel must have the description of its export", where=str(place),
-                             next_step="export the model again")  # fmt: skip
+        raise TornCheckpoint(
+            "a SavedModel must have the description of its export", where=str(place), next_step="export the model again"
+        )
     return DocumentField(parse_json(read_file(place), str(place)), str(place))

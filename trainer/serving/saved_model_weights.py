@@ -28,9 +28,8 @@ from trainer.serving.deltas.link_tables import read_dense, removed_stream, set_s
 from trainer.serving.exchange import exchange_folders
 from trainer.serving.saved_model_document import EXTRA, written_document
 from trainer.serving.served_model import ServedModel, ServedTable
+from transforms.arrays import Array
 from warehouse.storage.durable_files import sync_folder, sync_path
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _VARIABLES = "variables/variables"
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -67,7 +66,9 @@ def apply_to_saved_model(
     :class:`~trainer.errors.CheckpointNotWritten`; the SavedModel is as before then.
     """
     last = links[-1]
-    at = Position(last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash)  # fmt: skip
+    at = Position(
+        last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash
+    )
     place = Path(os.path.abspath(output or target))
     made = place.with_name(f".{place.name}.applied")
     with translated_write_errors(str(place), "the SavedModel"):
@@ -168,7 +169,9 @@ def _write_variables(target: Path, made: Path, weights: _Weights) -> None:
             files.append(_save(made, len(files), pending))
     if pending:
         files.append(_save(made, len(files), pending))
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=files, destination_prefix=str(made / _VARIABLES), delete_old_dirs=False)  # fmt: skip
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=files, destination_prefix=str(made / _VARIABLES), delete_old_dirs=False
+    )
     for path in (made / "variables").glob("part-*"):
         delete(path)
 

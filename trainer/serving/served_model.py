@@ -17,9 +17,7 @@ from trainer.embedding.optimizers import SGD
 from trainer.embedding.spec import Constant, Initializer, Normal, Quantization, TableSpec, Uniform
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.serving.deltas.chain import Position
-from trainer.serving.deltas.link_manifest import exact_members, read_sha256
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _INITIALIZERS: dict[str, type[Initializer]] = {"constant": Constant, "uniform": Uniform, "normal": Normal}
 
@@ -52,7 +50,7 @@ class ServedTable:
     @classmethod
     def read(cls, field: DocumentField) -> ServedTable:
         """The table at ``field``. Raises :class:`TornCheckpoint`."""
-        members = exact_members(field, {"kind", "table", "rows", "columns", "initializer", "quantization"})
+        members = field.fields({"kind", "table", "rows", "columns", "initializer", "quantization"}).members()
         levels = members["quantization"]
         initializer = members["initializer"].members()
         try:
@@ -66,7 +64,9 @@ class ServedTable:
                 quantization=None if levels.value is None else Quantization(**_plain(levels.members())),
             )
         except (ConfigError, KeyError, TypeError) as error:
-            raise TornCheckpoint("a served table must have a known form", where=field.place, value=str(error)[:200]) from error  # fmt: skip
+            raise TornCheckpoint(
+                "a served table must have a known form", where=field.place, value=str(error)[:200]
+            ) from error
         return cls(members["kind"].text(), spec)
 
     def served(self, weights: Array) -> Array:
@@ -117,15 +117,15 @@ class ServedModel:
     @classmethod
     def read(cls, field: DocumentField) -> ServedModel:
         """The weights at ``field``. Raises :class:`TornCheckpoint`."""
-        members = exact_members(field, {"model", "epochs", "commit", "link", "seed", "tables", "dense"})
+        members = field.fields({"model", "epochs", "commit", "link", "seed", "tables", "dense"}).members()
         link: Mapping[str, DocumentField] = {}
         if members["link"].value is not None:
-            link = exact_members(members["link"], {"number", "hash"})
+            link = members["link"].fields({"number", "hash"}).members()
         position = Position(
-            read_sha256(members["model"]),
+            members["model"].digest(),
             members["epochs"].count(),
-            read_sha256(members["commit"]),
-            *((link["number"].count(), read_sha256(link["hash"])) if link else ()),
+            members["commit"].digest(),
+            *((link["number"].count(), link["hash"].digest()) if link else ()),
         )
         tables = tuple(map(ServedTable.read, members["tables"].items()))
         return cls(position, members["seed"].count(), tables, members["dense"].texts())

@@ -26,9 +26,8 @@ from trainer.serving.deltas.chain import Position
 from trainer.serving.deltas.model_digest import model_digest
 from trainer.serving.served_model import ServedModel, ServedTable
 from trainer.serving.trained import Trained
+from transforms.arrays import Array
 from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The output's name: probabilities of 1, [rows, classes] probabilities, or numbers, by the model's task.
 PREDICTION = "prediction"

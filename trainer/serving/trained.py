@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +21,9 @@ from trainer.training.frozen_weights import frozen_weights
 from trainer.training.preparation import fragment_refs
 from trainer.training.run_state import RunProgress, Weights
 from trainer.training.saved_run import read_newest_run
+from transforms.arrays import Array
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,8 @@ from trainer.errors import ConfigError
 from trainer.planning.assignment import PlacedShards
 from trainer.planning.planner import Search
 from trainer.planning.topologies import PlanTopology
+from transforms.arrays import Array
 from transforms.child_process import child_environment, module_command
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The most choices of a core for a shard that the solver is given.
 _MOST_CHOICES = 30_000

@@ -13,6 +13,7 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, read_head
 from trainer.training.one_engine import joined_features
+from transforms.derived_documents import document_of
 from transforms.types import type_document, type_from_document
 
 
@@ -48,22 +49,13 @@ class CheckedModel:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`from_document`."""
-        settings = self.settings
         return {
             "inputs": [{"name": one.name, "type": type_document(one.type)} for one in self.inputs],
             "config": self.config.to_document(),
             "head": self.head.to_document(),
             "events_per_replica": self.events_per_replica,
             "pipelined": self.pipelined,
-            "settings": {
-                "disable_table_stacking": settings.disable_table_stacking,
-                "max_ids_per_chip_per_sample": settings.max_ids_per_chip_per_sample,
-                "max_ids_per_table": dict(settings.max_ids_per_table),
-                "max_unique_ids_per_table": dict(settings.max_unique_ids_per_table),
-                "default_max_ids": settings.default_max_ids,
-                "default_max_unique_ids": settings.default_max_unique_ids,
-                "stacks": [list(stack) for stack in settings.stacks],
-            },
+            "settings": document_of(self.settings),
         }
 
     @classmethod

@@ -69,8 +69,9 @@ class TpuEnvironment:
         with an error, or not in time.
         """
         if not self.is_ready:
-            raise ConfigError("the environment for TPU programs must be installed", where=str(self.folder),
-                              next_step="make tpu")  # fmt: skip
+            raise ConfigError(
+                "the environment for TPU programs must be installed", where=str(self.folder), next_step="make tpu"
+            )
         try:
             done = subprocess.run(
                 module_command(module, python=str(self._python(part))), input=json.dumps(document), capture_output=True,
@@ -80,8 +81,9 @@ class TpuEnvironment:
             raise CheckFailed(f"{module} must end in time", value=f"{timeout_secs:.0f} s",
                               next_step="allow more time, or check a smaller model") from error  # fmt: skip
         if done.returncode:
-            raise CheckFailed(f"{module} must end with status 0", value=done.returncode,
-                              where=done.stderr[-_SHOWN_CHARACTERS:])  # fmt: skip
+            raise CheckFailed(
+                f"{module} must end with status 0", value=done.returncode, where=done.stderr[-_SHOWN_CHARACTERS:]
+            )
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
@@ -130,8 +132,10 @@ def main() -> int:
     environment = TpuEnvironment(Path(sys.argv[1]))
     if environment.is_ready:
         return 0
-    sys.stdout.write(f"Setting up TensorFlow for TPUs and the TPU compiler in {environment.folder} (some minutes)\n"
-                     "  libtpu is under the Google Cloud Platform terms of service\n")  # fmt: skip
+    sys.stdout.write(
+        f"Setting up TensorFlow for TPUs and the TPU compiler in {environment.folder} (some minutes)\n"
+        "  libtpu is under the Google Cloud Platform terms of service\n"
+    )
     sys.stdout.flush()
     try:
         environment.install()

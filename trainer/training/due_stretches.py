@@ -7,11 +7,11 @@ those of late labels, become several stretches.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+
 #: The first row of a stretch, its rows, and its due events.
 Stretch = tuple[int, int, int]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from trainer.config import TrainConfig
 from trainer.hashed_options import HashedOptions
@@ -16,8 +13,7 @@ from trainer.model.unbounded_tables import hashed_tables
 from trainer.reading.batches import Batch
 from trainer.training.run_state import Weights, build_weights
 from trainer.training.tpu_weights import TpuWeights
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def frozen_weights(layout: InputLayout, config: TrainConfig, head: AnyHead, arrays: Mapping[str, Array]) -> Weights:

@@ -10,22 +10,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
-from trainer.model.calibration import Calibration
-from trainer.model.metrics import AnyScores, read_scores
+from trainer.model.calibration import Calibration, StoredCalibration
+from trainer.model.metrics import AnyScores, StoredScores
 from trainer.runs.epochs import Segments
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+from transforms.derived_documents import document_of, whole
 
 NO_CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({})
 #: Consecutive events whose mean loss is kept, to compare two passes event by event: as many blocks, of equal size.
 BLOCKS = 64
-_MOST_PASSES = 255
+_Passes = Annotated[int, whole(most=255)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class ScoredPass:
         calibrations: by label, the map of its logits that was fitted to these events; empty if none is asked for.
     """
 
-    passes: int
+    passes: _Passes
     epochs_done: int
-    scores: AnyScores
+    scores: StoredScores
     loss: float
     block_losses: tuple[float, ...]
-    calibrations: Mapping[str, Calibration] = field(default_factory=lambda: NO_CALIBRATIONS)
+    calibrations: Mapping[str, StoredCalibration] = field(default_factory=lambda: NO_CALIBRATIONS)
 
     @classmethod
     def of(
@@ -73,29 +73,6 @@ class ScoredPass:
         falls = np.array(before.block_losses) - np.array(self.block_losses)
         return gain, float(falls.std(ddof=1)) / math.sqrt(len(falls))
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {
-            "passes": self.passes,
-            "epochs_done": self.epochs_done,
-            "scores": self.scores.to_document(),
-            "loss": self.loss,
-            "block_losses": list(self.block_losses),
-            "calibrations": {name: one.to_document() for name, one in self.calibrations.items()},
-        }
-
-    @classmethod
-    def read(cls, field: DocumentField) -> ScoredPass:
-        """The figures at ``field``. Raises :class:`TornCheckpoint`."""
-        return cls(
-            field.at("passes").count(most=_MOST_PASSES),
-            field.at("epochs_done").count(),
-            read_scores(field.at("scores")),
-            field.at("loss").number(),
-            tuple(one.number() for one in field.at("block_losses").items()),
-            MappingProxyType({name: Calibration.read(one) for name, one in field.at("calibrations").members().items()}),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
@@ -107,7 +84,7 @@ class HeldOut:
     """
 
     scored: tuple[ScoredPass, ...] = ()
-    stopped: int = 0
+    stopped: _Passes = 0
 
     @property
     def calibrations(self) -> Mapping[str, Calibration]:
@@ -125,21 +102,21 @@ class HeldOut:
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
-        return {"scored": [one.to_document() for one in self.scored], "stopped": self.stopped}
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def read(cls, field: DocumentField, segments: Segments) -> HeldOut:
         """The state at ``field``, of a run with these segments. Raises :class:`TornCheckpoint`."""
-        scored = tuple(map(ScoredPass.read, field.at("scored").items()))
-        stopped = field.at("stopped").count(most=_MOST_PASSES)
-        passes = [one.passes for one in scored]
+        found = OPEN.read(cls, field)
+        stopped, passes = found.stopped, [one.passes for one in found.scored]
         if passes != sorted(set(passes)) or 0 in passes or (stopped and stopped not in passes[-1:]):
             raise TornCheckpoint("held-out events must be scored once after a pass, in order", where=field.place,
                                  value=[*passes[-5:], stopped])  # fmt: skip
         if len(segments) < 2:
             raise TornCheckpoint("a held-out share must be the second segment of a run", where=field.place,
                                  value=f"{len(segments)} segments")  # fmt: skip
-        return cls(scored, stopped)
+        return found
 
 
 def split_held_out(partitions: Sequence[str], events: Mapping[str, int], share: float) -> Segments:

@@ -35,8 +35,7 @@ from trainer.scheduling.work_units import Piece, PlaceRange, UnitPlan, cumulated
 from trainer.training.due_stretches import due_rows, stretches_of
 from trainer.training.held_out import HeldOut
 from trainer.training.preparation import PreparedRun
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 FORMAT = "headrace.plan/2"
 #: The format of earlier releases, in which every unit is of one stretch and belongs to one host.
@@ -186,7 +185,7 @@ class JobPlan:
         held_out = field.members().get("held_out")
         plan = cls(
             solution=field.at("solution").text(),
-            config={name: option.value for name, option in field.at("config").members().items()},
+            config=field.at("config").members_as_they_are(),
             identity=RunIdentity.read(field.at("identity")),
             head=read_head(field.at("head")),
             units=units,
@@ -200,7 +199,7 @@ class JobPlan:
             shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
             labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
             held_out=None if held_out is None else HeldOut.read(held_out, segments),
-            pauses=held_out is not None and field.at("pauses").truth(),
+            pauses=held_out is not None and field.at("pauses").boolean(),
         )
         if plan.labels is not None and plan.counts is None:
             raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)

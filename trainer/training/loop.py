@@ -52,10 +52,9 @@ from trainer.training.served_weights import FollowMoves, MakeEngine, ServedWeigh
 from trainer.training.staleness import NOT_MEASURED, StalenessCounts
 from trainer.training.step_pipeline import TrainedBatch
 from trainer.training.tpu_weights import TpuWeights, check_slice, weights_on
+from transforms.derived_documents import document_of
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Memory for rows that training changes while a checkpoint is written.
 _MOST_ASIDE_BYTES = 256 << 20
@@ -133,7 +132,7 @@ class TrainReport:
             "epochs": self.epochs,
             "events": self.events,
             "seconds": self.seconds,
-            "history": [item.to_document() for item in self.history],
+            "history": [document_of(item) for item in self.history],
             "ledger": self.ledger.to_document() if self.ledger else None,
             "resumed_from": self.resumed_from,
             "finished": self.finished,

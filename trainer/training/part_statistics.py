@@ -13,11 +13,12 @@ from trainer.checkpoints.host_part import PartName
 from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import RunFiles, commit_name
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.planning.feature_statistics import FeatureStatistics, pooled
 from trainer.runs.identity import RunIdentity
-from trainer.training.run_statistics import STATISTICS, NamedStatistics, named_documents, read_named, run_key
+from trainer.training.run_statistics import STATISTICS, NamedStatistics, run_key
+from transforms.derived_documents import document_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def part_statistics(identity: RunIdentity, sampled: Mapping[str, FeatureStatisti
         return None
     fingerprints = {item["name"]: item["fingerprint"] for item in identity.inputs}
     named = {fingerprints[name]: NamedStatistics(name, one) for name, one in sampled.items()}
-    return canonical_json({"run": run_key(identity), "features": named_documents(named)})
+    return canonical_json(document_of(CommitStatistics(run_key(identity), named)))
 
 
 def read_commit_statistics(run_dir: str, commit: int) -> CommitStatistics | None:
@@ -68,4 +69,4 @@ def _read_part(files: RunFiles, part: PartName) -> CommitStatistics | None:
     if STATISTICS not in files.sizes(part.folder):
         return None
     field = DocumentField(parse_json(files.read(path), files.place(path)), STATISTICS)
-    return CommitStatistics(field.at("run").text(), read_named(field.at("features")))
+    return OPEN.read(CommitStatistics, field)

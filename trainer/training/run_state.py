@@ -14,7 +14,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.data.label_record import LabelRecord
 from trainer.data.ledger import Ledger
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.embedding.cpu_engine import CpuEngine
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import OneHost
@@ -30,7 +30,7 @@ from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
-from trainer.model.metrics import AnyScores, read_scores
+from trainer.model.metrics import AnyScores, StoredScores
 from trainer.model.task_heads import AnyHead
 from trainer.model.unbounded_tables import table_limits
 from trainer.planning.plan import PartitionPlan
@@ -41,11 +41,11 @@ from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.training.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
 from trainer.training.step_pipeline import StepPipeline, Steps
+from transforms.arrays import Array
+from transforms.derived_documents import document_of
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 #: Tables of the linear part that are beside those of the deep part have names of their own.
@@ -62,27 +62,12 @@ class EpochScores:
     epoch: int
     pass_number: int
     partitions: tuple[str, ...]
-    scores: AnyScores
+    scores: StoredScores
 
     @property
     def is_unseen(self) -> bool:
         """Whether the model had not seen the events before: those of the first pass of a segment."""
         return self.pass_number == 0
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {
-            "epoch": self.epoch,
-            "pass_number": self.pass_number,
-            "partitions": list(self.partitions),
-            "scores": self.scores.to_document(),
-        }
-
-    @classmethod
-    def read(cls, field: DocumentField) -> EpochScores:
-        """The scores at ``field``."""
-        epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
-        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")))
 
 
 @dataclass
@@ -117,9 +102,9 @@ class RunProgress:
     @classmethod
     def read(cls, field: DocumentField) -> RunProgress:
         """The progress at ``field``, a checkpoint's document. Raises :class:`TornCheckpoint` if its parts disagree."""
-        position = DataPosition.read(field.at("position"))
+        position = OPEN.read(DataPosition, field.at("position"))
         segments = tuple(item.texts() for item in field.at("segments").items())
-        history = [EpochScores.read(item) for item in field.at("history").items()]
+        history = [OPEN.read(EpochScores, item) for item in field.at("history").items()]
         if [item.epoch for item in history] != list(range(len(history))) or len(history) != position.epochs_done:
             raise TornCheckpoint("a checkpoint must hold the scores of every epoch, got others",
                                  where=field.at("history").place, value=[item.epoch for item in history][-5:],
@@ -426,10 +411,10 @@ def snapshot(
     if labels is not None:
         arrays[LABELS] = labels.packed
     document = {
-        "position": DataPosition(progress.epochs_done, identity.data_digest).to_document(),
+        "position": document_of(DataPosition(progress.epochs_done, identity.data_digest)),
         "step": progress.step,
         "segments": [list(segment) for segment in progress.segments],
-        "history": [item.to_document() for item in progress.history],
+        "history": [document_of(item) for item in progress.history],
         "planned_rows": dict(progress.planned_rows),
         "identity": identity.to_document(),
         "ledger": None if counts is None else counts.to_document(),

@@ -11,10 +11,11 @@ from typing import Any, Final
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.planning.feature_statistics import FeatureStatistics, aged_merge
 from trainer.runs.identity import RunIdentity
+from transforms.derived_documents import document_of
 
 #: The file's name among the checkpoints.
 STATISTICS: Final = "statistics.json"
@@ -45,6 +46,16 @@ class RunStatistics:
     epochs_done: int
     features: Mapping[str, NamedStatistics]
 
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for epochs that end before the first one."""
+        if self.first_epoch > self.epochs_done:
+            raise TornCheckpoint("statistics must end after their first epoch", where=part.place,
+                                 value=(self.first_epoch, self.epochs_done))  # fmt: skip
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"format": _FORMAT, **document_of(self)}
+
     def with_epoch(self, epochs_done: int, sampled: Mapping[str, NamedStatistics]) -> RunStatistics:
         """With the sample of one more epoch; an epoch that is in the statistics already does not count again."""
         if epochs_done <= self.epochs_done:
@@ -55,40 +66,6 @@ class RunStatistics:
             both = new.statistics if old is None else aged_merge(old.statistics, new.statistics)
             merged[fingerprint] = NamedStatistics(new.name, both)
         return replace(self, epochs_done=epochs_done, features=merged)
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "format": _FORMAT,
-            "run": self.run,
-            "first_epoch": self.first_epoch,
-            "epochs_done": self.epochs_done,
-            "features": named_documents(self.features),
-        }
-
-    @staticmethod
-    def from_document(field: DocumentField) -> RunStatistics:
-        """The inverse of :meth:`to_document`; raises :class:`TornCheckpoint`."""
-        found = field.at("format").count()
-        if found != _FORMAT:
-            raise TornCheckpoint(f"statistics must have format {_FORMAT}, got {found}", where=field.place, value=found)
-        first, done = field.at("first_epoch").count(), field.at("epochs_done").count()
-        if first > done:
-            raise TornCheckpoint("statistics must end after their first epoch", where=field.place, value=(first, done))
-        return RunStatistics(field.at("run").text(), first, done, read_named(field.at("features")))
-
-
-def named_documents(features: Mapping[str, NamedStatistics]) -> dict[str, Any]:
-    """A JSON object, the inverse of :func:`read_named`."""
-    return {key: {"name": one.name, "statistics": one.statistics.to_document()} for key, one in features.items()}
-
-
-def read_named(field: DocumentField) -> dict[str, NamedStatistics]:
-    """Statistics by the fingerprint of a component. Raises :class:`TornCheckpoint`."""
-    return {
-        key: NamedStatistics(one.at("name").text(), FeatureStatistics.from_document(one.at("statistics")))
-        for key, one in field.members().items()
-    }
 
 
 #: Records the sample of a committed epoch: the run's key, the number of its commit, and the statistics by fingerprint.
@@ -106,9 +83,10 @@ def read_statistics(run_dir: str | Path) -> RunStatistics | None:
     files = open_run(run_dir)
     if STATISTICS not in files.names():
         return None
-    return RunStatistics.from_document(
-        DocumentField(parse_json(files.read(STATISTICS), files.place(STATISTICS)), STATISTICS)
-    )
+    field = DocumentField(parse_json(files.read(STATISTICS), files.place(STATISTICS)), STATISTICS)
+    if (found := field.at("format").count()) != _FORMAT:
+        raise TornCheckpoint(f"statistics must have format {_FORMAT}, got {found}", where=field.place, value=found)
+    return OPEN.read(RunStatistics, field)
 
 
 class StatisticsFile:

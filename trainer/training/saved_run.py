@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from trainer.checkpoints.checkpoint import newest_intact
 from trainer.checkpoints.commit_manifest import JobPosition
@@ -17,7 +14,7 @@ from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.run_files import commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.data.label_record import LabelRecord
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
@@ -25,8 +22,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
 from trainer.training.run_state import RunProgress
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     field = DocumentField(checkpoint.document, f"{checkpoint.path}/{STATE}")
     identity = RunIdentity.read(field.at("identity"))
     progress = RunProgress.read(field)
-    position = DataPosition.read(field.at("position"))
+    position = OPEN.read(DataPosition, field.at("position"))
     job = JobPosition.read(field)
     # A checkpoint within an epoch has a number of its own, and so have all later ones.
     is_behind = position.epochs_done > checkpoint.epochs_done and job is None

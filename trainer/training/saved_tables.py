@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.checkpoints.table_sections import section_name, section_of
 from trainer.embedding.engine import NO_SECTIONS, ChangedRows, SavedTables, TableSections, TablesSnapshot, TableState
 from trainer.embedding.optimizers import slot_width
 from trainer.errors import NonFiniteLoss, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def own_place(kind: str, table: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from trainer.reading.batches import Batch, make_batches
 from trainer.reading.stream import ReadFragment, fragment_stream
 from trainer.training.held_out import ScoredPass
 from trainer.training.preparation import PreparedRun
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def score_held_out(

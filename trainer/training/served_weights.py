@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from trainer.training.dense_step import LookedUp, TableGradients
 from trainer.training.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
 from trainer.training.run_state import Weights, build_dense
 from trainer.training.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
 MakeEngine: TypeAlias = Callable[[Sequence[FeatureSpec], int, int, ServedOptions], ServedEngine]

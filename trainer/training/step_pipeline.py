@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from trainer.errors import NonFiniteLoss
 from trainer.reading.batches import Batch
 from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.training.staleness import StalenessCounts
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Ends a lookup that was begun.
 _End: TypeAlias = Callable[[], LookedUp]
 

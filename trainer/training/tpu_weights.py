@@ -27,11 +27,11 @@ from trainer.training.one_engine import joined_features, joined_ids, name_in_eng
 from trainer.training.run_state import AttemptBeginning, Weights, build_weights
 from trainer.training.saved_tables import parted_tables, saved_states, state_arrays, under
 from trainer.training.step_pipeline import SliceSteps, Steps
+from transforms.arrays import Array
 
 if TYPE_CHECKING:
     from trainer.model.dense_step import DenseState
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Steps that the slice trains before the host looks at their logits.
 STEPS_PER_CALL = 64

@@ -16,8 +16,9 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     try:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     except pa.ArrowInvalid as error:
-        raise DataError("chunks of one column must fit in one array", value=str(error),
-                        next_step="use smaller fragments") from error  # fmt: skip
+        raise DataError(
+            "chunks of one column must fit in one array", value=str(error), next_step="use smaller fragments"
+        ) from error
 
 
 def compact_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

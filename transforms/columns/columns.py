@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import Array
 from transforms.columns.arrays import one_array
 from transforms.columns.nans import with_one_nan
 from transforms.columns.positions import as_positions, check_positions
 from transforms.columns.stored_types import cast_stored, reads_as
 from transforms.errors import DataError
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 NUMPY_ELEMENT: dict[DType, np.dtype[Any]] = {
     DType.BOOL: np.dtype(np.bool_),
@@ -112,8 +111,9 @@ def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Co
     :class:`DataError` for another type and for chunks that together exceed 32-bit positions.
     """
     if array.type != arrow_type(column_type):
-        raise DataError("an array must have the type of its column", value=str(array.type),
-                        allowed=str(arrow_type(column_type)))  # fmt: skip
+        raise DataError(
+            "an array must have the type of its column", value=str(array.type), allowed=str(arrow_type(column_type))
+        )
     array = one_array(array)
     if isinstance(column_type, Dense):
         return _dense_from_arrow(array, column_type.dtype)

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 _BITS: dict[pa.DataType, tuple[Any, Any, int]] = {
     pa.float32(): (np.float32, np.uint32, 0x7FC00000),
     pa.float64(): (np.float64, np.uint64, 0x7FF8000000000000),

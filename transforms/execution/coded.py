@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import Array
 from transforms.columns.columns import (
-    Array,
     Column,
     Constants,
     Numbers,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from transforms.documents import document_part
+from transforms.derived_documents import number
 from transforms.execution.fusion import FUSED, STANDS_FOR
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Operation
@@ -27,7 +27,7 @@ class OperatorWork:
     operator: str
     version: int
     rows: int
-    secs: float
+    secs: Annotated[float, number(0.0)]
 
 
 def cost_name(operator: str, params: Mapping[str, object]) -> str:
@@ -84,15 +84,3 @@ def work_of_run(steps: Iterable[tuple[Sequence[Share], float]], rows: int) -> tu
         for shares, secs in steps
         for share in shares
     )
-
-
-_FIELDS = ("operator", "version", "rows", "secs")
-
-
-def work_from_document(documents: object) -> tuple[OperatorWork, ...]:
-    """The works of documents that ``dataclasses.asdict`` made. Raises :class:`~transforms.errors.DataError`."""
-    return tuple(
-        OperatorWork(one.at("operator").text(), one.at("version").integer(), one.at("rows").integer(),
-                     one.at("secs").number())
-        for one in (item.fields(_FIELDS) for item in document_part(documents, "list of measurements").items())
-    )  # fmt: skip

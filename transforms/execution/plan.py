@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Array
 from transforms.columns.columns import (
     NUMPY_ELEMENT,
-    Array,
     Column,
     Constants,
     Numbers,

@@ -57,9 +57,11 @@ class Expr(
         return f'<div style="overflow: auto">{graph_svg(self.node)}</div>'
 
     def __bool__(self) -> NoReturn:
-        raise InputError("an expression must not be used as a truth value",
-                         value=repr(self),
-                         next_step="use & | ~ for and, or, not, is_in for in, (a < x) & (x < b) for a < x < b, and if_else for if")  # fmt: skip
+        raise InputError(
+            "an expression must not be used as a truth value",
+            value=repr(self),
+            next_step="use & | ~ for and, or, not, is_in for in, (a < x) & (x < b) for a < x < b, and if_else for if",
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         methods = [method for method in dir(type(self)) if not method.startswith("_")]

@@ -81,8 +81,9 @@ def write_bundle(function: object, name: str) -> Bundle:
         }
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     except RecursionError:
-        raise Unfingerprintable("its source, or what it reaches, is nested too deep", function=name,
-                                next_step=_SHALLOWER) from None  # fmt: skip
+        raise Unfingerprintable(
+            "its source, or what it reaches, is nested too deep", function=name, next_step=_SHALLOWER
+        ) from None
     return Bundle(text, function, bundler.objects, [bundler.namespace_of(each) for each in bundler.objects])
 
 
@@ -251,8 +252,10 @@ class _Bundler:
         return {}, ""
 
     def _instance(self, value: Any, name: str) -> Document:
-        fields = {field.name: self.bind(getattr(value, field.name), f"{name}.{field.name}", _WHOLE)
-                  for field in dataclasses.fields(value)}  # fmt: skip
+        fields = {
+            field.name: self.bind(getattr(value, field.name), f"{name}.{field.name}", _WHOLE)
+            for field in dataclasses.fields(value)
+        }
         return {"instance": [self._class(type(value), name), fields]}
 
     def _place(self, value: object) -> int:
@@ -417,8 +420,9 @@ class _Bundler:
             if version_of(package) is None:
                 packages = ()
         if not packages:
-            raise self._refusal(f"comes from {module!r}, whose version is not known", name,
-                         next_step="install it as a package")  # fmt: skip
+            raise self._refusal(
+                f"comes from {module!r}, whose version is not known", name, next_step="install it as a package"
+            )
         self._reached |= set(packages)
 
     def _count_constant(self, value: object) -> None:

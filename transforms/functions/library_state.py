@@ -30,8 +30,10 @@ def library_state(packages: Sequence[str] | Mapping[str, str], sources: str) -> 
     if _USES_LOCALE.search(sources):
         lines += [(f"locale.setlocale({name})", locale.setlocale(getattr(locale, name))) for name in _LOCALES]
     if "numpy" in packages:
-        lines += [(f"numpy.geterr()[{name!r}]", "quiet" if how in _QUIET else str(how))
-                  for name, how in sorted(np.geterr().items())]  # fmt: skip
+        lines += [
+            (f"numpy.geterr()[{name!r}]", "quiet" if how in _QUIET else str(how))
+            for name, how in sorted(np.geterr().items())
+        ]
         if _USES_PRINTING.search(sources):
             lines.append(("numpy.get_printoptions()", repr(sorted(np.get_printoptions().items()))))
     if "pandas" in packages:

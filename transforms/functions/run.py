@@ -83,8 +83,9 @@ def call_checked(
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"function {name_of(bundle)} raised {type(error).__name__}", where=_line(error),
-                        value=str(error)) from error  # fmt: skip
+        raise DataError(
+            f"function {name_of(bundle)} raised {type(error).__name__}", where=_line(error), value=str(error)
+        ) from error
     return _checked(result, len(arrays[0]), bundle, gives)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.kernels.numbers import as_float64, numbers, rounded
 
 

@@ -24,8 +24,7 @@ def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:
     if isinstance(column_type, Vector) and isinstance(column, Vectors) and column.size == column_type.size:
         items = _dense_to_arrow(column.items, column_type.dtype)
         return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(column_type))
-    raise DataError("a kernel must return a column of its type", value=type(column).__name__,
-                    allowed=str(column_type))  # fmt: skip
+    raise DataError("a kernel must return a column of its type", value=type(column).__name__, allowed=str(column_type))
 
 
 def _weighted_to_arrow(column: WeightedItems, column_type: Weighted) -> pa.Array:

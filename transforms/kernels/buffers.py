@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.columns.positions import as_positions, check_positions
 from transforms.errors import DataError
 from transforms.kernels.compiled import compiled

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns.columns import NUMPY_ELEMENT, Array, Column, Numbers, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import NUMPY_ELEMENT, Column, Numbers, Strings
 from transforms.columns.positions import check_positions
 from transforms.kernels.buffers import spans
 from transforms.kernels.decimals import read_decimals, write_decimals

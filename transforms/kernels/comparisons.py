@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, Strings
 from transforms.kernels.buffers import spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.numbers import as_float64, numbers

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import one_buffer, positions
 from transforms.kernels.list_items import check_same_lengths

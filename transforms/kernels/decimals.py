@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, uncounted
-from transforms.kernels.spans import Array
 
 _TEN = np.uint64(10)
 _ZERO, _PLUS, _MINUS = 48, 43, 45

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.kernels.compiled import vectorised
 from transforms.kernels.floats import HALF_FIELD, MANTISSA, bits_of, from_bits
 from transforms.kernels.numbers import as_float64, float_type, numbers, rounded

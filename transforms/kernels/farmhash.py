@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import uncounted
-from transforms.kernels.spans import Array, load32, load64
+from transforms.kernels.spans import load32, load64
 
 _K0, _K1, _K2 = np.uint64(0xC3A5C85C97CB3127), np.uint64(0xB492B66FBE98F273), np.uint64(0x9AE16A3B2F90404F)
 _CAT = np.uint64(0xC6A4A7935BD1E995)

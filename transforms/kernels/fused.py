@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import piece_bound, spans
 from transforms.kernels.compiled import compiled, inlined

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, WeightedItems
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, WeightedItems
 from transforms.columns.positions import check_positions
 from transforms.kernels.buffers import dense, rows_of, spans
 from transforms.kernels.compiled import compiled

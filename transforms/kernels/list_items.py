@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors
 from transforms.columns.positions import POSITION_MAX, check_positions
 from transforms.errors import DataError
 from transforms.kernels.buffers import one_buffer, positions, spans, take

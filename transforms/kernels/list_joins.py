@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.columns.positions import check_positions
 from transforms.kernels.buffers import dense, positions, spans
 from transforms.kernels.casting import cast

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, Strings
 from transforms.kernels.buffers import positions, spans
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.lists import lists_of, picked

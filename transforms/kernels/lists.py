@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, Vectors, WeightedItems
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Constants, Numbers, RaggedItems, Strings, Vectors, WeightedItems
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels.buffers import one_buffer, positions, take

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns.columns import Array, Column, Numbers, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, Strings
 from transforms.errors import DataError
 from transforms.kernels.arrow import to_arrow
 from transforms.kernels.numbers import numbers

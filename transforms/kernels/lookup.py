@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Constants, Numbers, Strings, WeightedItems
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Constants, Numbers, Strings, WeightedItems
 from transforms.columns.positions import as_positions
 from transforms.errors import DataError
 from transforms.kernels.buffers import dense, spans, take

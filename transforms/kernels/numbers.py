@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.errors import DataError
 from transforms.kernels.compiled import vectorised
 from transforms.kernels.floats import bits_of

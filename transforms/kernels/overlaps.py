@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.kernels.buffers import positions
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.list_order import keyed

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.columns.positions import POSITION_MAX
 from transforms.kernels.compiled import compiled, inlined, uncounted
-from transforms.kernels.spans import Array, copy_over, load32, load64
+from transforms.kernels.spans import copy_over, load32, load64
 
 #: The fields of a page in the table of :func:`write_pages`.
 KIND, BODY, STORED_BYTES, BYTES, VALUES, ENCODING = range(6)

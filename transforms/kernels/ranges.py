@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.kernels.compiled import vectorised
 from transforms.kernels.numbers import as_float64, float_type, numbers, rounded
 from transforms.kernels.spans import frozen

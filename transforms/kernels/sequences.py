@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions
 from transforms.kernels.compiled import compiled

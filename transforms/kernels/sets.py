@@ -15,7 +15,8 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, spans, take
 from transforms.kernels.compiled import compiled, inlined, uncounted

@@ -13,10 +13,9 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
+from transforms.arrays import Array
 from transforms.columns.positions import check_positions
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _WORD_BITS = np.uint64(64)
 _THREE = np.uint64(3)

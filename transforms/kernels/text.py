@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels import text_tables

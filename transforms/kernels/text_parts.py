@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import spans
 from transforms.kernels.compiled import compiled, uncounted

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import Array
 from transforms.columns import positions
-from transforms.columns.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
+from transforms.columns.columns import Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels.arrow import to_arrow
 from transforms.kernels.lists import picked

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import frozen
 from transforms.kernels.text_parts import code_point_at

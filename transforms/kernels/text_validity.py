@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns.columns import Array, decoded_dictionary
+from transforms.arrays import Array
+from transforms.columns.columns import decoded_dictionary
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError, InvalidText
 from transforms.kernels.spans import frozen

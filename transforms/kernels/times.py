@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers
 from transforms.kernels.calendar import (
     day_of,
     days_before_year,

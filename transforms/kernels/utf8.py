@@ -13,8 +13,9 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-from transforms.kernels.spans import Array, check_load, load64
+from transforms.kernels.spans import check_load, load64
 
 _CONTINUATION, _TOP_BITS = 0x80, 0xC0
 #: The high bit of each of eight bytes.

@@ -6,7 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, RaggedItems, Strings
+from transforms.arrays import Array
+from transforms.columns.columns import Column, RaggedItems, Strings
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels import web_addresses, web_devices, web_json, web_suffixes, web_urls

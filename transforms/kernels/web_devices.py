@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, uncounted
 from transforms.operators.devices import MAKERS
 

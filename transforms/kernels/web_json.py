@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
 from transforms.kernels.web_urls import HEX, is_digit
 from transforms.operators.json_path import DEPTH_MAX

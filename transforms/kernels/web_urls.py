@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, uncounted
 from transforms.kernels.spans import copy_bytes
 

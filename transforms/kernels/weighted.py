@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, WeightedItems
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, WeightedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, take
 from transforms.kernels.compiled import compiled, uncounted

@@ -14,8 +14,9 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-from transforms.kernels.spans import Array, check_load, trailing_zeros
+from transforms.kernels.spans import check_load, trailing_zeros
 
 _BLOCK = 64
 #: Bytes beyond ASCII that begin a white space character: of U+0085 and U+00A0, U+1680, U+2000 to U+205F, U+3000.

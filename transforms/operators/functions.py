@@ -109,10 +109,12 @@ def _graph(text: str) -> tuple[tuple[dict[str, object], ...], ColumnType]:
 def _graph_gives(types: Types, params: Params) -> ColumnType:
     takes, gives = _graph(str(params["graph"]))
     if [_without_buckets(column_type) for column_type in types] != list(takes):
-        raise TypeMismatch("a TensorFlow graph must be given the types that it was traced for",
-                           value=", ".join(map(str, types)),
-                           allowed=", ".join(str(type_from_document(document)) for document in takes),
-                           next_step="trace the function again for these columns")  # fmt: skip
+        raise TypeMismatch(
+            "a TensorFlow graph must be given the types that it was traced for",
+            value=", ".join(map(str, types)),
+            allowed=", ".join(str(type_from_document(document)) for document in takes),
+            next_step="trace the function again for these columns",
+        )
     return gives
 
 

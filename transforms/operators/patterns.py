@@ -237,7 +237,9 @@ REGEX_REPLACE = Operator(
     kernel=Imported(_KERNELS, "regex_replace"),
     params=(
         _PATTERN,
-        Param("replacement", str, check=unicode_text, doc=r"the replacement: \1 is group 1, \0 the match, \\ a backslash"),
+        Param(
+            "replacement", str, check=unicode_text, doc=r"the replacement: \1 is group 1, \0 the match, \\ a backslash"
+        ),
     ),
     cost_ns=300,
     lifts=True,
@@ -247,6 +249,6 @@ REGEX_REPLACE = Operator(
         {"query": ["ssd 512 gb or 2  tb", "keyboard"]},
         ["ssd 512gb or 2tb", "keyboard"],
     ),
-)  # fmt: skip
+)
 
 OPERATORS = (REGEX_EXTRACT, REGEX_REPLACE)

@@ -149,8 +149,10 @@ def _curve(route: Sequence[Point]) -> str:
         bend = (next_x - x) / 2
         level = abs(next_y - y) < 0.05
         pieces.append(
-            f"H{next_x:.1f}" if level else f"C{x + bend:.1f},{y:.1f} {next_x - bend:.1f},{next_y:.1f} {next_x:.1f},{next_y:.1f}"
-        )  # fmt: skip
+            f"H{next_x:.1f}"
+            if level
+            else f"C{x + bend:.1f},{y:.1f} {next_x - bend:.1f},{next_y:.1f} {next_x:.1f},{next_y:.1f}"
+        )
     return " ".join(pieces)
 
 
@@ -184,8 +186,10 @@ def _colours(which: int) -> list[tuple[str, str]]:
 
 def _note(text: str) -> str:
     width = _text_width(text) * _LABEL_PX + 2 * _MARGIN
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="headrace-graph" role="img" width="{width:.0f}" height="30">'
-            f'<text x="{_MARGIN}" y="19" font-family="monospace" font-size="12" fill="#808080">{_xml(text)}</text></svg>')  # fmt: skip
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="headrace-graph" role="img" width="{width:.0f}" height="30">'
+        f'<text x="{_MARGIN}" y="19" font-family="monospace" font-size="12" fill="#808080">{_xml(text)}</text></svg>'
+    )
 
 
 def _xml(text: str) -> str:

@@ -29,8 +29,10 @@ def _dense_choice(cond: DenseTensor, a: DenseTensor, b: DenseTensor) -> DenseTen
 
 def _over_items(lists: Sequence[tf.RaggedTensor], columns: Sequence[TensorColumn]) -> tf.RaggedTensor:
     """The choice for each item of lists of equal lengths; dense arguments are repeated, null items dropped."""
-    same = [tf.debugging.assert_equal(lists[0].row_splits, other.row_splits, "the lists of if_else must have equal lengths")
-            for other in lists[1:]]  # fmt: skip
+    same = [
+        tf.debugging.assert_equal(lists[0].row_splits, other.row_splits, "the lists of if_else must have equal lengths")
+        for other in lists[1:]
+    ]
     with tf.control_dependencies([check for check in same if check is not None]):
         rows = tf.identity(lists[0].value_rowids())
     parts = [

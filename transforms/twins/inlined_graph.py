@@ -264,8 +264,9 @@ def _attributes(node: Any, library: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same_bits(first: Any, second: Any) -> bool:
     """Whether two attributes are equal; 0.0 and -0.0 are not."""
-    return bool(first == second and first.SerializeToString(deterministic=True) == second.SerializeToString(
-        deterministic=True))  # fmt: skip
+    return bool(
+        first == second and first.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
+    )
 
 
 def _values_of(node: Any) -> Any:
@@ -281,9 +282,11 @@ def _bodies(node: Any) -> list[str]:
     called = [each for value in node.attr.values() for each in (value.func, *value.list.func) if each.name]
     for function in called:
         if any(not name.startswith("_") for name in function.attr):
-            raise NotBridged("a function of a graph must be the same wherever it is called",
-                             value=f"{node.op} ({node.name}): {function.name}",
-                             next_step="write the function for TensorFlow 2")  # fmt: skip
+            raise NotBridged(
+                "a function of a graph must be the same wherever it is called",
+                value=f"{node.op} ({node.name}): {function.name}",
+                next_step="write the function for TensorFlow 2",
+            )
     return [function.name for function in called]
 
 

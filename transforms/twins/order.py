@@ -72,9 +72,11 @@ def _text_ranks(texts: tf.Tensor) -> tf.Tensor:
         return tf.scatter_nd(order[:, tf.newaxis], ranks, tf.shape(groups, order.dtype)), start + _CHUNK_BYTES
 
     groups, _ = tf.while_loop(
-        unfinished, refine, (tf.zeros([count], tf.int64), tf.constant(0)),
+        unfinished,
+        refine,
+        (tf.zeros([count], tf.int64), tf.constant(0)),
         shape_invariants=(tf.TensorShape([None]), tf.TensorShape([])),
-    )  # fmt: skip
+    )
     return tf.gather(groups, places_of)
 
 

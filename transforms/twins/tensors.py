@@ -151,8 +151,9 @@ def _offsets(ragged: tf.RaggedTensor) -> pa.Array:
 def _array(values: tf.Tensor, dtype: DType, mask: np.ndarray | None = None) -> pa.Array:
     plain = values.numpy()
     if dtype is DType.STRING:
-        return pa.array([None if mask is not None and mask[i] else bytes(at) for i, at in enumerate(plain)],
-                        pa.binary()).cast(pa.string())  # fmt: skip
+        return pa.array(
+            [None if mask is not None and mask[i] else bytes(at) for i, at in enumerate(plain)], pa.binary()
+        ).cast(pa.string())
     target = arrow_type(Dense(dtype))
     if dtype is DType.TIMESTAMP:
         return pa.array(plain, pa.int64(), mask=mask).cast(target)

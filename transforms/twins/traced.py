@@ -14,7 +14,8 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
+from transforms.arrays import Array
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
 from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
 from transforms.functions.run import array_of, python_value
@@ -354,8 +355,9 @@ def _as_column(out: Sequence[Any], way: str, gives: ColumnType, rows: Any, valid
     if way == "sparse":
         indices, values, shape = out
         order = tf.argsort(indices[:, 0], stable=True)
-        lists = tf.RaggedTensor.from_value_rowids(tf.gather(_cast(values, element), order),
-                                                  tf.gather(indices[:, 0], order), shape[0], validate=False)  # fmt: skip
+        lists = tf.RaggedTensor.from_value_rowids(
+            tf.gather(_cast(values, element), order), tf.gather(indices[:, 0], order), shape[0], validate=False
+        )
     else:
         lists = tf.RaggedTensor.from_row_splits(_cast(out[0], element), tf.cast(out[1], tf.int64), validate=False)
     lists = lists[:rows]

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.operators import unicode14
 
 OTHER, CASED, IGNORABLE = 0, 1, 2

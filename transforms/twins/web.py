@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import tensorflow as tf
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.operators.addresses import NOT_HOST, SCHEME
 from transforms.operators.devices import STEPS
 from transforms.operators.farmhash import fingerprint64

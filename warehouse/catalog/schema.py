@@ -137,10 +137,12 @@ manifest_fragments = Table(
     Column("deletions", Text),  # path of the file with the deletion vector, its column "deleted"
     Column("deletions_checksum", _HASH),
     Column("deleted_rows", BigInteger),
-    _check("deletions", "(deletions IS NULL) = (deletions_checksum IS NULL)"
-                        " AND (deletions IS NULL) = (deleted_rows IS NULL)"),
+    _check(
+        "deletions",
+        "(deletions IS NULL) = (deletions_checksum IS NULL) AND (deletions IS NULL) = (deleted_rows IS NULL)",
+    ),
     _not_negative("position", "deleted_rows"),
-)  # fmt: skip
+)
 
 #: The fragments of current manifests that are parts of a merged fragment. A merge whose parts are not all current is removed.
 merged_fragments = Table(
@@ -416,7 +418,7 @@ memos = Table(
     _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
     _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
     _not_negative("rows", "size_bytes"),
-)  # fmt: skip
+)
 
 #: The last failed attempt of a task, which has one memo then. Every FAILED task has one.
 failures = Table(

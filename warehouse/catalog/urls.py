@@ -73,8 +73,9 @@ def parse_url(url: str) -> URL:
     if backend not in ("sqlite", "postgresql"):
         raise _refused(url, "the catalog URL must be one of SQLite or PostgreSQL")
     if backend == "sqlite" and (parsed.host or parsed.username or parsed.password or parsed.port or parsed.query):
-        raise _refused(url, "a SQLite catalog URL must have no host, user or options",
-                       next_step="write three slashes and a path")  # fmt: skip
+        raise _refused(
+            url, "a SQLite catalog URL must have no host, user or options", next_step="write three slashes and a path"
+        )
     return parsed
 
 

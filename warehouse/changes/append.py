@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 from sqlalchemy import select
 
+from transforms.arrays import Ints
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.catalog import schema
-from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
 from warehouse.changes.publish import NewFile, apply_new_files
 from warehouse.changes.unique import unseen_rows

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import Ints
 from transforms.errors import DataError
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class KeyIndex:

@@ -109,8 +109,7 @@ def _overlay(
     if on:
         source = KeyedValues.read(warehouse.storage, table, values, on, chosen, advice)
     elif isinstance(values, GivenRows):
-        raise InputError("values of a text file must be joined by a key", where=values.name,
-                         next_step="--on KEY")  # fmt: skip
+        raise InputError("values of a text file must be joined by a key", where=values.name, next_step="--on KEY")
     else:
         source = AlignedValues.read(warehouse.storage, table, values, chosen, current, advice)
     if kind == "fix":

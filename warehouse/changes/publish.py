@@ -167,10 +167,12 @@ def add_files(
 def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:
     """Raise :class:`MissingFile` unless every file of a change exists. The caller holds the write lock."""
     for path in storage.missing(paths)[:1]:
-        raise MissingFile("a file of a change must exist until the change is committed, and it was deleted",
-                          where=f"table {table}", value=path,
-                          next_step="make the change again; --leftover-hours of headrace gc must be longer than a "
-                          "change takes")  # fmt: skip
+        raise MissingFile(
+            "a file of a change must exist until the change is committed, and it was deleted",
+            where=f"table {table}",
+            value=path,
+            next_step="make the change again; --leftover-hours of headrace gc must be longer than a change takes",
+        )
 
 
 def begin_version(

@@ -78,8 +78,9 @@ class EventKeys:
         self._types = {name: table_type(table.column(name), values.column(name).type) for name in on}
         for name, kind in self._types.items():
             if pat.is_nested(kind) or pat.is_null(kind):
-                raise TypeMismatch("a key must be a number, a text or a time", where=f"{where}, column {name}",
-                                   value=str(kind))  # fmt: skip
+                raise TypeMismatch(
+                    "a key must be a number, a text or a time", where=f"{where}, column {name}", value=str(kind)
+                )
         self._index = KeyIndex(self._columns(values, where), where)
 
     @property

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from transforms.arrays import Bools, Ints
 
 
-def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Array]]) -> Mask:
+def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Array]]) -> Bools:
     """True for every new row whose key no known row and no earlier new row has.
 
     ``new`` and each part of ``known`` have the same key columns and types. A key with a null equals no other, so its row is
@@ -30,7 +28,7 @@ def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Arr
     _, firsts = np.unique(folded, return_index=True)
     first = np.zeros(total, np.bool_)
     first[firsts] = True
-    kept: Mask = (first | missing)[total - rows :]
+    kept: Bools = (first | missing)[total - rows :]
     return kept
 
 

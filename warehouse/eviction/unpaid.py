@@ -141,8 +141,9 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
     new = [root for name, root in graph.components.items() if name not in known_before]
     all_secs = _all_secs(context, costs, tuple(graph.components.values()), new, since, byte_secs)
     making_secs = costs.making_secs(tuple(graph.components.values())) * context.rows
-    after = charge(account, own_secs=read[0] + own_secs, all_secs=read[1] + all_secs, none_secs=read[2],
-                   making_secs=making_secs)  # fmt: skip
+    after = charge(
+        account, own_secs=read[0] + own_secs, all_secs=read[1] + all_secs, none_secs=read[2], making_secs=making_secs
+    )
     save_account(connection, table, after, now)
 
 

@@ -55,8 +55,9 @@ def write_artifact(storage: Storage, values: pa.Array) -> str:
     Raises :class:`InputError` for nulls or no values, and :class:`~transforms.errors.StorageError`.
     """
     if len(values) == 0 or values.null_count:
-        raise InputError("an artifact must have at least one value and no nulls",
-                         value=(len(values), values.null_count))  # fmt: skip
+        raise InputError(
+            "an artifact must have at least one value and no nulls", value=(len(values), values.null_count)
+        )
     digest = column_digest(values)
     path = artifact_path(digest)
     if storage.exists(path) and _holds(storage, digest):

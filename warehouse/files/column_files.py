@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from transforms.derived_documents import Digest, InsidePath
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnBytes:
@@ -35,8 +37,8 @@ class MemoFile:
 class NewFile:
     """A memo file for the catalog: ``rows`` of its fragment, and the ``checksum`` that verifies any of its columns."""
 
-    path: str
-    checksum: str
+    path: InsidePath
+    checksum: Digest
     rows: int
     size_bytes: int
 
@@ -53,5 +55,5 @@ def size_shares(size_bytes: int, parts: Sequence[int]) -> list[int]:
 class MemoRef:
     """A memo file: its path relative to the home, and the digest of its columns' checksums."""
 
-    path: str
-    checksum: str
+    path: InsidePath
+    checksum: Digest

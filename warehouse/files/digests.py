@@ -61,11 +61,14 @@ def _digest(stored: pa.DataType, chunks: list[pa.Array]) -> bytes:
     nulls = any(chunk.null_count for chunk in chunks)
     parts = [_validity(chunks) if nulls else b""]
     if pa.types.is_struct(logical):
-        parts += [_digest(logical.field(i).type, [chunk.flatten()[i] for chunk in chunks])
-                  for i in range(logical.num_fields)]  # fmt: skip
+        parts += [
+            _digest(logical.field(i).type, [chunk.flatten()[i] for chunk in chunks]) for i in range(logical.num_fields)
+        ]
     elif pa.types.is_large_list(logical):
-        parts += [_hashed(_lengths(chunk) for chunk in chunks),
-                  _digest(logical.value_type, [chunk.flatten() for chunk in chunks])]  # fmt: skip
+        parts += [
+            _hashed(_lengths(chunk) for chunk in chunks),
+            _digest(logical.value_type, [chunk.flatten() for chunk in chunks]),
+        ]
     elif pa.types.is_fixed_size_list(logical):
         parts.append(_digest(logical.value_type, [chunk.flatten() for chunk in chunks]))
     elif pa.types.is_large_binary(logical) or pa.types.is_large_string(logical):

@@ -64,8 +64,10 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
     for column in directory.columns.values():
         for place in column.segments:
             sharers[place] += 1
-    sizes = [sum(directory.segments[place].stored_bytes // sharers[place] for place in column.segments) + 1
-             for column in directory.columns.values()]  # fmt: skip
+    sizes = [
+        sum(directory.segments[place].stored_bytes // sharers[place] for place in column.segments) + 1
+        for column in directory.columns.values()
+    ]
     return MemoFile(path, size_bytes, directory_digest(parts[STORED_DIRECTORY]), {
         name: ColumnBytes(directory.checksum_of(name), directory.rows, share)
         for name, share in zip(directory.columns, size_shares(size_bytes, sizes), strict=True)

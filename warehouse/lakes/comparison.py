@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Ints
 from warehouse.lakes.old_rows import PartRows
 from warehouse.lakes.origins import NOWHERE, Origins, read_origins
-from warehouse.lakes.row_codes import Ints
 from warehouse.lakes.snapshot import LakeFile, LakeRows, LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart
 from warehouse.storage.storage import Storage

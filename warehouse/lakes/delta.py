@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from transforms.arrays import Bools
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.lakes.reader_errors import translated_lake_errors
-from warehouse.lakes.snapshot import LakeFile, Mask
+from warehouse.lakes.snapshot import LakeFile
 from warehouse.storage.object_clients import missing_extra
 from warehouse.storage.object_locations import without_credentials
 from warehouse.storage.storage import Storage
@@ -77,7 +78,7 @@ class DeltaSnapshot:
                 ]
                 yield pa.table(arrays, schema=pa.schema([self.schema.field(name) for name in names]))
 
-    def deleted(self, file: LakeFile) -> Mask | None:
+    def deleted(self, file: LakeFile) -> Bools | None:
         """True for every deleted row of a file; None if none is."""
         return self._masks.get(file.path)
 
@@ -148,11 +149,11 @@ def _operation(table: Any) -> str:
     return ""
 
 
-def _deletions(table: Any) -> dict[str, Mask]:
+def _deletions(table: Any) -> dict[str, Bools]:
     """The deleted rows of each file that has some, by its URI without the percent-encoding."""
     if "deletionVectors" not in set(table.protocol().reader_features or ()):
         return {}
-    found: dict[str, Mask] = {}
+    found: dict[str, Bools] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for path, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
             found[unquote(path.as_py())] = ~np.asarray(kept.values.to_numpy(zero_copy_only=False), np.bool_)
@@ -167,7 +168,7 @@ def _partition_values(actions: pa.Table, columns: Sequence[str]) -> list[dict[st
     return [{name: found[name][row] for name in columns} for row in range(actions.num_rows)]
 
 
-def _state(mask: Mask | None) -> str:
+def _state(mask: Bools | None) -> str:
     if mask is None:
         return ""
     return hashlib.sha256(len(mask).to_bytes(8, "big") + np.packbits(mask).tobytes()).hexdigest()

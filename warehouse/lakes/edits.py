@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Bools, Ints
 from warehouse.changes.deletion import delete_chosen
 from warehouse.changes.overlay import OverlayRun
 from warehouse.changes.publish import OverlayWriter, Replacement
@@ -18,8 +19,8 @@ from warehouse.lakes.old_rows import OldRows, PartRows, old_rows
 from warehouse.lakes.pairing import Pairing, pair_rows
 from warehouse.lakes.parts import PartWriter
 from warehouse.lakes.placement import Placement
-from warehouse.lakes.row_codes import Ints, value_codes
-from warehouse.lakes.snapshot import LakeRows, LakeSnapshot, Mask
+from warehouse.lakes.row_codes import value_codes
+from warehouse.lakes.snapshot import LakeRows, LakeSnapshot
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import ColumnSchema, Table
 from warehouse.warehouse import Warehouse
@@ -271,5 +272,5 @@ def _differs(old: pa.ChunkedArray, new: pa.ChunkedArray, pairs: tuple[Ints, Ints
     return not np.array_equal(codes[:count], codes[count:])
 
 
-def _chosen(live: LakeRows, chosen: Mask) -> LakeRows:
+def _chosen(live: LakeRows, chosen: Bools) -> LakeRows:
     return LakeRows(live.path, live.positions[chosen], live.rows.filter(pa.array(chosen)))

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy.exc import OperationalError
 
+from transforms.arrays import Bools, Ints
 from transforms.errors import DataError, InputError
 from warehouse.lakes.reader_errors import translated_lake_errors
-from warehouse.lakes.row_codes import Ints, row_codes
-from warehouse.lakes.snapshot import LakeFile, Mask
+from warehouse.lakes.row_codes import row_codes
+from warehouse.lakes.snapshot import LakeFile
 from warehouse.storage.object_clients import missing_extra
 from warehouse.storage.storage import Storage
 
@@ -79,7 +80,7 @@ class IcebergSnapshot:
             for batch in scan.to_record_batches([FileScanTask(self._data[file.path])]):
                 yield pa.Table.from_batches([batch]).select(names).cast(schema)
 
-    def deleted(self, file: LakeFile) -> Mask | None:
+    def deleted(self, file: LakeFile) -> Bools | None:
         """True for every deleted row of a file; None if none is."""
         deletes = self._deletes[file.path]
         if not deletes.state:
@@ -102,7 +103,7 @@ class IcebergSnapshot:
         found: Ints = self._position_deletes[delete_file.file_path].get(path, np.zeros(0, np.int64))
         return found
 
-    def _equal(self, file: LakeFile, ids: Sequence[int], delete_files: Sequence[Any]) -> Mask:
+    def _equal(self, file: LakeFile, ids: Sequence[int], delete_files: Sequence[Any]) -> Bools:
         """The rows of a data file whose values of some columns are those of a row of a delete file."""
         names = [self._projection.find_column_name(one) for one in ids]
         if None in names or any("." in str(name) for name in names):

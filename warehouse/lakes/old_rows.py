@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from warehouse.lakes.row_codes import Ints
+from transforms.arrays import Ints
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.raw import read_raw
@@ -82,6 +82,4 @@ def fragments_of_files(current: Iterable[PlacedFragment]) -> Mapping[str, tuple[
     found: dict[str, list[PlacedFragment]] = {}
     for placed in current:
         found.setdefault(placed.fragment.path, []).append(placed)
-    return {
-        path: tuple(sorted(placed, key=lambda one: one.fragment.row_groups)) for path, placed in found.items()
-    }  # fmt: skip
+    return {path: tuple(sorted(placed, key=lambda one: one.fragment.row_groups)) for path, placed in found.items()}

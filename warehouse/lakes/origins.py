@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.arrays import Ints
 from warehouse.errors import CorruptFile
-from warehouse.lakes.row_codes import Ints
 from warehouse.storage.layout import LAKES
 from warehouse.storage.storage import Storage
 
@@ -56,8 +56,9 @@ def write_origins(storage: Storage, table: str, origins: Origins) -> str:
     rows = pa.table([file, pa.array(origins.position, pa.int64())], names=_NAMES)
 
     output = io.BytesIO()
-    pq.write_table(rows, output, compression="zstd", use_dictionary=["file"],
-                   column_encoding={"position": "DELTA_BINARY_PACKED"})  # fmt: skip
+    pq.write_table(
+        rows, output, compression="zstd", use_dictionary=["file"], column_encoding={"position": "DELTA_BINARY_PACKED"}
+    )
     content = output.getvalue()
     path = f"{LAKES}/{table}/origins/{uuid.uuid4().hex}-{hashlib.sha256(content).hexdigest()}.parquet"
     storage.write_atomic(path, content)

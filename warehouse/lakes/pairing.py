@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from warehouse.lakes.row_codes import Ints, row_codes, value_codes
+from transforms.arrays import Ints
+from warehouse.lakes.row_codes import row_codes, value_codes
 
 
 @dataclass(frozen=True)

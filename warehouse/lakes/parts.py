@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.arrays import Ints
 from warehouse.changes.publish import NewFile
 from warehouse.lakes.origins import Origins, write_origins
 from warehouse.lakes.placement import Placement
-from warehouse.lakes.row_codes import Ints
 from warehouse.lakes.snapshot import LakeRows
 from warehouse.storage.layout import LAKES
 from warehouse.tables.parquet import OnInvalidText, OnRows, read_fragments

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from transforms.arrays import Ints
 from transforms.errors import DataError, InputError, TypeMismatch, nearest
-from warehouse.lakes.row_codes import Ints
 from warehouse.tables.partitions import partition_range
 
 PartitionBy = Literal["hour", "day"]

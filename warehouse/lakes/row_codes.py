@@ -6,15 +6,13 @@ Floats are equal by their bits, so NaN equals NaN and 0.0 differs from -0.0. Nul
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from transforms.arrays import Ints
 from transforms.columns.arrays import one_array
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _FLOAT_BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 

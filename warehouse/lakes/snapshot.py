@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Bools
 from transforms.errors import DataError
 from warehouse.tables.lake_folders import LakeFormat
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class LakeSnapshot(Protocol):
         """All rows of a file in order, deleted ones included, in pieces, of all columns of :attr:`schema` or some."""
         ...
 
-    def deleted(self, file: LakeFile) -> Mask | None:
+    def deleted(self, file: LakeFile) -> Bools | None:
         """True for every deleted row of a file; None if none is."""
         ...
 

@@ -177,8 +177,9 @@ def _read_each(
         try:
             array = read_memo_file(warehouse.storage, file.path, [name], checksum, rows=file.rows)[name]
             if len(array) != file.rows:
-                raise MemoDamaged("a memo must have the rows of its file", where=file.path, value=len(array),
-                                  allowed=str(file.rows))  # fmt: skip
+                raise MemoDamaged(
+                    "a memo must have the rows of its file", where=file.path, value=len(array), allowed=str(file.rows)
+                )
             read[name] = array
         except MemoDamaged as error:
             bad[name] = error
@@ -210,7 +211,7 @@ def _swap(warehouse: Warehouse, live: Sequence[_Live], written: MemoFile, rows: 
         connection.execute(
             update(of).where(of.c.memo_key == bindparam("key")).values(file=new, size_bytes=bindparam("share")),
             [{"key": one.key, "share": written.columns[one.fingerprint].size_bytes} for one in still],
-        )  # fmt: skip
+        )
         add_coverage(connection, {(new, content): held for content, held in contents.items()})
         gone: defaultdict[int, set[str]] = defaultdict(set)
         for one in still:

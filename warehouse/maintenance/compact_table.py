@@ -412,8 +412,9 @@ def _read(
         found = read_memo_file(warehouse.storage, file.path, names, file.checksum, rows=rows)
         for array in found.values():
             if len(array) != rows:
-                raise MemoDamaged("a memo must have the rows of its fragment", where=file.path, value=len(array),
-                                  allowed=str(rows))  # fmt: skip
+                raise MemoDamaged(
+                    "a memo must have the rows of its fragment", where=file.path, value=len(array), allowed=str(rows)
+                )
     except MemoDamaged as error:
         if len(names) == 1:
             return {}, {names[0]: error}
@@ -482,9 +483,11 @@ def _enter_memos(
     again = [key_of[name] for name in entered if key_of[name] in known]
     aliases = pop_aliases(connection, again)
     delete_memos(connection, again)
-    insert_absent(connection, schema.memos, [
-        _memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered
-    ])  # fmt: skip
+    insert_absent(
+        connection,
+        schema.memos,
+        [_memo_row(group, name, key_of[name], fragment, file, ids[file.path], now) for name in entered],
+    )
     places: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     for name in entered:
         own = content_of(group.whole, group.columns[name])

@@ -125,8 +125,9 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     rows = _remove_rows(warehouse, _gone(warehouse.storage, plan.unreferenced, {one.path for one in deleted}), now)
     for batch in chunks(plan.needs_lock, _AT_ONCE):
         deleted += _delete_unreferenced(warehouse, batch)
-    return Collected(False, tuple(deleted), plan.pinned, plan.pinned_bytes, len(planned) - len(deleted), rows,
-                     expired, foreign)  # fmt: skip
+    return Collected(
+        False, tuple(deleted), plan.pinned, plan.pinned_bytes, len(planned) - len(deleted), rows, expired, foreign
+    )
 
 
 def _end_lost_leases(warehouse: Warehouse, now: float) -> int:

@@ -60,8 +60,9 @@ def check_component(component: Node, table: Table, where: str) -> None:
     """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` can feed the component."""
     columns = raw_columns(component)
     if not columns:
-        raise InputError("an input must read a column", where=where,
-                         next_step="remove it: it is the same for every event")  # fmt: skip
+        raise InputError(
+            "an input must read a column", where=where, next_step="remove it: it is the same for every event"
+        )
     for column in columns:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
@@ -78,8 +79,9 @@ def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> Typ
         what, step = f"column {column.name!r} cannot be read: {unreadable.why}", f"store {unreadable.cast}"
     elif kinds:
         step = f"declare it as {kinds[0]} and cast it, or store the declared type"
-    return TypeMismatch(what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}",
-                        next_step=step)  # fmt: skip
+    return TypeMismatch(
+        what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}", next_step=step
+    )
 
 
 def _column(table: Table, name: str, where: str) -> str:

@@ -72,8 +72,9 @@ def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decis
 
 def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
     """The decision about an input with a ready memo."""
-    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready",
-                    "memoized")  # fmt: skip
+    return Decision(
+        item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready", "memoized"
+    )
 
 
 def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:

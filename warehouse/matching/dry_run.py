@@ -125,8 +125,10 @@ def _plan(warehouse: Warehouse, checked: CheckedModel, queued: set[str]) -> Plan
 
 
 def _outdated(one: UsedAnalysis) -> str:
-    return (f"{one.operator}({one.expression}) over {one.over}: {one.rows:,} events were analyzed, "
-            f"{one.rows_now or 0:,} are there now")  # fmt: skip
+    return (
+        f"{one.operator}({one.expression}) over {one.over}: {one.rows:,} events were analyzed, "
+        f"{one.rows_now or 0:,} are there now"
+    )
 
 
 def _record(checked: CheckedModel, table: Table, before: ModelRecord | None) -> tuple[ModelRecord, bool]:

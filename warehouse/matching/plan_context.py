@@ -153,8 +153,10 @@ class AgedPricing:
         hold = outlook.hold(fingerprint)
         held = f"storing pays for {hold.days:.3g} d" if hold.days else "storing does not pay"
         age = f"{AGE_DAYS[bucket]:.0f} d old" if bucket else "new"
-        return (f"{rate:.2g} requests a day expected of data that is {age}; they save {rate * max(price.saving_secs, 0.0) * rows:.2g} s, "
-                f"storing costs {price.day_secs * rows:.2g} s a day: {held}")  # fmt: skip
+        return (
+            f"{rate:.2g} requests a day expected of data that is {age}; they save {rate * max(price.saving_secs, 0.0) * rows:.2g} s, "
+            f"storing costs {price.day_secs * rows:.2g} s a day: {held}"
+        )
 
     def requests(self, bucket: int, ready: Collection[str]) -> dict[str, float]:
         """The expected requests of every node over the horizon, a present one included."""

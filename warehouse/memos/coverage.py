@@ -290,7 +290,9 @@ def get_or_create_column_sets(connection: Connection, sets: Collection[frozenset
     for identity in sorted(by_digest.keys() - known.keys()):
         number = connection.execute(insert(schema.column_sets).values(digest=identity).returning(of.id)).scalar_one()
         known[identity] = number
-        insert_rows(connection, schema.set_members, [
-            {"column_set": number, "fingerprint": fingerprint} for fingerprint in sorted(by_digest[identity])
-        ])  # fmt: skip
+        insert_rows(
+            connection,
+            schema.set_members,
+            [{"column_set": number, "fingerprint": fingerprint} for fingerprint in sorted(by_digest[identity])],
+        )
     return {held: known[identity] for identity, held in by_digest.items()}

@@ -85,8 +85,9 @@ def get_model(connection: Connection, name: str, version: int | None = None) -> 
     if versions := connection.execute(select(of.version).where(of.name == name).order_by(of.version)).scalars().all():
         raise UnknownModel(f"model {name!r} has no such version", value=version, allowed=", ".join(map(str, versions)))
     known = set(connection.execute(select(of.name)).scalars())
-    raise UnknownModel("no such model", value=name, allowed=nearest(name, known),
-                       next_step="submit it: headrace model submit FILE")  # fmt: skip
+    raise UnknownModel(
+        "no such model", value=name, allowed=nearest(name, known), next_step="submit it: headrace model submit FILE"
+    )
 
 
 def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelRecord, ...]:

@@ -98,9 +98,11 @@ def _memos(connection: Connection, record: ModelRecord) -> tuple[int, int, int, 
     memos, inputs = schema.memos.c, schema.model_inputs.c
     mine = select(inputs.fingerprint).where(inputs.model == record.id)
     of, models = schema.model_inputs.alias().c, schema.models.c
-    elsewhere = select(of.fingerprint).join(schema.models, models.id == of.model).where(
-        models.live.is_(True), models.id != record.id
-    )  # fmt: skip
+    elsewhere = (
+        select(of.fingerprint)
+        .join(schema.models, models.id == of.model)
+        .where(models.live.is_(True), models.id != record.id)
+    )
     ready = (memos.state == MemoState.READY, memos.fingerprint.in_(mine))
     counts: list[int] = []
     own: tuple[ColumnElement[bool], ...] = (~memos.fingerprint.in_(elsewhere),)

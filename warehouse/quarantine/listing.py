@@ -237,8 +237,9 @@ def _models_of(connection: Connection, rows: Subquery, fingerprints: Sequence[st
             .join(schema.waits, and_(waits.fingerprint == rows.c.fingerprint, waits.table_name == rows.c.table_name))
             .join(schema.models, models.id == waits.model)
             .where(models.live.is_(True), rows.c.is_current, one_of(connection, rows.c.fingerprint, chunk))
-            .distinct().order_by(models.priority.desc(), models.name)
-        )  # fmt: skip
+            .distinct()
+            .order_by(models.priority.desc(), models.name)
+        )
         for row in connection.execute(query):
             found[tuple(row[: len(_KEY)])].append(Waiting(*row[len(_KEY) :]))
     return {key: tuple(waiting) for key, waiting in found.items()}

@@ -70,8 +70,9 @@ class TaskQuery:
             raise InputError("state must be one of quarantined tasks", where="state", value="done",
                              allowed=", ".join(state.lower() for state in (*OPEN_STATES, TaskState.DROPPED)))  # fmt: skip
         if self.kind is not None and self.kind not in get_args(FailureKind):
-            raise InputError("no such kind of failure", where="kind", value=self.kind,
-                             allowed=", ".join(get_args(FailureKind)))  # fmt: skip
+            raise InputError(
+                "no such kind of failure", where="kind", value=self.kind, allowed=", ".join(get_args(FailureKind))
+            )
         digits = (self.component or "0").lower()
         if not digits or set(digits) - set("0123456789abcdef") or len(digits) > 64:
             raise InputError("component must be 1 to 64 hexadecimal digits", where="component", value=self.component)
@@ -166,8 +167,9 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
     if query.component is not None:
         of = schema.components.c.fingerprint
         if connection.execute(select(of).where(starts_with(of, query.component)).limit(1)).first() is None:
-            raise UnknownComponent("no component has this fingerprint prefix", value=query.component,
-                                   next_step="headrace graphs ls")  # fmt: skip
+            raise UnknownComponent(
+                "no component has this fingerprint prefix", value=query.component, next_step="headrace graphs ls"
+            )
     if query.operator is not None:
         failed = set(connection.execute(select(schema.failures.c.operator).distinct()).scalars())
         if query.operator not in failed | {operator.name for operator in REGISTRY}:
@@ -176,6 +178,9 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
     if query.partition is not None:
         found = (tasks.partition == query.partition, _is_merged_over(query.partition))
         if all(connection.execute(select(tasks.id).where(one).limit(1)).first() is None for one in found):
-            parts = set(connection.execute(select(tasks.partition).where(tasks.id.in_(_quarantined())).distinct()).scalars())  # fmt: skip
-            raise UnknownTask("no quarantined task has this partition", value=query.partition,
-                              allowed=nearest(query.partition, parts))  # fmt: skip
+            parts = set(
+                connection.execute(select(tasks.partition).where(tasks.id.in_(_quarantined())).distinct()).scalars()
+            )
+            raise UnknownTask(
+                "no quarantined task has this partition", value=query.partition, allowed=nearest(query.partition, parts)
+            )

@@ -59,9 +59,10 @@ def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: f
     values = change_values(alike[0].change, now) | {"error": bindparam("text")}
     if "not_before" in values:
         values["not_before"] = bindparam("due")
-    connection.execute(update(tasks).where(tasks.c.id == bindparam("task")).values(**values), [
-        {"task": one.task_id, "text": storable(one.failure.message), "due": one.change.not_before} for one in alike
-    ])  # fmt: skip
+    connection.execute(
+        update(tasks).where(tasks.c.id == bindparam("task")).values(**values),
+        [{"task": one.task_id, "text": storable(one.failure.message), "due": one.change.not_before} for one in alike],
+    )
 
 
 def _quarantine_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from transforms.derived_documents import Later, document_of, read_value
 from transforms.documents import Part, document_part
 from transforms.errors import InputError
 
@@ -24,6 +26,8 @@ UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})
 #: The largest sample that is kept.
 SAMPLE_BYTES = 64 * 1024
 _EVENT_CHARACTERS = 500
+#: An error, expression or sample: a text of any characters, unchanged.
+_Text = Annotated[str, partial(Part.text, most=1 << 24, any_character=True)]
 #: The exception in an error: at its start, or within the text for a user's function.
 _EXCEPTION = re.compile(r"(?:\w+: )?function [^;]* raised (\w+)|((?:[^\W\d]\w*\.)*[^\W\d]\w*)(?=:|$)")
 
@@ -43,11 +47,11 @@ class Failure:
     """
 
     kind: FailureKind
-    error: str
-    operator: str = ""
-    expression: str = ""
-    events: tuple[int, ...] = ()
-    sample: str = ""
+    error: _Text
+    operator: Later[_Text] = ""
+    expression: Later[_Text] = ""
+    events: Later[tuple[int, ...]] = ()
+    sample: Later[_Text] = ""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(FailureKind):
@@ -87,27 +91,13 @@ class Failure:
 
     def to_document(self) -> dict[str, Any]:
         """The failure as a JSON object."""
-        return asdict(self)
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def from_document(cls, document: object) -> Failure:
         """The inverse of :meth:`to_document`; missing fields are empty. Raises :class:`~transforms.errors.DataError`."""
-        part = document_part(document, "failure").fields(("kind", "error"), _OPTIONAL)
-        kind = cast(FailureKind, part.at("kind").one_of(get_args(FailureKind)))
-        texts = {name: _text(part.at(name)) for name in _TEXTS if part.has(name)}
-        events = tuple(event.integer() for event in part.at("events").items()) if part.has("events") else ()
-        return cls(kind, _text(part.at("error")), events=events, **texts)
-
-
-def _text(part: Part) -> str:
-    """A text of any characters, unchanged."""
-    return part.text(most=_MOST_CHARACTERS, any_character=True)
-
-
-_TEXTS = ("operator", "expression", "sample")
-_OPTIONAL = (*_TEXTS, "events")
-#: The longest error, expression or sample.
-_MOST_CHARACTERS = 1 << 24
+        return read_value(cls, document_part(document, "failure"))
 
 
 def readable_rows(rows: pa.Table) -> list[dict[str, Any]]:

@@ -180,9 +180,10 @@ def charge_selection(
     changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
     values: dict[str, BindParameter[Any]] = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
     if changed:
-        connection.execute(update(clients).where(clients.c.name == bindparam("of")).values(**values), [
-            {"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed
-        ])  # fmt: skip
+        connection.execute(
+            update(clients).where(clients.c.name == bindparam("of")).values(**values),
+            [{"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed],
+        )
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
     share = charged_shares(selection.clients, selection.waiting, debts, floor_share)

@@ -199,8 +199,9 @@ def _read_columns(storage: Storage, file: MemoRef, fingerprints: Sequence[str], 
     columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=rows)
     for array in columns.values():
         if len(array) != rows:
-            raise MemoDamaged("a memo must have the rows of its fragment", where=file.path, value=len(array),
-                              allowed=str(rows))  # fmt: skip
+            raise MemoDamaged(
+                "a memo must have the rows of its fragment", where=file.path, value=len(array), allowed=str(rows)
+            )
     return columns
 
 

@@ -49,8 +49,9 @@ class CapacitySettings:
                              allowed="threads >= 1, 0 <= min_workers <= max_workers, max_workers >= 1")  # fmt: skip
         for name in ("utilisation", "target_share", "late_share"):
             if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"{name} must be a share in (0, 1]", where=f"CapacitySettings.{name}",
-                                 value=getattr(self, name))  # fmt: skip
+                raise InputError(
+                    f"{name} must be a share in (0, 1]", where=f"CapacitySettings.{name}", value=getattr(self, name)
+                )
         for name in ("start_secs", "shrink_after_secs"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(f"{name} must be finite and >= 0", where=f"CapacitySettings.{name}",

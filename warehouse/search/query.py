@@ -72,8 +72,9 @@ class ComponentQuery:
             object.__setattr__(self, "operator", name)
             object.__setattr__(self, "operator_version", int(version))
         if self.operator_version is not None and self.operator is None:
-            raise InputError("operator_version must be given with an operator", where="operator_version",
-                             value=self.operator_version)  # fmt: skip
+            raise InputError(
+                "operator_version must be given with an operator", where="operator_version", value=self.operator_version
+            )
         for name in ("fingerprint", "subgraph"):
             prefix = getattr(self, name)
             if prefix is not None and not _DIGITS.fullmatch(prefix):

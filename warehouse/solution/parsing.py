@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any, cast
 
 from transforms.analysis.target import MOST_CLASSES, MOST_TASKS, TASKS, check_label, target_of
+from transforms.derived_documents import read_value
 from transforms.documents import Part
 from transforms.errors import HeadraceError
 from transforms.graphs.graph import RawColumn, component_from_document
 from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
 from transforms.types import type_from_document
-from warehouse.files.column_files import MemoRef
-from warehouse.solution.parts import (
-    ACTIONS,
-    Action,
-    MemoWindow,
-    ReadPlan,
-    SolutionFragment,
-    SolutionInput,
-    SolutionPartition,
-)
-from warehouse.tables.table import FRAGMENT_FIELDS, MOST_ROWS, OPTIONAL_FIELDS, fragment_fields
+from warehouse.solution.parts import LARGEST_VERSION, ReadPlan, SolutionInput, SolutionPartition
 
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
@@ -35,7 +25,6 @@ KIND = "read solution"
 
 _FIELDS = ("format", "model", "model_version", "table", "table_version", "label", "inputs", "plans", "partitions")
 _TARGET_FIELDS = ("label_component", "task", "classes")
-_LARGEST_VERSION = 2**31 - 1
 
 
 def solution_fields(whole: Part) -> dict[str, Any]:
@@ -52,15 +41,16 @@ def solution_fields(whole: Part) -> dict[str, Any]:
         raise whole.at("inputs").refused("a list that names each input once")
     memoizable = {node.identity for item in inputs for node in subgraphs(item.root)}
     plans = tuple(_plan(item, inputs, memoizable) for item in whole.at("plans").items())
+    files = [max(plan.loads.values(), default=-1) + 1 for plan in plans]
     return {
         "model": whole.at("model").name(),
-        "model_version": whole.at("model_version").integer(0, _LARGEST_VERSION),
+        "model_version": whole.at("model_version").integer(0, LARGEST_VERSION),
         "table": whole.at("table").name(),
-        "table_version": whole.at("table_version").integer(0, _LARGEST_VERSION),
+        "table_version": whole.at("table_version").integer(0, LARGEST_VERSION),
         "label": whole.at("label").text(least=1),
         "inputs": inputs,
         "plans": plans,
-        "partitions": tuple(_partition(item, plans) for item in whole.at("partitions").items()),
+        "partitions": tuple(_partition(item, plans, files) for item in whole.at("partitions").items()),
         **({} if plain else _targets(whole) if whole.at("format").value == TASKS_FORMAT else _target(whole)),
     }
 
@@ -117,59 +107,30 @@ def _input(part: Part) -> SolutionInput:
 
 
 def _plan(part: Part, inputs: Sequence[SolutionInput], memoizable: Collection[str]) -> ReadPlan:
-    part.fields(("actions", "loads", "secs_a_row"))
-    loads = {name: slot.integer(0, _LARGEST_VERSION) for name, slot in part.at("loads").entries()}
-    for name in loads:
+    plan = read_value(ReadPlan, part)
+    for name in plan.loads:
         if name not in memoizable:
             raise Part(name, part.at("loads"), name).refused(
                 "the fingerprint of an operation of the inputs' components"
             )
-    actions = [_action(one) for one in part.at("actions").items(least=len(inputs), most=len(inputs))]
-    for position, (action, item) in enumerate(zip(actions, inputs, strict=True)):
-        fits = isinstance(item.root, RawColumn) == (action == "raw") and (action != "load" or item.fingerprint in loads)
+    if len(plan.actions) != len(inputs):
+        raise part.at("actions").refused(f"a list of {len(inputs)} items")
+    for position, (action, item) in enumerate(zip(plan.actions, inputs, strict=True)):
+        fits = isinstance(item.root, RawColumn) == (action == "raw") and (
+            action != "load" or item.fingerprint in plan.loads
+        )
         if not fits:
             rule = "raw" if isinstance(item.root, RawColumn) else "compute, or load of what the plan loads"
             raise Part(action, part.at("actions"), position).refused(rule)
-    return ReadPlan(tuple(actions), loads, part.at("secs_a_row").number())
+    return plan
 
 
-def _action(part: Part) -> Action:
-    return cast(Action, part.one_of(ACTIONS))
-
-
-def _partition(part: Part, plans: Sequence[ReadPlan]) -> SolutionPartition:
-    part.fields(("key", "start", "end", "version", "fragments"))
-    start, end = part.at("start").moment(), part.at("end").moment()
-    if start > end:
-        raise part.at("end").refused("no earlier than the start")
-    fragment = partial(_fragment, plans=plans, files=[max(plan.loads.values(), default=-1) + 1 for plan in plans])
-    return SolutionPartition(
-        key=part.at("key").name(),
-        start=start,
-        end=end,
-        version=part.at("version").integer(0, _LARGEST_VERSION),
-        fragments=tuple(fragment(item) for item in part.at("fragments").items()),
-    )
-
-
-def _fragment(part: Part, plans: Sequence[ReadPlan], files: Sequence[int]) -> SolutionFragment:
-    """A fragment; ``files``: the least number of files by plan."""
-    part.fields((*FRAGMENT_FIELDS, "plan", "files"), (*OPTIONAL_FIELDS, "window"))
-    plan = part.at("plan").integer(0, len(plans) - 1)
-    refs = tuple(_file(item) for item in part.at("files").items(least=files[plan]))
-    fields = fragment_fields(part)
-    window = _window(part.at("window"), fields["rows"]) if part.has("window") else None
-    return SolutionFragment(**fields, plan=plan, files=refs, window=window)
-
-
-def _window(part: Part, rows: int) -> MemoWindow:
-    part.fields(("first_row", "rows"))
-    window = MemoWindow(part.at("first_row").integer(0, MOST_ROWS), part.at("rows").integer(0, MOST_ROWS))
-    if window.first_row + rows > window.rows:
-        raise part.refused("a part of the files' rows")
-    return window
-
-
-def _file(part: Part) -> MemoRef:
-    path, checksum = part.items(least=2, most=2)
-    return MemoRef(path.inside_path(), checksum.digest())
+def _partition(part: Part, plans: Sequence[ReadPlan], files: Sequence[int]) -> SolutionPartition:
+    """A partition; ``files``: the least number of a fragment's files by plan."""
+    partition = read_value(SolutionPartition, part)
+    for position, fragment in enumerate(partition.fragments):
+        if fragment.plan >= len(plans) or len(fragment.files) < files[fragment.plan]:
+            raise Part(fragment.plan, Part(None, part.at("fragments"), position), "plan").refused(
+                "the number of a plan, whose files the fragment has"
+            )
+    return partition

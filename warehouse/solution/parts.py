@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from transforms.derived_documents import Form, Name, Named, Omitted, Row, number, whole
+from transforms.documents import Part
 from transforms.graphs.graph import Node, component_from_document
-from transforms.types import ColumnType
+from transforms.types import ColumnType, type_document, type_from_document
 from warehouse.files.column_files import MemoRef
-from warehouse.tables.table import Fragment
+from warehouse.tables.table import MOST_ROWS, Fragment
 
 #: ``load``: read the memo; ``compute``: run the component on raw columns and on the memos of subgraphs that
 #: the plan loads; ``raw``: read the raw column.
 Action = Literal["load", "compute", "raw"]
 ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
+LARGEST_VERSION = 2**31 - 1
+_Version = Annotated[int, whole(most=LARGEST_VERSION)]
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class ReadPlan:
     """
 
     actions: tuple[Action, ...]
-    loads: Mapping[str, int]
-    secs_per_row: float = 0.0
+    loads: Mapping[str, _Version]
+    secs_per_row: Annotated[float, number(0.0), Named("secs_a_row")] = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class SolutionInput:
 
     name: str
     fingerprint: str
-    type: ColumnType
+    type: Annotated[ColumnType, Form(type_from_document, type_document)]
     component: Mapping[str, Any]
 
     @classmethod
@@ -61,8 +65,8 @@ class SolutionInput:
 class MemoWindow:
     """The part of memo files that holds a fragment's events: ``rows`` of the files, and the first of the fragment's."""
 
-    first_row: int
-    rows: int
+    first_row: Annotated[int, whole(most=MOST_ROWS)]
+    rows: Annotated[int, whole(most=MOST_ROWS)]
 
 
 @dataclass(frozen=True)
@@ -73,19 +77,32 @@ class SolutionFragment(Fragment):
     """
 
     plan: int
-    files: tuple[MemoRef, ...]
-    window: MemoWindow | None = None
+    files: tuple[Row[MemoRef], ...]
+    window: Omitted[MemoWindow | None] = None
+
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for parts that contradict each other."""
+        super().check_read(part)
+        if self.members:
+            raise part.at("members").refused("absent")
+        if self.window is not None and self.window.first_row + self.rows > self.window.rows:
+            raise part.at("window").refused("a part of the files' rows")
 
 
 @dataclass(frozen=True)
 class SolutionPartition:
     """One partition at one manifest version; ``[start, end)`` in UTC."""
 
-    key: str
+    key: Name
     start: datetime
     end: datetime
-    version: int
+    version: _Version
     fragments: tuple[SolutionFragment, ...]
+
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for a partition that ends before its start."""
+        if self.start > self.end:
+            raise part.at("end").refused("no earlier than the start")
 
     @property
     def rows(self) -> int:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from transforms.analysis.target import Target, target_of
+from transforms.derived_documents import document_of
 from transforms.documents import document_part, parse_document
-from transforms.types import type_document
 from warehouse.solution.loaded_columns import LoadedColumns
 from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, TASKS_FORMAT, solution_fields
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
@@ -84,9 +84,9 @@ class ReadSolution:
             "table_version": self.table_version,
             "label": self.label,
             **({} if self.target.is_plain else target),
-            "inputs": [_input_document(item) for item in self.inputs],
-            "plans": [_plan_document(plan) for plan in self.plans],
-            "partitions": [_partition_document(partition) for partition in self.partitions],
+            "inputs": [document_of(item) for item in self.inputs],
+            "plans": [document_of(plan) for plan in self.plans],
+            "partitions": [document_of(partition) for partition in self.partitions],
         }
 
     @classmethod
@@ -106,34 +106,3 @@ class ReadSolution:
 def _sha256(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _input_document(item: SolutionInput) -> dict[str, Any]:
-    return {
-        "name": item.name,
-        "fingerprint": item.fingerprint,
-        "type": type_document(item.type),
-        "component": dict(item.component),
-    }
-
-
-def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
-    return {
-        "key": partition.key,
-        "start": partition.start.isoformat(),
-        "end": partition.end.isoformat(),
-        "version": partition.version,
-        "fragments": [_fragment_document(fragment) for fragment in partition.fragments],
-    }
-
-
-def _plan_document(plan: ReadPlan) -> dict[str, Any]:
-    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_per_row}
-
-
-def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:
-    files = [[ref.path, ref.checksum] for ref in fragment.files]
-    document = {**fragment.to_document(), "plan": fragment.plan, "files": files}
-    if fragment.window is not None:
-        document["window"] = {"first_row": fragment.window.first_row, "rows": fragment.window.rows}
-    return document

@@ -35,8 +35,9 @@ def storage_error(error: Exception, path: str, verb: str) -> StorageError:
     if getattr(error, "errno", None) in _FULL or "No space left" in said:
         return StorageError(f"cannot {verb}: the disk is full", where=path, value=said,
                             next_step="free space or move the warehouse; no partial file was left")  # fmt: skip
-    return StorageError(f"cannot {verb} the file", where=path, value=said,
-                        next_step="check the path, its permissions and the device")  # fmt: skip
+    return StorageError(
+        f"cannot {verb} the file", where=path, value=said, next_step="check the path, its permissions and the device"
+    )
 
 
 def credentials_error(said: str, path: str, verb: str) -> StorageError:

@@ -135,5 +135,6 @@ def translated_gcs_errors(path: str, verb: str) -> Iterator[None]:
 
 def no_bucket(bucket: str, path: str) -> StorageError:
     """The error for a bucket that does not exist."""
-    return StorageError("there is no such bucket", where=path, value=bucket,
-                        next_step="create it, or check the name in the location")  # fmt: skip
+    return StorageError(
+        "there is no such bucket", where=path, value=bucket, next_step="create it, or check the name in the location"
+    )

@@ -41,8 +41,9 @@ class GcsSettings:
         if self.scheme not in ("http", "https"):
             raise InputError("the scheme of an object store must be http or https", where="scheme", value=self.scheme)
         if not (math.isfinite(self.retry_limit_secs) and self.retry_limit_secs > 0):
-            raise InputError("retry_limit_seconds must be > 0", where="settings of the object store",
-                             value=self.retry_limit_secs)  # fmt: skip
+            raise InputError(
+                "retry_limit_seconds must be > 0", where="settings of the object store", value=self.retry_limit_secs
+            )
 
     @property
     def query(self) -> str:
@@ -115,8 +116,9 @@ def parse_gcs(uri: str) -> GcsLocation:
     try:
         limit_secs = float(given.get("retry_limit_seconds", GcsSettings().retry_limit_secs))
     except ValueError:
-        raise InputError("retry_limit_seconds must be a number", where=uri,
-                         value=given["retry_limit_seconds"]) from None  # fmt: skip
+        raise InputError(
+            "retry_limit_seconds must be a number", where=uri, value=given["retry_limit_seconds"]
+        ) from None
     settings = GcsSettings(given.get("endpoint_override", ""), given.get("scheme", "https"), anonymous,
                            given.get("project_id", ""), limit_secs)  # fmt: skip
     return GcsLocation(bucket, name.rstrip("/"), settings)

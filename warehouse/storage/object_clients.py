@@ -48,8 +48,9 @@ def open_client(location: ObjectLocation, settings: S3Settings) -> Any:
         return AzureStore(location.container, config=account, client_options=client_options, retry_config=retry)
     except BaseError as error:
         login = _LOGIN_S3 if location.provider == "s3" else _LOGIN_AZURE
-        raise StorageError("cannot open the object store", where=location.plain, value=_first_line(error),
-                           next_step=login) from error  # fmt: skip
+        raise StorageError(
+            "cannot open the object store", where=location.plain, value=_first_line(error), next_step=login
+        ) from error
 
 
 def missing_extra(package: str, extra: str, where: str) -> StorageError:
@@ -138,8 +139,9 @@ def translated_object_errors(path: str, verb: str) -> Iterator[None]:
 
 def _refused(path: str, verb: str, error: Exception) -> StorageError:
     login = _LOGIN_S3 if path.startswith("s3") else _LOGIN_AZURE
-    return StorageError(f"cannot {verb}: the credentials do not allow it", where=path, value=_first_line(error),
-                        next_step=login)  # fmt: skip
+    return StorageError(
+        f"cannot {verb}: the credentials do not allow it", where=path, value=_first_line(error), next_step=login
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -50,8 +50,9 @@ class S3Settings:
         if self.scheme not in ("http", "https"):
             raise InputError("the scheme of an object store must be http or https", where="scheme", value=self.scheme)
         if not (math.isfinite(self.retry_limit_secs) and self.retry_limit_secs > 0):
-            raise InputError("retry_limit_seconds must be > 0", where="settings of the object store",
-                             value=self.retry_limit_secs)  # fmt: skip
+            raise InputError(
+                "retry_limit_seconds must be > 0", where="settings of the object store", value=self.retry_limit_secs
+            )
 
     @property
     def query(self) -> str:
@@ -140,8 +141,9 @@ def parse_s3_home(uri: str) -> tuple[ObjectLocation, S3Settings]:
     try:
         limit_secs = float(given.get("retry_limit_seconds", S3Settings().retry_limit_secs))
     except ValueError:
-        raise InputError("retry_limit_seconds must be a number", where=uri,
-                         value=given["retry_limit_seconds"]) from None  # fmt: skip
+        raise InputError(
+            "retry_limit_seconds must be a number", where=uri, value=given["retry_limit_seconds"]
+        ) from None
     settings = S3Settings(given.get("endpoint_override", ""), given.get("scheme", "https"), location.anonymous,
                           given.get("region", ""), limit_secs)  # fmt: skip
     return location, settings

@@ -70,13 +70,15 @@ def _kept(
     candidates.remove(chosen)
     old = chosen.fragment
     if same:
-        return replace(fragment, digests=old.digests, overlays=old.overlays, deletions=old.deletions,
-                       deleted_rows=old.deleted_rows)  # fmt: skip
+        return replace(
+            fragment, digests=old.digests, overlays=old.overlays, deletions=old.deletions, deleted_rows=old.deleted_rows
+        )
     stored = _stored(chosen, file_digests)
     kept = [one for one in old.overlays if one.column in stored or one.column not in fragment.digests]
     digests = {**fragment.digests, **{one.column: old.digests[one.column] for one in kept}}
-    return replace(fragment, digests=digests, overlays=tuple(kept), deletions=old.deletions,
-                   deleted_rows=old.deleted_rows)  # fmt: skip
+    return replace(
+        fragment, digests=digests, overlays=tuple(kept), deletions=old.deletions, deleted_rows=old.deleted_rows
+    )
 
 
 def _stored(placed: PlacedFragment, file_digests: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:

@@ -39,8 +39,9 @@ def followed_lake(connection: Connection, table: str) -> FollowedLake | None:
     row = connection.execute(select(schema.lakes).where(schema.lakes.c.table_name == table)).first()
     if row is None:
         return None
-    return FollowedLake(row.location, row.format, row.lake_id, row.version, row.partition_by, row.time_unit,
-                        tuple(row.keys))  # fmt: skip
+    return FollowedLake(
+        row.location, row.format, row.lake_id, row.version, row.partition_by, row.time_unit, tuple(row.keys)
+    )
 
 
 def refuse_followed(connection: Connection, table: str, command: str) -> None:

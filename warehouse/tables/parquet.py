@@ -132,8 +132,10 @@ def _compressed_bytes(group: Any) -> int:
 
 def _validate_text(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
     """The table with valid text, as kernels need it; ``first_row`` is the number of its first row in the file."""
-    columns = [_validate_column_text(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
-               for name in table.column_names]  # fmt: skip
+    columns = [
+        _validate_column_text(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
+        for name in table.column_names
+    ]
     return pa.table(columns, names=table.column_names)
 
 
@@ -285,8 +287,9 @@ def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> N
     held = set(found)
     for column in columns:
         if column not in held:
-            raise UnknownColumn("the file has no such column", where=where, value=column,
-                                allowed=nearest(column, found))  # fmt: skip
+            raise UnknownColumn(
+                "the file has no such column", where=where, value=column, allowed=nearest(column, found)
+            )
 
 
 @contextlib.contextmanager

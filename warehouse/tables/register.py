@@ -160,8 +160,9 @@ def register_table(
         check_overflow(rows, overflowing, path, f"table {name!r}")
         checks.check(path, first_row, rows)
 
-    read = _FileReader(warehouse, progress, invalid_text_rule(invalid_text, replaced), on_rows,
-                       known.values(evolved.columns), scanned).read(fresh)  # fmt: skip
+    read = _FileReader(
+        warehouse, progress, invalid_text_rule(invalid_text, replaced), on_rows, known.values(evolved.columns), scanned
+    ).read(fresh)
 
     def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
@@ -330,8 +331,10 @@ class _Change:
         """The partition and the fragments of every file that was read now, by path."""
         return {
             file.path: (key, self.read[file.path])
-            for key, files in self.found.items() for file in files if file.path in self.read
-        }  # fmt: skip
+            for key, files in self.found.items()
+            for file in files
+            if file.path in self.read
+        }
 
     def _is_lost(self, placed: PlacedFragment) -> bool:
         path = placed.fragment.path

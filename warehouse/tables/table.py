@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
+from transforms.derived_documents import Digest, Name, Omitted, PathOrNone, document_of, read_value, whole
 from transforms.documents import Part, document_part
 from transforms.errors import UnknownColumn, nearest
 from transforms.graphs.encoding import digest, encode, encode_list
@@ -95,28 +96,45 @@ class Overlay:
     """
 
     column: str
-    path: str
-    checksum: str
-    arrow_type: str = ""
+    path: PathOrNone
+    checksum: Digest
+    arrow_type: Omitted[Name] = ""
 
     @property
     def is_absent(self) -> bool:
         """Whether the column has no values, so that it is null for every event."""
         return not self.path
 
-    def to_document(self) -> dict[str, str]:
-        """The overlay as a JSON object."""
-        document = {"column": self.column, "path": self.path, "checksum": self.checksum}
-        return {**document, "arrow_type": self.arrow_type} if self.arrow_type else document
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for a column without values and without a type."""
+        if self.is_absent and not self.arrow_type:
+            raise part.at("path").refused("a relative path that stays inside its folder")
 
-    @classmethod
-    def from_document(cls, document: object) -> Overlay:
-        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
-        part = document_part(document, "overlay").fields(("column", "path", "checksum"), ("arrow_type",))
-        arrow_type = part.at("arrow_type").name() if part.has("arrow_type") else ""
-        is_absent = part.at("path").value == "" and arrow_type
-        path = "" if is_absent else part.at("path").inside_path()
-        return cls(part.at("column").text(), path, part.at("checksum").digest(), arrow_type)
+
+#: Arrow counts the rows of many columns in 32 bits.
+MOST_ROWS = 2**31 - 1
+
+
+def _row_groups(part: Part) -> tuple[int, ...]:
+    groups = tuple(group.integer(0, MOST_ROWS) for group in part.items())
+    if any(first >= second for first, second in pairwise(groups)):
+        raise part.refused("a list of row groups in ascending order")
+    return groups
+
+
+def _types(part: Part) -> dict[str, str]:
+    """Types by column, in text form."""
+    from warehouse.tables.stored_types import parse_stored_type  # loads Arrow, which few documents need
+
+    found = {}
+    for name, stated in part.entries():
+        found[name] = stated.name()
+        if parse_stored_type(found[name]) is None:
+            raise stated.refused("the text form of an Arrow type")
+    return found
+
+
+_Types = Annotated[Mapping[str, str], _types]
 
 
 @dataclass(frozen=True)
@@ -141,112 +159,48 @@ class Fragment:
             values in another type, whose digest and memos stay valid.
     """
 
-    fragment_id: str
-    path: str
-    row_groups: tuple[int, ...]
-    rows: int
+    fragment_id: Digest
+    path: Annotated[str, Part.outside_path]
+    row_groups: Annotated[tuple[int, ...], _row_groups]
+    rows: Annotated[int, whole(most=MOST_ROWS)]
     size_bytes: int
-    digests: Mapping[str, str]
-    overlays: tuple[Overlay, ...] = field(default=(), kw_only=True)
-    deletions: Overlay | None = field(default=None, kw_only=True)
-    deleted_rows: int = field(default=0, kw_only=True)
-    members: tuple[Fragment, ...] = field(default=(), kw_only=True)
-    types: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    levels: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    digest_types: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    digests: Annotated[Mapping[str, str], Part.digests]
+    overlays: Omitted[tuple[Overlay, ...]] = field(default=(), kw_only=True)
+    deletions: Omitted[Overlay | None] = field(default=None, kw_only=True)
+    deleted_rows: Omitted[int] = field(default=0, kw_only=True)
+    members: Omitted[tuple[Fragment, ...]] = field(default=(), kw_only=True)
+    types: Omitted[_Types] = field(default_factory=dict, kw_only=True)
+    levels: Omitted[Mapping[str, str]] = field(default_factory=dict, kw_only=True)
+    digest_types: Omitted[_Types] = field(default_factory=dict, kw_only=True)
 
     @property
     def live_rows(self) -> int:
         """Events that are not deleted."""
         return self.rows - self.deleted_rows
 
+    def check_read(self, part: Part) -> None:
+        """Raise :class:`~transforms.errors.DataError` for parts that contradict each other."""
+        columns = [overlay.column for overlay in self.overlays]
+        if len(set(columns)) != len(columns):
+            raise part.at("overlays").refused("a list that names each column once", value=", ".join(columns)[:80])
+        if self.deleted_rows > (0 if self.deletions is None else self.rows):
+            raise part.at("deleted_rows").refused("at most the rows, and absent where there are no deletions")
+        if not part.has("members"):
+            return
+        if len(self.members) < 2 or sum(member.rows for member in self.members) != self.rows:
+            raise part.at("members").refused("fragments with the rows of the whole")
+        if any(member.members for member in self.members):
+            raise part.at("members").refused("fragments without members")
+
     def to_document(self) -> dict[str, Any]:
         """The fragment as a JSON object, without absent overlays and deletions."""
-        document: dict[str, Any] = {
-            "fragment_id": self.fragment_id,
-            "path": self.path,
-            "row_groups": list(self.row_groups),
-            "rows": self.rows,
-            "size_bytes": self.size_bytes,
-            "digests": dict(self.digests),
-        }
-        if self.overlays:
-            document["overlays"] = [overlay.to_document() for overlay in self.overlays]
-        if self.deletions is not None:
-            document["deletions"] = self.deletions.to_document()
-            document["deleted_rows"] = self.deleted_rows
-        if self.members:
-            document["members"] = [member.to_document() for member in self.members]
-        stated = {"types": self.types, "levels": self.levels, "digest_types": self.digest_types}
-        return {**document, **{name: dict(found) for name, found in stated.items() if found}}
+        document: dict[str, Any] = document_of(self)
+        return document
 
     @classmethod
     def from_document(cls, document: object) -> Fragment:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
-        part = document_part(document, "fragment").fields(FRAGMENT_FIELDS, (*OPTIONAL_FIELDS, "members"))
-        whole = Fragment(**fragment_fields(part))
-        if not part.has("members"):
-            return whole
-        # A member has no members: the recursion ends after one level.
-        listed = part.at("members").items(least=2)
-        members = [Fragment(**fragment_fields(one.fields(FRAGMENT_FIELDS, OPTIONAL_FIELDS))) for one in listed]
-        if sum(member.rows for member in members) != whole.rows:
-            raise part.at("members").refused("fragments with the rows of the whole")
-        return replace(whole, members=tuple(members))
-
-
-#: The fields of every fragment's document, and those of one with changes, or of a table of several schemas or folder levels.
-FRAGMENT_FIELDS = ("fragment_id", "path", "row_groups", "rows", "size_bytes", "digests")
-OPTIONAL_FIELDS = ("overlays", "deletions", "deleted_rows", "types", "levels", "digest_types")
-#: Arrow counts the rows of many columns in 32 bits.
-MOST_ROWS = 2**31 - 1
-_MOST_ROW_GROUPS = 2**31 - 1
-
-
-def fragment_fields(part: Part) -> dict[str, Any]:
-    """A fragment's fields by name, from an object with :data:`FRAGMENT_FIELDS` and optional :data:`OPTIONAL_FIELDS`."""
-    rows = part.at("rows").integer(0, MOST_ROWS)
-    overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
-    columns = [overlay.column for overlay in overlays]
-    if len(set(columns)) != len(columns):
-        raise part.at("overlays").refused("a list that names each column once", value=", ".join(columns)[:80])
-    has_deletions = part.has("deletions") and part.at("deletions").value is not None
-    if not has_deletions and part.has("deleted_rows") and part.at("deleted_rows").value != 0:
-        raise part.at("deleted_rows").refused("absent where there are no deletions")
-    return {
-        "fragment_id": part.at("fragment_id").digest(),
-        "path": part.at("path").outside_path(),
-        "row_groups": _row_groups(part.at("row_groups")),
-        "rows": rows,
-        "size_bytes": part.at("size_bytes").integer(),
-        "digests": part.at("digests").digests(),
-        "overlays": tuple(overlays),
-        "deletions": Overlay.from_document(part.at("deletions")) if has_deletions else None,
-        "deleted_rows": part.at("deleted_rows").integer(0, rows) if part.has("deleted_rows") else 0,
-        "types": _types(part, "types"),
-        "levels": {name: value.text() for name, value in part.at("levels").entries()} if part.has("levels") else {},
-        "digest_types": _types(part, "digest_types"),
-    }
-
-
-def _types(part: Part, field_name: str) -> dict[str, str]:
-    """Types by column, in text form."""
-    if not part.has(field_name):
-        return {}
-    from warehouse.tables.stored_types import parse_stored_type  # loads Arrow, which few documents need
-
-    found = {name: stated.name() for name, stated in part.at(field_name).entries()}
-    for name, spelled in found.items():
-        if parse_stored_type(spelled) is None:
-            raise Part(spelled, part.at(field_name), name).refused("the text form of an Arrow type")
-    return found
-
-
-def _row_groups(part: Part) -> tuple[int, ...]:
-    groups = tuple(group.integer(0, _MOST_ROW_GROUPS) for group in part.items())
-    if any(first >= second for first, second in pairwise(groups)):
-        raise part.refused("a list of row groups in ascending order")
-    return groups
+        return read_value(cls, document_part(document, "fragment"))
 
 
 def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
@@ -284,9 +238,8 @@ def merge_fragments(members: Sequence[Fragment]) -> Fragment:
         overlaid |= {name: one.path for name, one in here.items() if not one.is_absent and name not in overlaid}
         absent &= {name for name, one in here.items() if one.is_absent}
     digests = {
-        name: digest({"merged": [member.digests[name] for member in members]})
-        for name in columns if name not in absent
-    }  # fmt: skip
+        name: digest({"merged": [member.digests[name] for member in members]}) for name in columns if name not in absent
+    }
     changed = overlaid.keys() & digests.keys()
     return Fragment(
         digest({"merged": [member.fragment_id for member in members]}),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.kernels import parquet_pages as kernels
 from transforms.kernels.spans import frozen
 

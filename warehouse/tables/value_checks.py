@@ -112,10 +112,14 @@ def _holds_only(column: pa.ChunkedArray, value: str | None) -> bool:
 def _unfit_text(name: str, stored: pa.DataType, path: str) -> str:
     stored = stored.value_type if pat.is_dictionary(stored) else stored
     if pat.is_uint64(stored):
-        return (f"{name}, uint64, holds values above 9223372036854775807, which int64 does not: "
-                f'store an id as text, table["{name}"].cast(pa.string()) in pyarrow ({path} is the first file)')  # fmt: skip
-    return (f"{name}, {stored}, holds bytes that are not UTF-8 text: store them as hexadecimal text, "
-            f'pa.array([v and v.hex() for v in table["{name}"].to_pylist()], pa.string()) ({path} is the first file)')  # fmt: skip
+        return (
+            f"{name}, uint64, holds values above 9223372036854775807, which int64 does not: "
+            f'store an id as text, table["{name}"].cast(pa.string()) in pyarrow ({path} is the first file)'
+        )
+    return (
+        f"{name}, {stored}, holds bytes that are not UTF-8 text: store them as hexadecimal text, "
+        f'pa.array([v and v.hex() for v in table["{name}"].to_pylist()], pa.string()) ({path} is the first file)'
+    )
 
 
 def _outside(times: pa.ChunkedArray, partition: str) -> np.ndarray[Any, np.dtype[np.int64]]:

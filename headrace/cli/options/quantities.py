@@ -36,8 +36,9 @@ def moment_of(option: str, text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError("a time must be ISO 8601", where=option, value=text,
-                         allowed="such as 2026-03-02T18:00") from None  # fmt: skip
+        raise InputError(
+            "a time must be ISO 8601", where=option, value=text, allowed="such as 2026-03-02T18:00"
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -45,8 +46,9 @@ def span_of(option: str, text: str) -> float:
     """``90s``, ``30m``, ``2h`` and ``1.5d`` as seconds. Raises :class:`InputError`."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
-        raise InputError("a duration must be a number with a unit", where=option, value=text,
-                         allowed="such as 90s, 30m, 2h, 1.5d")  # fmt: skip
+        raise InputError(
+            "a duration must be a number with a unit", where=option, value=text, allowed="such as 90s, 30m, 2h, 1.5d"
+        )
     return float(found.group(1)) * _SPAN_SECS[found.group(2)]
 
 

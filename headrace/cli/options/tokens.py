@@ -16,7 +16,9 @@ def read_token_file(path: str) -> str:
         with open(Path(path), "rb") as file:
             content = file.read(_MOST_BYTES)
     except OSError as error:
-        raise StorageError("the file of a token cannot be read", where=f"--token-file {path}", value=error.strerror) from None  # fmt: skip
+        raise StorageError(
+            "the file of a token cannot be read", where=f"--token-file {path}", value=error.strerror
+        ) from None
     token = content.decode("utf-8", "replace").strip()
     if len(token) < _LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
         raise InputError("a token must be printable ASCII without spaces", where=f"--token-file {path}",

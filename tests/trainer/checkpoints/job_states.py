@@ -12,13 +12,15 @@ import numpy as np
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.commit_manifest import CommitFacts, table_of
 from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
-from trainer.checkpoints.parted_arrays import Array, ArrayKind, PartedArrays
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.document_field import DocumentField
 from trainer.scheduling.orders import Commit
+from transforms.arrays import Array
+from transforms.derived_documents import document_of
 
 ROWS = 40
 PARTITIONS = 4
@@ -79,7 +81,7 @@ def counts(epochs: int) -> SavedCounts:
 def scores(epoch: int) -> dict[str, Any]:
     from trainer.model.metrics import Scores
 
-    return Scores(27, 9, 0.5 + epoch / 10, 0.25, None).to_document()
+    return document_of(Scores(27, 9, 0.5 + epoch / 10, 0.25, None))
 
 
 def document(epochs: int) -> dict[str, Any]:

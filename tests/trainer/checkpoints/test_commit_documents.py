@@ -29,9 +29,10 @@ from trainer.checkpoints.host_part import HostPart, PartName
 from trainer.checkpoints.manifest import MANIFEST, canonical_json
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.publish import publish
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.training.saved_run import saved_run
+from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
 
 SEED = 20261123
@@ -77,8 +78,8 @@ def test_manifests_round_trip(run: Path) -> None:
         data = place.read_bytes()
         assert cls.from_bytes(data, MANIFEST).to_bytes() == data  # type: ignore[attr-defined]
     part, _ = cut(checkpoint(1), 1, 2, 1)
-    document = json.loads(canonical_json(part.to_document()))
-    assert HostPart.read(DocumentField(document, "part")) == part
+    document = json.loads(canonical_json(document_of(part)))
+    assert OPEN.read(HostPart, DocumentField(document, "part")) == part
 
 
 def test_mutated_bytes_of_manifests_are_torn_or_unchanged(run: Path) -> None:
@@ -157,9 +158,9 @@ def test_parts_of_other_values_are_not_published_or_read_as_one_error(tmp_path: 
 
 def test_facts_of_other_values_are_torn_or_of_the_same_kind() -> None:
     torn = 0
-    for other in every_change(json.loads(canonical_json(facts().to_document()))):
+    for other in every_change(json.loads(canonical_json(document_of(facts())))):
         try:
-            CommitFacts.read(DocumentField(other, "facts"))
+            OPEN.read(CommitFacts, DocumentField(other, "facts"))
         except TornCheckpoint:
             torn += 1
     assert torn > 50

@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from trainer.checkpoints.host_steps import HostSteps, count_step, idle_share, read_steps, steps_document, steps_since
-from trainer.document_field import DocumentField
+from trainer.checkpoints.host_steps import HostSteps, StepsByHost, count_step, idle_share, steps_since
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
+from transforms.derived_documents import document_of
+
+
+@dataclass(frozen=True)
+class Stored:
+    steps: StepsByHost
 
 
 def test_steps_are_counted_by_host() -> None:
@@ -16,10 +24,12 @@ def test_steps_are_counted_by_host() -> None:
     later = count_step(steps, ("h0", "h2"), (True, True))
     assert steps_since(steps, later) == {"h0": HostSteps(1, 1), "h2": HostSteps(1, 1)}
     assert idle_share({}) == 0.0
-    assert read_steps(DocumentField(steps_document(later), "steps")) == later
+    written = document_of(Stored(later))
+    assert written == {"steps": {"h0": [4, 4], "h1": [2, 3], "h2": [1, 1]}}
+    assert OPEN.read(Stored, DocumentField(written, "steps")) == Stored(later)
 
 
 @pytest.mark.parametrize("wrong", [[1], [1, 2, 3], [3, 2], [-1, 2], ["1", 2], {}, 7])
 def test_wrong_steps_are_torn(wrong: object) -> None:
     with pytest.raises(TornCheckpoint):
-        read_steps(DocumentField({"h0": wrong}, "steps"))
+        OPEN.read(Stored, DocumentField({"steps": {"h0": wrong}}, "steps"))

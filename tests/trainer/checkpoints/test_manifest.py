@@ -27,6 +27,7 @@ from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import identity_of
 from trainer.training.run_state import LEDGER, EpochScores
 from trainer.training.saved_run import saved_run
+from transforms.derived_documents import document_of
 from transforms.errors import InputError
 
 SOME = Manifest(
@@ -197,10 +198,10 @@ def saved_document() -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
     identity, counts = identity_of(solution, config("run")), ledger.counts()
     scores = EpochScores(0, 0, ("hour=00",), Scores(8, 3, 0.5, 0.25, None))
     document = {
-        "position": DataPosition(1, identity.data_digest).to_document(),
+        "position": document_of(DataPosition(1, identity.data_digest)),
         "step": 2,
         "segments": [["hour=00", "hour=01"]],
-        "history": [scores.to_document()],
+        "history": [document_of(scores)],
         "identity": identity.to_document(),
         "ledger": counts.to_document(),
     }

@@ -15,7 +15,7 @@ from trainer.checkpoints.host_part import HostPart, Moment, PartName, TakenArray
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.part_manifest import PartManifest
-from trainer.checkpoints.parted_arrays import Array, PartedArrays
+from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.embedding.batches import IdBatch
@@ -25,6 +25,7 @@ from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import TornCheckpoint
 from trainer.training.saved_tables import parted_tables
+from transforms.arrays import Array
 
 STEPS = 30
 TAKEN, LATER = 10, 12

@@ -60,7 +60,7 @@ def test_a_controller_without_the_document_and_one_with_another_are_errors(tmp_p
     with serving(tmp_path) as found:
         options = RoleOptions(JobFiles(tmp_path / "role"), "h0", controller=found.service.address, token=TOKEN)
         (tmp_path / "job" / "job.json").write_text('{"format": "another"}')
-        with pytest.raises(TornCheckpoint, match="members of its type"):
+        with pytest.raises(TornCheckpoint, match="an object with format, job"):
             options.find_job()
         (tmp_path / "job" / "job.json").unlink()
         with pytest.raises(RemoteError):

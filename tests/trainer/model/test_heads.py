@@ -13,6 +13,7 @@ from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head, LabelFigures, head_of
 from trainer.model.metrics import read_scores
 from transforms.analysis.target import Target
+from transforms.derived_documents import document_of
 
 HEADS = (BINARY, Head("multiclass", 3), Head("regression", center=2.0, scale=0.5))
 
@@ -63,7 +64,7 @@ def test_figures_do_not_depend_on_batches(labels, size, seed):
             parts.add(values[start : start + size], logits[start : start + size])
         scores = whole.scores()
         assert parts.scores() == scores
-        assert read_scores(DocumentField(json.loads(json.dumps(scores.to_document())), "scores")) == scores
+        assert read_scores(DocumentField(json.loads(json.dumps(document_of(scores))), "scores")) == scores
 
 
 def test_figures_against_the_slow_way():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from trainer.document_field import DocumentField
 from trainer.errors import BadLabel
 from trainer.model.metrics import Collector, auc, calibration, log_loss, normalized_entropy, read_scores, sigmoid
+from transforms.derived_documents import document_of
 
 events = st.lists(st.tuples(st.integers(0, 1), st.integers(-6, 6)), min_size=1, max_size=60)
 
@@ -70,7 +71,7 @@ def test_calibration_is_what_is_predicted_over_what_is_observed(pairs):
 def test_scores_of_an_earlier_release_have_no_calibration():
     collector = Collector()
     collector.add(np.array([0, 1, 1]), np.array([-1.0, 0.5, 2.0]))
-    document = collector.scores().to_document()
+    document = document_of(collector.scores())
     assert read_scores(DocumentField(document, "scores")) == collector.scores()
     del document["calibration"]
     assert read_scores(DocumentField(document, "scores")).calibration is None

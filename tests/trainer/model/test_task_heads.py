@@ -15,6 +15,7 @@ from trainer.model.heads import BINARY, Head, LabelFigures
 from trainer.model.metrics import read_scores
 from trainer.model.task_heads import TaskHeads, check_task_options, heads_of, initial_logits, read_head
 from transforms.analysis.target import Target
+from transforms.derived_documents import document_of
 
 NAN = float("nan")
 HEADS = TaskHeads(
@@ -87,7 +88,7 @@ def test_figures_are_over_the_events_that_have_a_label(events, size):
     restored = CLASSES.collector()
     restored.load(whole.arrays())
     assert restored.scores() == scores
-    assert read_scores(DocumentField(json.loads(json.dumps(scores.to_document())), "scores")) == scores
+    assert read_scores(DocumentField(json.loads(json.dumps(document_of(scores))), "scores")) == scores
 
 
 def test_predictions_of_other_tasks_are_refused():

@@ -8,12 +8,13 @@ import random
 
 import pytest
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics, aged_merge
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import RowSample
 from trainer.planning.valencies import VALENCY_BOUNDS
+from transforms.derived_documents import document_of
 
 CLASSES = len(VALENCY_BOUNDS)
 
@@ -51,14 +52,14 @@ def test_an_old_sample_counts_half_after_the_half_life():
 
 def test_a_document_gives_the_same_statistics():
     one = aged_merge(statistics(), statistics(77.0), 500.0)
-    document = json.loads(json.dumps(one.to_document()))
-    assert FeatureStatistics.from_document(DocumentField(document, "s")) == one
+    document = json.loads(json.dumps(document_of(one)))
+    assert OPEN.read(FeatureStatistics, DocumentField(document, "s")) == one
 
 
 def test_a_document_of_an_earlier_release_has_no_sample():
-    document = statistics().to_document()
+    document = document_of(statistics())
     del document["sample"]
-    found = FeatureStatistics.from_document(DocumentField(document, "s"))
+    found = OPEN.read(FeatureStatistics, DocumentField(document, "s"))
     assert found.sample == RowSample()
     assert aged_merge(found, statistics()).sample == statistics().sample
 
@@ -90,7 +91,7 @@ def mutate(value: object, draw: random.Random) -> object:
 
 def test_a_damaged_document_is_one_error():
     draw = random.Random(5)
-    document = aged_merge(statistics(), statistics(77.0), 500.0).to_document()
+    document = document_of(aged_merge(statistics(), statistics(77.0), 500.0))
     refused = [str(error) for error in (error_of(mutate(document, draw)) for _ in range(5000)) if error]
     assert len(refused) > 1000
     assert all("must" in text for text in refused)
@@ -99,7 +100,7 @@ def test_a_damaged_document_is_one_error():
 def error_of(document: object) -> TornCheckpoint | None:
     """The error of a document; an intact one merges with others."""
     try:
-        found = FeatureStatistics.from_document(DocumentField(document, "s"))
+        found = OPEN.read(FeatureStatistics, DocumentField(document, "s"))
     except TornCheckpoint as error:
         return error
     aged_merge(found, statistics())

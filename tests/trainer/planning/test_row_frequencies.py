@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
+from transforms.derived_documents import document_of
 
 SAMPLES = st.dictionaries(st.integers(0, 4999), st.integers(1, 10_000), min_size=1, max_size=600).map(
     lambda counts: RowFrequencies.of_counts(5000, counts)
@@ -124,7 +125,7 @@ def test_no_ids_are_no_rows():
 
 @given(FREQUENCIES)
 def test_a_document_gives_the_same_frequencies(frequencies):
-    assert RowFrequencies.from_document(DocumentField(frequencies.to_document(), "f")) == frequencies
+    assert OPEN.read(RowFrequencies, DocumentField(document_of(frequencies), "f")) == frequencies
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_impossible_frequencies_are_refused(rows, head, classes):
         RowFrequencies(rows, head, classes)
     document = {"rows": rows, "head": [list(item) for item in head], "classes": [list(item) for item in classes]}
     with pytest.raises(TornCheckpoint):
-        RowFrequencies.from_document(DocumentField(document, "f"))
+        OPEN.read(RowFrequencies, DocumentField(document, "f"))
 
 
 def test_an_impossible_power_law_is_refused():

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.document_field import DocumentField
+from trainer.document_field import OPEN, DocumentField
 from trainer.embedding.row_sketch import _hash
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.row_frequencies import HEAD_ROWS
 from trainer.planning.row_sample import MOST_SAMPLE_ROWS, RowSample, row_hashes
+from transforms.derived_documents import document_of
 
 COUNTS = st.dictionaries(st.integers(0, 2**63 - 1), st.integers(1, 50), max_size=60)
 
@@ -57,8 +58,8 @@ def test_merged_samples_of_many_rows_have_the_exact_counts_of_the_chosen_ones(pa
     chosen = {row for row in total if int(row_hashes(np.array([row]))[0]) & mask == 0}
     assert {row: ids for row, ids, _ in merged.rows} == {row: total[row] for row in chosen}
     assert all(ids <= total[row] for row, ids, _ in merged.heavy)
-    document = json.loads(json.dumps(merged.to_document()))
-    assert RowSample.from_document(DocumentField(document, "s")) == merged
+    document = json.loads(json.dumps(document_of(merged)))
+    assert OPEN.read(RowSample, DocumentField(document, "s")) == merged
 
 
 def test_old_counts_fade_away():
@@ -83,9 +84,9 @@ def test_old_counts_fade_away():
     ],
 )
 def test_a_damaged_sample_is_one_error(damage):
-    document = {**of_counts({5: 2, 9: 2}).to_document(), **damage}
+    document = {**document_of(of_counts({5: 2, 9: 2})), **damage}
     with pytest.raises(TornCheckpoint, match="must"):
-        RowSample.from_document(DocumentField(document, "s"))
+        OPEN.read(RowSample, DocumentField(document, "s"))
 
 
 def test_impossible_counts_are_refused():

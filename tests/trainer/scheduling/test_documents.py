@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -13,7 +12,7 @@ from tests.trainer.scheduling.random_events import RandomEvents, random_settings
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.scheduling.advance import advance
-from trainer.scheduling.documents import event_document, job_document, read_event, read_job
+from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import EVENT_TYPES, DataChanged, DataRange, Event, Published, StopAsked
 from trainer.scheduling.job import Job
 
@@ -30,8 +29,8 @@ def history(seed: int, events: int = 150) -> tuple[list[Event], list[Job]]:
     return log, jobs
 
 
-def again(value: T, document: Callable[[T], object], read: Callable[[DocumentField], T]) -> T:
-    return read(DocumentField(json.loads(json.dumps(document(value), allow_nan=False)), "log"))
+def again(value: T, kind: type[T]) -> T:
+    return read_value(kind, DocumentField(json.loads(json.dumps(value_document(value), allow_nan=False)), "log"))
 
 
 def test_events_and_jobs_are_read_as_they_were_written() -> None:
@@ -39,9 +38,9 @@ def test_events_and_jobs_are_read_as_they_were_written() -> None:
     for seed in range(scaled(30)):
         log, jobs = history(seed)
         kinds |= {event.kind for event in log}
-        assert [again(event, event_document, read_event) for event in log] == log
+        assert [again(event, Event) for event in log] == log
         for job in jobs[::10]:
-            read = again(job, job_document, read_job)
+            read = again(job, Job)
             assert read == job
             assert hash(read.settings) == hash(job.settings)
     assert len(kinds) == len(EVENT_TYPES) - 4, "all but the derived ones"
@@ -51,9 +50,9 @@ def test_a_log_may_begin_with_a_job() -> None:
     """The replay from a stored job, of stored events, gives the job."""
     for seed in range(scaled(10)):
         log, jobs = history(seed)
-        job = again(jobs[70], job_document, read_job)
+        job = again(jobs[70], Job)
         for event in log[71:]:
-            job, _ = advance(job, again(event, event_document, read_event))
+            job, _ = advance(job, again(event, Event))
         assert job == jobs[-1]
 
 
@@ -77,30 +76,30 @@ def test_a_log_may_begin_with_a_job() -> None:
 )
 def test_a_damaged_event_is_refused(document: object) -> None:
     with pytest.raises(TornCheckpoint):
-        read_event(DocumentField(document, "log"))
+        read_value(Event, DocumentField(document, "log"))
 
 
 def test_mutated_documents_are_refused_or_read() -> None:
     draw = random.Random(5)
     log, jobs = history(3)
-    texts = [(json.dumps(event_document(one)).encode(), read_event) for one in log[:60]]
-    texts += [(json.dumps(job_document(jobs[-1])).encode(), read_job)] * 20  # type: ignore[list-item]
+    texts: list[tuple[bytes, type]] = [(json.dumps(value_document(one)).encode(), Event) for one in log[:60]]
+    texts += [(json.dumps(value_document(jobs[-1])).encode(), Job)] * 20
     refused = 0
     for _ in range(scaled(4000)):
-        text, read = draw.choice(texts)
+        text, kind = draw.choice(texts)
         try:
             document = json.loads(mutated(text, draw, tokens=[b"null", b"-1", b'"', b"[]", b"{}", b"1e999"]))
         except ValueError:
             continue
         try:
-            read(DocumentField(document, "log"))
+            read_value(kind, DocumentField(document, "log"))
         except TornCheckpoint:
             refused += 1
     assert refused
 
 
 def test_documents_are_plain() -> None:
-    assert event_document(Published(2.5, 7)) == {"kind": "published", "at_secs": 2.5, "attempt": 7}
-    assert event_document(StopAsked(1.0)) == {"kind": "stop asked", "at_secs": 1.0, "now": False}
+    assert value_document(Published(2.5, 7)) == {"kind": "published", "at_secs": 2.5, "attempt": 7}
+    assert value_document(StopAsked(1.0)) == {"kind": "stop asked", "at_secs": 1.0, "now": False}
     data = DataChanged(0.0, DataRange("p", 5, (2, 5)))
-    assert event_document(data)["data"] == {"name": "p", "stop_unit": 5, "stops": [2, 5], "is_last": True}
+    assert value_document(data)["data"] == {"name": "p", "stop_unit": 5, "stops": [2, 5], "is_last": True}

@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import headrace as hr
 from tests.transforms.adversarial import FLOATS, INT64S, NASTY_TEXT, arrow_column, bits, python_values
-from transforms.columns.columns import Array
+from transforms.arrays import Array
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import raw_columns
 from transforms.operators import REGISTRY

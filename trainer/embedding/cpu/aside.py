@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from trainer.embedding.cpu.gradients import CHANGED
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @compiled

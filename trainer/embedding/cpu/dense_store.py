@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -41,8 +40,7 @@ from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
 from trainer.embedding.table_checks import supported_tables
 from trainer.errors import BadBatch, ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 

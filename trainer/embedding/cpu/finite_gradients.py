@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import NonFiniteLoss
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def check_finite(gradients: Array, features: Sequence[FeatureSpec], team: Team) -> None:

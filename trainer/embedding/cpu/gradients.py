@@ -29,9 +29,8 @@ from trainer.embedding.cpu.vectors import (
     store,
     total,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The state of a row that differs from its initial values.
 CHANGED = 2

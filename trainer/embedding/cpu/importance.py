@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trainer.embedding.cpu.row_updates import sum_of_squares
+from transforms.arrays import Array
 from transforms.kernels.compiled import inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _ZERO = np.float32(0.0)
 

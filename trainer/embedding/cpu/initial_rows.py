@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.layout import CONSTANT, TRUNCATED_NORMAL, UNIFORM, Bags, TableLayout, TableValues
 from trainer.embedding.cpu.vectors import release
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, pasted, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The state of a row that has its initial values.
 INITIALISED = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from trainer.embedding.cpu.memory import LINE_FLOATS, TableMemory
 from trainer.embedding.cpu.row_updates import optimizer_parameters
 from trainer.embedding.optimizers import current_learning_rate, slot_width
 from trainer.embedding.spec import COMBINERS, Constant, FeatureSpec, Initializer, TableSpec, Uniform
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 SUM, MEAN, SQRTN = (COMBINERS.index(name) for name in ("sum", "mean", "sqrtn"))

@@ -28,9 +28,8 @@ from trainer.embedding.cpu.vectors import (
     store,
     stream,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: How many ids ahead of their use rows are asked for.
 _AHEAD = 16

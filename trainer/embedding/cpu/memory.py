@@ -11,13 +11,12 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from trainer.errors import MemoryFull
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The float32 values of a cache line.
 LINE_FLOATS = 16

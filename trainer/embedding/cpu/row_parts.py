@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.initial_rows import initialise_row
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.vectors import LANES, load, prefetch, store
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 #: How many rows ahead one is asked for: those of so many values, but no fewer and no more than so many rows.
 _AHEAD_FLOATS, _LEAST_AHEAD, _MOST_AHEAD = 512, 8, 32

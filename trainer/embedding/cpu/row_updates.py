@@ -27,9 +27,8 @@ from trainer.embedding.cpu.vectors import (
     total,
 )
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
+from transforms.arrays import Array
 from transforms.kernels.compiled import inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 SGD_CODE, ADAGRAD, ROW_WISE_ADAGRAD, ADAGRAD_MOMENTUM, ADAM, FTRL_CODE = range(6)
 

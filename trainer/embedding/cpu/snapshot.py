@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import BadBatch, DamagedMemory, MemoryFull, ServerLost
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Bytes of weights and slots that are captured at once, while training waits.
 RANGE_BYTES = 4 << 20

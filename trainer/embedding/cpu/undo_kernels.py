@@ -6,15 +6,12 @@ numbers and its values. All numbers are uint32; values of float32 are copied thr
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.row_parts import ask_for, copy_row
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The numbers before the items of a block, and before the values of an item.
 HEAD, ITEM_HEAD = 4, 2

@@ -15,7 +15,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from trainer.embedding.cpu import undo_kernels as kernels
 from trainer.embedding.cpu.layout import Bags, TableLayout, TableValues
 from trainer.embedding.cpu.memory import TableMemory
 from trainer.errors import ConfigError, DamagedMemory
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The words of the header: the state, which of two logs is in use, the sizes of both, the numbers used of that one, and whose it is.
 _STATE, _WHICH, _SIZES, _USED, _IDENTITY, _HEADER = 0, 1, 2, 4, 5, 8

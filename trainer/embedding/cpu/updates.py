@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.embedding.cpu.importance import NO_IMPORTANCE, Importance
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.memory import LINE_FLOATS, aligned
 from trainer.embedding.cpu.threads import Team, split_evenly
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The most bytes of a bucket's summed gradients, about a core's second-level cache. Rows occur more than once.
 _BUCKET_BYTES = 1 << 20

@@ -7,8 +7,6 @@ about 2^29 per line takes the count of another one and is admitted early; none i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.undo_kernels import HEAD, ITEM_HEAD, ITEMS, put_start
@@ -16,9 +14,8 @@ from trainer.embedding.cpu.vectors import release
 from trainer.embedding.hashed.find import hash_of
 from trainer.embedding.hashed.index_layout import IndexLayout, IndexValues
 from trainer.embedding.hashed.options import WAYS
+from transforms.arrays import Array
 from transforms.kernels.compiled import inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The numbers of the log that a counted id takes.
 LOG_NUMBERS = ITEM_HEAD + 2

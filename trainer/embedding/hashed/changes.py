@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.undo_kernels import HEAD, ITEM_HEAD, ITEMS, ROOM, begin_block, put_start
@@ -42,9 +40,8 @@ from trainer.embedding.hashed.plan import (
     Plan,
 )
 from trainer.embedding.hashed.use_list import append, unlink
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The arrays of an index in an undo log.
 LOGGED_RECORDS, LOGGED_ENTRIES, LOGGED_WORDS, LOGGED_CANDIDATES = range(BESIDE, BESIDE + 4)

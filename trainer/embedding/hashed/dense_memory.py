@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.cpu.memory import TableMemory
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The bytes of a piece, which a memory has in huge pages.
 _PIECE_BYTES = 32 << 20

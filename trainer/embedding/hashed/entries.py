@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.undo_kernels import HEAD, ITEM_HEAD, ITEMS, put_start
 from trainer.embedding.cpu.vectors import prefetch, release
 from trainer.embedding.hashed.find import hash_of, id_of
 from trainer.embedding.hashed.index_layout import NEEDS_REBUILD, RECORD, IndexLayout, IndexValues
+from transforms.arrays import Array
 from transforms.kernels.compiled import inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The numbers of the log for an entry.
 ENTRY_NUMBERS = ITEM_HEAD + 1

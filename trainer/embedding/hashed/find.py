@@ -6,16 +6,13 @@ followed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.initial_rows import mix
 from trainer.embedding.cpu.vectors import prefetch
 from trainer.embedding.hashed.index_layout import ID_HIGH, ID_LOW, RECORD, IndexLayout, IndexValues
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: What is found in place of a place: the id has none, or the index is damaged.
 MISSING, DAMAGED = -1, -2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +21,7 @@ from trainer.embedding.hashed.use_list import rebuild
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.errors import ConfigError, DamagedMemory
 from trainer.hashed_options import MOST_STEPS
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class PlaceIndex:

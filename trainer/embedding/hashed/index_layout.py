@@ -9,14 +9,13 @@ the hash, so that few records of other ids are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trainer.embedding.cpu.memory import TableMemory
 from trainer.embedding.hashed.options import WAYS, HashedTable
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The uint32 values of a record: the id in two, the step of the last use (0: the place is free), and 1 + the places before and after
 #: it in the list by last use, 0 at its ends. A free place has the next free place as the one after it.

@@ -7,7 +7,6 @@ smallest id. Ids, ages and the counts of candidates are copied at the beginning,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from trainer.embedding.hashed import index_layout as columns
 from trainer.embedding.hashed.index import PlaceIndex
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import DamagedMemory, ServerLost
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _STEP, _CANDIDATES, _NUMBERS = range(3)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -43,8 +42,7 @@ from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import BadBatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _ONE = np.zeros(1, np.int64)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.cpu.dense_store import DenseStore
 from trainer.embedding.hashed import rows as kernels
 from trainer.embedding.hashed.plan import NEW, OF_REMOVED, Plan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 def change_rows(plan: Plan, store: DenseStore, positions: Array) -> None:

@@ -7,7 +7,7 @@ those that find no free place.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,8 @@ from trainer.embedding.hashed.index_layout import (
     IndexLayout,
     IndexValues,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The rows of a table that may expire in one step beside twice the ids of its batch: no step is long because many rows have one age.
 EXPIRED_ROWS = 256

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from trainer.embedding.cpu.initial_rows import initial_weights
 from trainer.embedding.cpu.layout import TableLayout
 from trainer.embedding.cpu.row_parts import ask_for, copy_row
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: How many rows ahead one is asked for.
 _AHEAD = 8

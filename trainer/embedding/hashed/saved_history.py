@@ -7,7 +7,6 @@ each, since they are by a hash of its own numbers of ids: another number of serv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from trainer.embedding.engine import TableState
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.errors import TornCheckpoint
 from trainer.hashed_options import MOST_STEPS
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
+from transforms.arrays import Array
 
 _CANDIDATE_STEP_BITS = 24
 #: The sections of a hashed table: the ages of its rows, the steps of servers, and the counts of ids that wait for admission.

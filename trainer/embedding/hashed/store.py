@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from trainer.embedding.hashed.kept_snapshot import MixedSnapshot
 from trainer.embedding.hashed.mixed_tables import MixedTables
 from trainer.embedding.hashed.saved_history import AGES, CANDIDATES, SECTIONS, STEPS, SavedHistory, newest_rows
 from trainer.embedding.state_checks import check_states
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class HashedStore(MixedTables):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.hashed.find import hash_of, id_of, sort_by
@@ -23,8 +21,6 @@ from trainer.embedding.hashed.index_layout import (
     IndexValues,
 )
 from transforms.kernels.compiled import compiled, inlined, uncounted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @uncounted

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import Literal, Protocol
 
 from trainer.embedding.engine import RowValues, TableState
 from trainer.embedding.row_store import StoreSnapshot
 from trainer.embedding.spec import TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class ColdTier(Protocol):

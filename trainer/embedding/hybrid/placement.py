@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.spec import TableSpec
 from trainer.errors import ConfigError
 from trainer.planning.hot_rows import MOVE_LOOKUPS, HotRows
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(slots=True)

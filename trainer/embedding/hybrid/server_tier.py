@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from trainer.embedding.ps.server_link import Connect
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class ServerTier(PsEngine):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,7 @@ from trainer.embedding.row_store import StoreSnapshot
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.planning.hot_rows import MOVE_LOOKUPS
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class TieredStore:

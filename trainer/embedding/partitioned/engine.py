@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from trainer.embedding.table_checks import engine_tables
 from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _MOST_CORES = 1024
 _ONE_THREAD = Team(1)

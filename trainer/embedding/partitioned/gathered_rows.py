@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from trainer.embedding.cpu.layout import FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.threads import Team, split_evenly, split_events
 from trainer.embedding.partitioned.requests import Requests
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SLOTS = np.zeros(0, np.float32)
 

@@ -6,16 +6,15 @@ the slot of their row; each id of the tail, beyond that limit, has a slot of its
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout
 from trainer.embedding.cpu.row_parts import copy_row
 from trainer.embedding.partitioned.table_parts import BLOCKS, REPLICATED, PartLayout
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 

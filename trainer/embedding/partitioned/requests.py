@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from trainer.embedding.partitioned.slot_order import order_slots
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import FeatureSpec
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 #: Ids of a bag that no bag has.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -37,9 +36,8 @@ from trainer.embedding.state_checks import empty_state
 from trainer.embedding.table_checks import supported_tables
 from trainer.errors import TornCheckpoint
 from trainer.pruning_options import PruningOptions
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(slots=True, eq=False)

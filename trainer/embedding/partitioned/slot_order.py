@@ -6,13 +6,10 @@ as they are, and with them the places of ids.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LEAST_BITS, _MOST_BITS = 4, 11
 #: What it costs to count and to place a row in a pass, over what it costs to sum one count of a digit.

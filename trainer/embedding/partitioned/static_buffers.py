@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,8 @@ from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import TableSpec
 from trainer.errors import BadBatch, ConfigError
 from trainer.planning.stacks import stacked
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: A buffer's ids are padded to a multiple of this number.
 PADDING = 8

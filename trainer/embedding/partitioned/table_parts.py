@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
 from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 CYCLIC, BLOCKS, REPLICATED = 0, 1, 2
 

@@ -7,7 +7,7 @@ read as one row of zeros, the last one of the group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, Table
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.vectors import item, prefetch
 from trainer.planning.row_groups import RowGroup
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: How many ids ahead of their use addresses are asked for.
 _AHEAD = 24

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
-import numpy as np
 
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.layout import Bags, TableOrigin, learning_rates
@@ -21,8 +18,7 @@ from trainer.embedding.pruned.tables import PlacedBatch, PrunedTables
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.row_groups import RowGroup
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The events that are combined feature after feature.
 _TILE_EVENTS = 4096

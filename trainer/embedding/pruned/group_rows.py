@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.pruned.places import group_tables
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.planning.row_groups import RowGroup
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 

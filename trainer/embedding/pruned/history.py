@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,7 @@ from trainer.embedding.engine import TableSections, TableState
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.state_checks import check_state
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The sections of a pruned table: the importance of its rows, the values of rows that left their places, and numbers of all tables.
 IMPORTANCE, LEFT, NUMBERS = "importance", "left", "pruning"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.engine import SnapshotSections, TableState
 from trainer.embedding.spec import Constant, TableSpec
 from trainer.planning.row_groups import RowGroup
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class PlaceValues(Protocol):

@@ -11,8 +11,7 @@ import numpy as np
 
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.pruned import selection
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The rows of a piece of work.
 _PIECE_ROWS = 1 << 18

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from trainer.embedding.pruned.selection import gather_importance
 from trainer.planning.pruning_rounds import crossing_share, sample_rows
 from trainer.planning.row_groups import RowGroup
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: What an update may count for before the importance of all rows is divided by it.
 _MOST_GAIN = float(1 << 40)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from trainer.embedding.cpu.layout import FeatureLayout, TableOrigin, TableValues
 from trainer.embedding.engine import TableState
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.state_checks import empty_state
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class RowStarts:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Importance is counted by the upper bits of its float32, which order as the values do; then by the lower ones.
 UPPER_BINS, LOWER_BITS = 1 << 16, 16

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.batches import IdBatch
@@ -18,8 +15,7 @@ from trainer.embedding.pruned.tables import PlacedBatch
 from trainer.embedding.spec import FeatureSpec
 from trainer.planning.row_groups import RowGroup
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class PrunedShard(PrunedEngine):

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.pruning_rounds import kept_rows
 from trainer.planning.row_groups import RowGroup, SharingTable, row_groups
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 

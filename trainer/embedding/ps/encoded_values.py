@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.wire import fp14_blocks, fp16_blocks
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Flags of fetches, updates and answers about rows: how their values are encoded; neither: as float32.
 FP16, FP14 = 4, 8

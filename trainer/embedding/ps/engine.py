@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -41,8 +41,8 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 
 NO_HASHED: Mapping[int, HashedTableSnapshot] = MappingProxyType({})

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.partitioned.requests import RowsByOwner
 from trainer.embedding.partitioned.table_parts import TableParts
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _NONE = -1
 

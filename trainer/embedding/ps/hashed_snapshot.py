@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.embedding.engine import ChangedRows, PartedSection, SnapshotSection
 from trainer.embedding.hashed.saved_history import AGES, CANDIDATES, STEPS
 from trainer.embedding.partitioned.table_parts import TablePart
 from trainer.embedding.ps.remote_tables import RemoteTables
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 class HashedTableSnapshot:

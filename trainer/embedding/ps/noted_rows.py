@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.partitioned.requests import RowsByOwner
 from trainer.embedding.partitioned.table_parts import TableParts
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Marks of all tables, a byte each.
 MOST_MARKS = 256 << 20

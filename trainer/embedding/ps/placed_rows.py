@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,8 @@ from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.memory import LINE_FLOATS
 from trainer.embedding.cpu.threads import Team, split_evenly, split_events
 from trainer.embedding.partitioned.requests import Requests
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _NO_SLOTS = np.zeros(0, np.float32)
 

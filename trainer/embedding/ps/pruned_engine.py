@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
@@ -19,8 +16,7 @@ from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(slots=True, eq=False)

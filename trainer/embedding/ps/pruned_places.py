@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.embedding.engine import RowValues, SnapshotSections, TableState
 from trainer.embedding.pruned.addresses import Addresses
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.row_values import ServedRowValues
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_ROWS = np.zeros(0, np.int64)
 #: The bytes of values in one message.

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -32,10 +31,10 @@ from trainer.embedding.ps.server_link import Answer, Connect, Request, ServerLin
 from trainer.embedding.ps.table_documents import HeldTables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, NonFiniteLoss, ServerLost
+from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
 
 _LOG = logging.getLogger(__name__)
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The bytes of rows in one message of a load.
 _LOAD_BYTES = 4 << 20

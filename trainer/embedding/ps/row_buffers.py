@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import Requests
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.placed_rows import PlacedBags, PlacedRows, Places, place_bags, places_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The arrays of lookups and updates that are in use at once.
 _KEPT = 6

@@ -26,9 +26,8 @@ from trainer.embedding.ps.frames import Header, Kind
 from trainer.embedding.wire import row_numbers
 from trainer.hashed_options import MOST_STEPS
 from trainer.wire.frames import Bytes
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Flags of fetches and updates: rows are int64; rows are as :mod:`~trainer.embedding.wire.row_numbers` writes them; neither: rows are int32.
 LONG_ROWS, ENCODED_ROWS = 1, 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_messages import RowNumbers, split_by_part
 from trainer.embedding.spec import TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _NO_ROWS = np.zeros(0, np.int64)
 

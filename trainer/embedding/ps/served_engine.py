@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
@@ -16,9 +14,7 @@ from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.pruning_options import PruningOptions
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
+from transforms.arrays import Array
 
 NO_LIMITS: Mapping[str, TableLimits] = MappingProxyType({})
 

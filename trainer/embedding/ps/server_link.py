@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
+from typing import Protocol, TypeAlias
 
 from trainer.embedding.ps.frames import Header, Kind
 from trainer.wire.frames import Bytes
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The longest answer of unknown length.
 MOST_ANSWER_BYTES = 256 << 20

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,7 @@ from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.noted_rows import NotedRows
 from trainer.embedding.snapshot_states import state_of
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
+from transforms.arrays import Array
 
 #: The memory of servers for rows that change while they are copied; none does.
 _ASIDE_BYTES = 1 << 20

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _ID_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 

@@ -7,7 +7,6 @@ A host of a tower takes the bags of some hosts, its *sources*; see :meth:`TowerP
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,8 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.towers.peer_messages import from_message, to_message
 from trainer.embedding.towers.placement import TowerPlacement
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def permute_indices(

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.partitioned.request_kernels import put_rows
 from trainer.embedding.partitioned.requests import Requests
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Rows of parts that a worker has, and their numbers by part.
 Asked = tuple[Array, Array]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,7 @@ from trainer.embedding.towers.tower_module import TowerModule, sum_in_tower
 from trainer.embedding.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
 from trainer.planning.plan import PartitionPlan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(slots=True, eq=False)

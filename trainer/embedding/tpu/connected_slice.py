@@ -17,8 +17,7 @@ from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine, clear_ove
 from trainer.embedding.tpu.tpu_embedding_engine import TpuEmbeddingEngine
 from trainer.embedding.tpu.training_loop import replica_elements, training_loop
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: The name of the TPUs of this machine.
 LOCAL = "local"

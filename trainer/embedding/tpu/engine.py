@@ -26,8 +26,8 @@ from trainer.embedding.tpu.placement import Placement, WholeTable
 from trainer.embedding.tpu.table_snapshot import CopiedTables
 from trainer.embedding.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, read_state, write_state
 from trainer.errors import BadBatch, ConfigError
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Places = Mapping[str, Placement | WholeTable]
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainer.embedding.batches import IdBatch, used_ids
 from trainer.embedding.spec import FeatureSpec, TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

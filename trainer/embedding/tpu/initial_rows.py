@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -11,9 +10,8 @@ from trainer.embedding.cpu.initial_rows import fill_row
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.optimizers import SGD
 from trainer.embedding.spec import FeatureSpec, TableSpec
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def initial_rows(table: TableSpec, seed: int, rows: Array) -> Array:

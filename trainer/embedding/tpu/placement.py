@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Rows that are moved at once, so that the memory for them does not grow with the table.
 CHUNK_ROWS = 1 << 20

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.tpu.engine import TpuEngine
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: From activations, [events, width], and the other tensors of a replica's step to the gradients of the activations.
 DenseStep = Callable[..., Any]

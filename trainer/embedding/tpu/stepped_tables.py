@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from trainer.embedding.tpu.engine import TpuEngine
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.embedding.tpu.table_snapshot import CopiedTables
 from trainer.errors import BadBatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _ONE_THREAD = Team(1)
 

@@ -7,7 +7,6 @@ stacks, so it moves between engines, slices and stackings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from trainer.embedding.optimizers import slot_width
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.tpu.initial_rows import initial_rows
 from trainer.embedding.tpu.placement import Placement, WholeTable
+from transforms.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Arrays of one stack by name: ``parameters``, and each slot.
 StackArrays = dict[str, Array]
 PARAMETERS = "parameters"

@@ -6,13 +6,10 @@ The first number is written as a zigzag code, each later one as its difference t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The most bytes of a number.
 MOST_BYTES = 10

@@ -12,8 +12,6 @@ quarter of it, are 24 bits in the bytes j, q + j and 2q + j. The last block may 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.wire.scaled_blocks import (
@@ -32,9 +30,8 @@ from trainer.embedding.wire.scaled_blocks import (
     not_finite,
     scale_of,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, pasted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The largest relative error of a value above 2^-14 of its block's infinity norm.
 RELATIVE_ERROR = 2.0**-10

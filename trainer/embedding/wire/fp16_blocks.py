@@ -14,8 +14,6 @@ position i is the float16 at position ``blocks + i``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trainer.embedding.wire.scaled_blocks import (
@@ -34,9 +32,8 @@ from trainer.embedding.wire.scaled_blocks import (
     not_finite,
     scale_of,
 )
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, pasted
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The largest relative error of a value above 2^-28 of its block's infinity norm.
 RELATIVE_ERROR = 2.0**-11

@@ -23,8 +23,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.wire.ascending import MOST_BYTES, put_ascending, take_ascending
 from trainer.embedding.wire.distinct_ids import Scratch, find_distinct, scratch_for, sort_distinct, write_positions
 from trainer.errors import BadBatch
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _VERSION = 1
 _HEADER = struct.Struct("<BBBxII")

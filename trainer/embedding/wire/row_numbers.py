@@ -12,9 +12,8 @@ import numpy as np
 
 from trainer.embedding.wire.ascending import MOST_BYTES, put_ascending, take_ascending
 from trainer.errors import BadBatch
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled, inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The first byte of a table; plain numbers have their width.
 _DIFFERENCES, _NARROW, _WIDE = 1, 4, 8

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import BadBatch
+from transforms.arrays import Array
 from transforms.kernels.compiled import inlined
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Values of a block: scales are then 0.8 % of the bytes, and a block is in the first cache when it is read again.
 BLOCK_VALUES = 128

@@ -16,9 +16,8 @@ from trainer.embedding.ps.encoded_values import VALUE_FLAGS, decode_pieces, enco
 from trainer.embedding.ps.frames import Header, Kind
 from trainer.embedding.wire import id_positions
 from trainer.wire.frames import Bytes
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The flag of ids that are not plain.
 ENCODED_IDS = 2

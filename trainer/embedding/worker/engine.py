@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -34,9 +33,8 @@ from trainer.embedding.worker.table_documents import WorkerTables
 from trainer.errors import ServerLost
 from trainer.planning.plan import PartitionPlan
 from trainer.wire.frames import Bytes
+from transforms.arrays import Array
 from transforms.errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -113,8 +113,10 @@ class Link:
             far_reader, far_writer = await asyncio.open_connection(upstream.host, upstream.port)
             self._writers.add(far_writer)
             try:
-                await asyncio.gather(self._pump(reader, far_writer, number, Direction.REQUESTS),
-                                     self._pump(far_reader, writer, number, Direction.ANSWERS))  # fmt: skip
+                await asyncio.gather(
+                    self._pump(reader, far_writer, number, Direction.REQUESTS),
+                    self._pump(far_reader, writer, number, Direction.ANSWERS),
+                )
             finally:
                 self._writers.discard(far_writer)
                 far_writer.transport.abort()

@@ -9,15 +9,12 @@ of their own for each step.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.sparse import coo_array
 
 from trainer.errors import ConfigError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _STARTS, _MOST_STEPS = 8, 50
 #: The share of an item that counts as the whole of it.
@@ -41,7 +38,9 @@ def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int) ->
         ConfigError: for fewer items than groups, and weights that are none.
     """
     if not 1 <= groups <= len(points):
-        raise ConfigError("the number of groups must be at most that of the items", value=groups, allowed=f"1 to {len(points)}")  # fmt: skip
+        raise ConfigError(
+            "the number of groups must be at most that of the items", value=groups, allowed=f"1 to {len(points)}"
+        )
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ConfigError("the weights of items must be finite numbers", value=weights[:8].tolist(), allowed=">= 0")
     random = np.random.default_rng(seed)
@@ -113,7 +112,9 @@ def _shares(costs: Array, weights: Array) -> Array:
     scaled = weights / weights.sum()  # above 0: the weights differ
     of_group = coo_array((np.repeat(scaled, groups), (columns % groups, columns)), shape=(groups, items * groups))
     most = np.full(groups, 1.0 / groups + 1e-9)
-    solved = linprog(costs.ravel(), A_ub=of_group.tocsr(), b_ub=most, A_eq=of_item.tocsr(), b_eq=np.ones(items), method="highs-ds")  # fmt: skip
+    solved = linprog(
+        costs.ravel(), A_ub=of_group.tocsr(), b_ub=most, A_eq=of_item.tocsr(), b_eq=np.ones(items), method="highs-ds"
+    )
     if not solved.success:
         raise ConfigError("balanced groups must have a solution", value=solved.message[:200])
     found: Array = solved.x.reshape(items, groups)

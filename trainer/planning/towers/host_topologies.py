@@ -144,7 +144,9 @@ def host_topology(text: str, *, reached: ReachedShares = REACHED) -> HostTopolog
     chips = int(number) if number.isascii() and number.isdigit() and number[0] != "0" and len(number) <= 6 else 0
     kind = _torus(chips) if name == _TORUS and chips else _KINDS.get(name)
     if kind is None or not 1 <= chips <= MOST_CHIPS:
-        raise ConfigError("a topology must be a known kind of chip and a number of chips", value=text[:80], allowed=ALLOWED)  # fmt: skip
+        raise ConfigError(
+            "a topology must be a known kind of chip and a number of chips", value=text[:80], allowed=ALLOWED
+        )
     of_host = min(kind.chips_per_host, chips)
     if chips % of_host:
         raise ConfigError(

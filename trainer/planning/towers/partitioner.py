@@ -6,7 +6,6 @@ Luo et al., "Disaggregated Multi-Tower" (MLSys 2024), the tower partitioner, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from trainer.planning.towers.balanced_groups import balanced_groups
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRIDED, PlanePoints, distances_of, embed
 from trainer.planning.towers.tower_plan import BALANCES, TowerFeature, TowerPlan, check_tower_count, feature_weights
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def make_towers(

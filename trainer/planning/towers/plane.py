@@ -7,14 +7,13 @@ Euclidean distances are learned by Adam on the squared error. Groups of near poi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.towers.interactions import Interactions
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Features that interact are near each other, and share a tower.
 COHERENT: Final = "coherent"

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
 
 from trainer.errors import ConfigError
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRATEGIES, STRIDED
 from trainer.tower_options import check_members, check_towers
+from transforms.derived_documents import whole
 from transforms.errors import listed
 
 #: What towers have about equally much of: features, bytes of tables, or bytes that events look up.
@@ -32,7 +33,7 @@ class TowerFeature:
 
     name: str
     table: str
-    table_bytes: int
+    table_bytes: Annotated[int, whole(most=1 << 60)]
     event_bytes: float
 
     def __post_init__(self) -> None:
@@ -78,9 +79,13 @@ class TowerPlan:
         check_members({one.name: one.table for one in self.features}, self.towers)
         self._check_order(names)
         if self.strategy not in STRATEGIES:
-            raise ConfigError("a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES))  # fmt: skip
+            raise ConfigError(
+                "a strategy of towers must be known", value=self.strategy[:80], allowed=", ".join(STRATEGIES)
+            )
         if self.balance not in BALANCES:
-            raise ConfigError("towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES))  # fmt: skip
+            raise ConfigError(
+                "towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES)
+            )
         if self.interactions is None and self.strategy != STRIDED:
             raise ConfigError("towers by interactions must have them", where=f"strategy {self.strategy}", value="none")
         if self.interactions is not None and list(self.interactions.features) != names:

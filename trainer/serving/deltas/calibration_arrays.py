@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from trainer.document_field import DocumentField
 from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
 from trainer.training.run_state import RunProgress
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _PREFIX = "calibration/"
 _IDENTITY = Calibration()

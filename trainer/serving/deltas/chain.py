@@ -98,7 +98,9 @@ def check_chain(links: Sequence[Link]) -> None:
                                  value=f"{own.number - 1}, {own.previous[:12]}", allowed=f"{theirs.number}, {before.hash[:12]}",
                                  next_step="copy the chain again from where it was exported, or export a full snapshot to a new folder")  # fmt: skip
         if own.model != theirs.model or (own.since is not None and own.since != theirs.commit):
-            raise TornCheckpoint("a link must go on from the commit and the model of the link before it", where=str(link.folder))  # fmt: skip
+            raise TornCheckpoint(
+                "a link must go on from the commit and the model of the link before it", where=str(link.folder)
+            )
         if own.kind != FULL and [(one.kind, one.table, one.columns) for one in own.tables] != [
             (one.kind, one.table, one.columns) for one in theirs.tables
         ]:

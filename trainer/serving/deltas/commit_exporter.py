@@ -114,7 +114,9 @@ class CommitExporter:
 
     def _export(self) -> None:
         try:
-            link = export_next(self._files, self._chain, self._newest, quantize=self._quantize, on_bytes=self._count, hold=self._hold)  # fmt: skip
+            link = export_next(
+                self._files, self._chain, self._newest, quantize=self._quantize, on_bytes=self._count, hold=self._hold
+            )
         except _Cancelled:
             return
         except Exception as error:  # whatever it is, training goes on
@@ -127,7 +129,9 @@ class CommitExporter:
         self._problem, self._failures = None, 0
         if link is not None:
             if self._newest is not None and link.manifest.kind == FULL:
-                self._tell(f"{self._chain}/{link.manifest.name} is a full snapshot: no delta could be computed from {self._newest.manifest.name}")  # fmt: skip
+                self._tell(
+                    f"{self._chain}/{link.manifest.name} is a full snapshot: no delta could be computed from {self._newest.manifest.name}"
+                )
             self._newest, self._links = link, self._links + 1
 
     def _count(self, done: int, total: int) -> None:

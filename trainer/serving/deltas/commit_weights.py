@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,8 @@ from trainer.errors import TornCheckpoint
 from trainer.serving.deltas.calibration_arrays import calibration_arrays_of
 from trainer.serving.deltas.link_manifest import ServedCommit
 from trainer.serving.deltas.sorted_rows import Rows, RowStream
+from transforms.arrays import Array
 from transforms.errors import NotFound
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: About so many bytes of rows are in memory at once.
 WINDOW_BYTES = 16 << 20

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from trainer.checkpoints.local_run import TEMPORARY, delete
 from trainer.checkpoints.not_written import translated_write_errors
@@ -59,10 +56,9 @@ from trainer.serving.deltas.row_state import (
 )
 from trainer.serving.deltas.row_values import EXACT, FLOAT16, INT8, encoding_of
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in, read_ahead
+from transforms.arrays import Array
 from transforms.errors import InputError, NotFound
 from warehouse.storage.durable_files import sync_folder, sync_path
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _QUANTIZE_OF = {EXACT: "none", FLOAT16: "fp16", INT8: "int8"}
 
@@ -344,7 +340,9 @@ class _Export:
         weights = read_ahead(weight_stream(self._files, self._commit, kind, table, columns, self._window_bytes))
         with ExitStack() as stack:
             state = stack.enter_context(closing(StateWriter(self._state, position, kind, table)))
-            written = stack.enter_context(closing(TableWriter(self._link, position, columns, encoding, f"{kind} table {table}")))  # fmt: skip
+            written = stack.enter_context(
+                closing(TableWriter(self._link, position, columns, encoding, f"{kind} table {table}"))
+            )
             for now, *then in merge_windows([weights, *([] if before is None else [before])], f"{kind} table {table}"):
                 digests = digest_rows(now.values[0])
                 state.append(now.ids, digests)

@@ -12,28 +12,47 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from trainer.checkpoints.manifest import signed_text, verified_document
-from trainer.document_field import DocumentField
+from trainer.document_field import STRICT, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.serving.deltas.row_values import ENCODINGS, EXACT, arrays_of
+from transforms.derived_documents import Digest, Name, document_of, number, one_of, whole
+from transforms.documents import Part
 
 FORMAT = "headrace.link/1"
 MANIFEST = "manifest.json"
 FULL, DELTA = "full", "delta"
 KINDS = (FULL, DELTA)
 
-_SHA256 = re.compile("[0-9a-f]{64}")
 _DTYPE = re.compile("[<|][biuf][1248]")
-_MOST_NUMBER = 999_999_999
-_MOST_ROWS = 2**48
-_MOST_COLUMNS = 1 << 20
 _MOST_AXES = 8
 _MOST_DENSE = 2**40
+
+
+def _read_dtype(part: Part) -> str:
+    found = part.text()
+    if not _DTYPE.fullmatch(found) or not _is_number(found):
+        raise part.refused("the type of numbers")
+    return found
+
+
+def _is_number(dtype: str) -> bool:
+    try:
+        np.dtype(dtype)
+    except TypeError:
+        return False
+    return True
+
+
+#: Members of several documents of served weights.
+TableKind = Annotated[str, one_of(*TABLE_KINDS)]
+Columns = Annotated[int, whole(1, 1 << 20)]
+RowCount = Annotated[int, whole(most=2**48)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +61,7 @@ class ServedCommit:
 
     epochs: int
     step: int
-    sha256: str
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"epochs": self.epochs, "step": self.step, "sha256": self.sha256}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> ServedCommit:
-        """The commit at ``field``."""
-        members = exact_members(field, {"epochs", "step", "sha256"})
-        return cls(members["epochs"].count(), members["step"].count(), read_sha256(members["sha256"]))
+    sha256: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +79,21 @@ class LinkTable:
         files: the SHA-256 of each of :meth:`arrays`, by its suffix.
     """
 
-    kind: str
-    table: str
-    columns: int
-    encoding: str
-    rows: int
-    removed: int
-    rows_after: int
-    largest_error: float
-    files: Mapping[str, str]
+    kind: TableKind
+    table: Name
+    columns: Columns
+    encoding: Annotated[str, one_of(*ENCODINGS)]
+    rows: RowCount
+    removed: RowCount
+    rows_after: RowCount
+    largest_error: Annotated[float, number(0.0)]
+    files: Annotated[Mapping[str, str], Part.digests]
 
     def arrays(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """The type and shape of the file of each suffix."""
-        values = {name: (dtype, (self.rows, *rest)) for name, (dtype, rest) in arrays_of(self.encoding, self.columns).items()}  # fmt: skip
+        values = {
+            name: (dtype, (self.rows, *rest)) for name, (dtype, rest) in arrays_of(self.encoding, self.columns).items()
+        }
         return {"ids": (np.dtype("<i8"), (self.rows,)), **values, "removed": (np.dtype("<i8"), (self.removed,))}
 
     @property
@@ -90,72 +101,34 @@ class LinkTable:
         """The table as errors and screens name it."""
         return f"{self.kind} table {self.table}"
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {
-            "kind": self.kind,
-            "table": self.table,
-            "columns": self.columns,
-            "encoding": self.encoding,
-            "rows": self.rows,
-            "removed": self.removed,
-            "rows_after": self.rows_after,
-            "largest_error": self.largest_error,
-            "files": dict(self.files),
-        }
-
-    @classmethod
-    def read(cls, field: DocumentField) -> LinkTable:
-        """The table at ``field``."""
-        names = {"kind", "table", "columns", "encoding", "rows", "removed", "rows_after", "largest_error", "files"}
-        members = exact_members(field, names)
-        error = members["largest_error"].number()
-        columns = members["columns"].count(most=_MOST_COLUMNS)
-        encoding = _one_of(members["encoding"], ENCODINGS)
-        if error < 0 or columns < 1 or (encoding == EXACT and error):
-            raise TornCheckpoint("a table of a link must have columns, and no error where its values are exact", where=field.place,
-                                 value=f"{columns} columns, error {error}")  # fmt: skip
-        rows, removed, rows_after = (members[name].count(most=_MOST_ROWS) for name in ("rows", "removed", "rows_after"))
-        files = {name: read_sha256(one) for name, one in members["files"].members().items()}
-        kind, table = _one_of(members["kind"], TABLE_KINDS), _name(members["table"])
-        found = cls(kind, table, columns, encoding, rows, removed, rows_after, error, files)
-        if found.files.keys() != found.arrays().keys():
-            raise TornCheckpoint("a table of a link must have the files of its encoding, got others", where=members["files"].place,
-                                 value=", ".join(found.files)[:200], allowed=", ".join(found.arrays()))  # fmt: skip
-        return found
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for parts that contradict each other."""
+        if self.encoding == EXACT and self.largest_error:
+            raise TornCheckpoint("a table of a link must have no error where its values are exact", where=part.place,
+                                 value=self.largest_error)  # fmt: skip
+        if self.files.keys() != self.arrays().keys():
+            raise TornCheckpoint("a table of a link must have the files of its encoding, got others", where=part.at("files").place,
+                                 value=", ".join(self.files)[:200], allowed=", ".join(self.arrays()))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class DenseArray:
     """A dense array, whole in every link: its name, dtype, shape and the SHA-256 of its bytes."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    sha256: str
+    name: Name
+    dtype: Annotated[str, _read_dtype]
+    shape: tuple[RowCount, ...]
+    sha256: Digest
 
     @property
     def size_bytes(self) -> int:
         """The bytes of its file."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "sha256": self.sha256}
-
-    @classmethod
-    def read(cls, field: DocumentField) -> DenseArray:
-        """The array at ``field``."""
-        members = exact_members(field, {"name", "dtype", "shape", "sha256"})
-        dtype, shape = members["dtype"].text(), members["shape"].items()
-        if not _DTYPE.fullmatch(dtype) or not _is_number(dtype) or len(shape) > _MOST_AXES:
-            raise TornCheckpoint(f"a dense array must hold numbers in at most {_MOST_AXES} axes", where=field.place,
-                                 value=f"{dtype}, {len(shape)} axes"[:200])  # fmt: skip
-        found = cls(_name(members["name"]), dtype, tuple(one.count(most=_MOST_ROWS) for one in shape), read_sha256(members["sha256"]))  # fmt: skip
-        if math.prod(max(axis, 1) for axis in found.shape) > _MOST_DENSE:
-            raise TornCheckpoint(f"a dense array must have at most {_MOST_DENSE:,} numbers", where=field.place,
-                                 value=str(found.shape)[:200])  # fmt: skip
-        return found
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for an array that no model has."""
+        if len(self.shape) > _MOST_AXES or math.prod(max(axis, 1) for axis in self.shape) > _MOST_DENSE:
+            raise part.at("shape").refused(f"that of at most {_MOST_DENSE:,} numbers in at most {_MOST_AXES} axes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +145,10 @@ class LinkManifest:
         tables, dense: in the order of their kinds and names, whatever the partition of the commit.
     """
 
-    number: int
-    kind: str
-    previous: str
-    model: str
+    number: Annotated[int, whole(most=999_999_999)]
+    kind: Annotated[str, one_of(*KINDS)]
+    previous: Annotated[str, lambda part: part.digest() if part.value != "" else ""]
+    model: Digest
     commit: ServedCommit
     since: ServedCommit | None
     tables: tuple[LinkTable, ...]
@@ -196,14 +169,7 @@ class LinkManifest:
         return signed_text(
             {
                 "format": FORMAT,
-                "number": self.number,
-                "kind": self.kind,
-                "previous": self.previous,
-                "model": self.model,
-                "commit": self.commit.to_document(),
-                "since": None if self.since is None else self.since.to_document(),
-                "tables": [one.to_document() for one in self.tables],
-                "dense": [one.to_document() for one in self.dense],
+                **document_of(self),
             }
         )
 
@@ -212,20 +178,7 @@ class LinkManifest:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         check_format(document, FORMAT)
-        names = {"format", "number", "kind", "previous", "model", "commit", "since", "tables", "dense", "sha256"}
-        members = exact_members(document, names)
-        kind, since = _one_of(members["kind"], KINDS), members["since"]
-        previous = "" if members["previous"].text() == "" else read_sha256(members["previous"])
-        found = cls(
-            members["number"].count(most=_MOST_NUMBER),
-            kind,
-            previous,
-            read_sha256(members["model"]),
-            ServedCommit.read(members["commit"]),
-            None if since.value is None else ServedCommit.read(since),
-            tuple(map(LinkTable.read, members["tables"].items())),
-            tuple(map(DenseArray.read, members["dense"].items())),
-        )
+        found = STRICT.read(cls, document, besides=("format", "sha256"))
         _check(found, where)
         return found
 
@@ -258,27 +211,11 @@ def dense_file(position: int) -> str:
     return f"dense-{position:04d}.values"
 
 
-def exact_members(field: DocumentField, names: set[str]) -> dict[str, DocumentField]:
-    """The members of an object. Raises :class:`TornCheckpoint` unless they have exactly these names."""
-    members = field.members()
-    if members.keys() != names:
-        raise TornCheckpoint("an object must have the members of its format, got others", where=field.place,
-                             value=", ".join(sorted(members.keys() ^ names))[:200])  # fmt: skip
-    return members
-
-
 def check_format(document: DocumentField, form: str) -> None:
     """Raises :class:`OtherFormat` for a verified document of another format."""
     if (found := document.at("format").text()) != form:
         raise OtherFormat("a file must be of a format that this release reads", where=document.place, value=found[:80], allowed=form,
                           next_step="use the release of Headrace that wrote it, or export a full snapshot again")  # fmt: skip
-
-
-def read_sha256(field: DocumentField) -> str:
-    """A SHA-256 as 64 hexadecimal digits."""
-    if not _SHA256.fullmatch(text := field.text()):
-        raise TornCheckpoint("a digest must be 64 hexadecimal digits", where=field.place, value=text[:80])
-    return text
 
 
 def _check(link: LinkManifest, where: str) -> None:
@@ -300,24 +237,3 @@ def _check(link: LinkManifest, where: str) -> None:
         rule = "the dense arrays of a link must have distinct names"
     if rule:
         raise TornCheckpoint(rule, where=where, value=link.name)
-
-
-def _one_of(field: DocumentField, allowed: tuple[str, ...]) -> str:
-    if (text := field.text()) not in allowed:
-        raise TornCheckpoint("a document's value must be a known one", where=field.place, value=text[:80],
-                             allowed=", ".join(allowed))  # fmt: skip
-    return text
-
-
-def _name(field: DocumentField) -> str:
-    if not (text := field.text()):
-        raise TornCheckpoint("a table or an array must have a name", where=field.place)
-    return text
-
-
-def _is_number(dtype: str) -> bool:
-    try:
-        np.dtype(dtype)
-    except TypeError:
-        return False
-    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from trainer.serving.deltas.link_manifest import LinkTable, dense_file, table_fi
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces
 from trainer.serving.deltas.row_values import arrays_of, decode, encode
 from trainer.serving.deltas.sorted_rows import Rows, RowStream
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Rows that are encoded at once: several arrays of them are in memory, and in the cache.
 _ENCODED_ROWS = 1 << 12

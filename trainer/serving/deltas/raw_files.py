@@ -12,8 +12,7 @@ import numpy as np
 
 from trainer.checkpoints.local_run import read_chunks, wrong_size
 from trainer.errors import TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 #: Bytes that are read from a file at once.
 CHUNK_BYTES = 1 << 18
@@ -72,7 +71,9 @@ class RawReader:
         bytes_out, at = memoryview(found.data).cast("B"), 0
         while at < len(bytes_out):
             if not len(self._chunk) and not self._next_chunk():
-                raise TornCheckpoint("a file must have the size that the manifest records, got a shorter one", where=self.place)  # fmt: skip
+                raise TornCheckpoint(
+                    "a file must have the size that the manifest records, got a shorter one", where=self.place
+                )
             piece = self._chunk[: len(bytes_out) - at]
             bytes_out[at : at + len(piece)] = piece
             self._chunk, at = self._chunk[len(piece) :], at + len(piece)

@@ -8,67 +8,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from trainer.checkpoints.local_run import read_file
 from trainer.checkpoints.manifest import signed_text, verified_document
-from trainer.document_field import DocumentField
+from trainer.document_field import STRICT
 from trainer.errors import TornCheckpoint
-from trainer.serving.deltas.link_manifest import check_format, exact_members, read_sha256, table_file
+from trainer.serving.deltas.link_manifest import RowCount, TableKind, check_format, table_file
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_pieces
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.sorted_rows import Rows, RowStream
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
+from transforms.derived_documents import Digest, document_of
 
 FORMAT = "headrace.link-rows/1"
 STATE = "rows.json"
 _IDS, _DIGESTS = np.dtype("<i8"), np.dtype("<u8")
 _ROW_BYTES = 24
-_MOST_ROWS = 2**48
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTable:
     """The rows of a table, and the SHA-256 of its files."""
 
-    kind: str
+    kind: TableKind
     table: str
-    rows: int
-    ids: str
-    digests: str
+    rows: RowCount
+    ids: Digest
+    digests: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class RowState:
     """The rows after the link with this hash."""
 
-    link: str
+    link: Digest
     tables: tuple[RowsOfTable, ...]
 
     def to_bytes(self) -> bytes:
         """The text of ``rows.json``."""
-        tables = [{"kind": one.kind, "table": one.table, "rows": one.rows, "ids": one.ids, "digests": one.digests} for one in self.tables]  # fmt: skip
-        return signed_text({"format": FORMAT, "link": self.link, "tables": tables})
+        return signed_text({"format": FORMAT, **document_of(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> RowState:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         check_format(document, FORMAT)
-        members = exact_members(document, {"format", "link", "tables", "sha256"})
-        return cls(read_sha256(members["link"]), tuple(map(_read_table, members["tables"].items())))
-
-
-def _read_table(field: DocumentField) -> RowsOfTable:
-    members = exact_members(field, {"kind", "table", "rows", "ids", "digests"})
-    if (kind := members["kind"].text()) not in TABLE_KINDS:
-        raise TornCheckpoint("a table must be of a known kind", where=field.place, value=kind[:80])
-    rows = members["rows"].count(most=_MOST_ROWS)
-    return RowsOfTable(kind, members["table"].text(), rows, read_sha256(members["ids"]), read_sha256(members["digests"]))  # fmt: skip
+        return STRICT.read(cls, document, besides=("format", "sha256"))
 
 
 def state_folder(chain: Path, link: str) -> Path:

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ConfigError, TornCheckpoint
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 EXACT, FLOAT16, INT8 = "float32", "float16", "int8"
 ENCODINGS = (EXACT, FLOAT16, INT8)
@@ -37,7 +36,9 @@ _FEWEST_INT8_COLUMNS = 5
 def encoding_of(quantize: str, columns: int) -> str:
     """The encoding of a table; a narrow table has float16 where int8 would take as many bytes."""
     if quantize not in QUANTIZE:
-        raise ConfigError("a quantization must be a known one", where="--quantize", value=quantize, allowed=", ".join(QUANTIZE))  # fmt: skip
+        raise ConfigError(
+            "a quantization must be a known one", where="--quantize", value=quantize, allowed=", ".join(QUANTIZE)
+        )
     if quantize == "none":
         return EXACT
     return INT8 if quantize == "int8" and columns >= _FEWEST_INT8_COLUMNS else FLOAT16

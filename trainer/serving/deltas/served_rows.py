@@ -11,65 +11,63 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from trainer.checkpoints.local_run import TEMPORARY, LocalRun, delete, read_file
 from trainer.checkpoints.manifest import signed_text, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
-from trainer.document_field import DocumentField
+from trainer.document_field import STRICT
 from trainer.errors import TornCheckpoint
 from trainer.serving.deltas.chain import Link, Position
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.link_manifest import (
     FULL,
+    Columns,
     DenseArray,
+    RowCount,
+    TableKind,
     check_format,
     dense_file,
-    exact_members,
-    read_sha256,
     table_file,
 )
 from trainer.serving.deltas.link_tables import no_rows, read_dense, removed_stream, set_stream
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_array, read_pieces
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, overlaid, read_ahead
+from transforms.arrays import Array
+from transforms.derived_documents import Digest, document_of
 from warehouse.storage.durable_files import sync_folder, sync_path
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = "headrace.served/1"
 SERVED = "served.json"
 _FOLDER = "rows-"
 _IDS, _WEIGHTS = np.dtype("<i8"), np.dtype("<f4")
-_MOST = 2**48
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTable:
     """A table of a state: its rows, the weights of a row, and the SHA-256 of the files of ids and weights."""
 
-    kind: str
+    kind: TableKind
     table: str
-    columns: int
-    rows: int
-    ids: str
-    weights: str
+    columns: Columns
+    rows: RowCount
+    ids: Digest
+    weights: Digest
 
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return {"kind": self.kind, "table": self.table, "columns": self.columns, "rows": self.rows, "ids": self.ids, "weights": self.weights}  # fmt: skip
 
-    @classmethod
-    def read(cls, field: DocumentField) -> ServedTable:
-        """The table at ``field``."""
-        members = exact_members(field, {"kind", "table", "columns", "rows", "ids", "weights"})
-        kind, columns = members["kind"].text(), members["columns"].count(most=1 << 20)
-        if kind not in TABLE_KINDS or not columns:
-            raise TornCheckpoint("a table must be of a known kind and have columns", where=field.place, value=kind[:80])
-        sizes = columns, members["rows"].count(most=_MOST)
-        return cls(kind, members["table"].text(), *sizes, read_sha256(members["ids"]), read_sha256(members["weights"]))
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The members of ``served.json``; see :class:`ServedRows`."""
+
+    folder: str
+    model: Digest
+    epochs: int
+    commit: Digest
+    number: int
+    link: Digest
+    tables: tuple[ServedTable, ...]
+    dense: tuple[DenseArray, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,39 +104,21 @@ class ServedRows:
     def to_bytes(self) -> bytes:
         """The text of ``served.json``."""
         at = self.position
-        return signed_text(
-            {
-                "format": FORMAT,
-                "folder": self.folder.name,
-                "model": at.model,
-                "epochs": at.epochs,
-                "commit": at.commit,
-                "number": at.number,
-                "link": at.hash,
-                "tables": [one.to_document() for one in self.tables],
-                "dense": [one.to_document() for one in self.dense],
-            }
-        )
+        state = _State(self.folder.name, at.model, at.epochs, at.commit, at.number, at.hash, self.tables, self.dense)
+        return signed_text({"format": FORMAT, **document_of(state)})
 
     @classmethod
     def from_bytes(cls, data: bytes, root: Path) -> ServedRows:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, str(root / SERVED))
         check_format(document, FORMAT)
-        names = {"format", "folder", "model", "epochs", "commit", "number", "link", "tables", "dense", "sha256"}
-        members = exact_members(document, names)
-        position = Position(
-            read_sha256(members["model"]),
-            members["epochs"].count(),
-            read_sha256(members["commit"]),
-            members["number"].count(),
-            read_sha256(members["link"]),
-        )
-        folder = members["folder"].text()
-        if folder != _folder_name(position):
-            raise TornCheckpoint("a state must be in the folder of its link", where=str(root / SERVED), value=folder[:80])  # fmt: skip
-        tables = tuple(map(ServedTable.read, members["tables"].items()))
-        return cls(root / folder, position, tables, tuple(map(DenseArray.read, members["dense"].items())))
+        state = STRICT.read(_State, document, besides=("format", "sha256"))
+        position = Position(state.model, state.epochs, state.commit, state.number, state.link)
+        if state.folder != _folder_name(position):
+            raise TornCheckpoint(
+                "a state must be in the folder of its link", where=str(root / SERVED), value=state.folder[:80]
+            )
+        return cls(root / state.folder, position, state.tables, state.dense)
 
 
 def _folder_name(position: Position) -> str:
@@ -172,13 +152,17 @@ def apply_to_rows(
     Raises :class:`TornCheckpoint` for damaged files, and :class:`~trainer.errors.CheckpointNotWritten`; the state is as before then.
     """
     last = links[-1]
-    at = Position(last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash)  # fmt: skip
+    at = Position(
+        last.manifest.model, last.manifest.commit.epochs, last.manifest.commit.sha256, last.manifest.number, last.hash
+    )
     folder = root / f"{TEMPORARY}rows"
     with translated_write_errors(str(root), "the state"):
         _remove_leftovers(root, state)
         try:
             folder.mkdir()
-            tables = tuple(_write_table(folder, links, state, t, window_bytes, on_rows) for t in range(len(last.manifest.tables)))  # fmt: skip
+            tables = tuple(
+                _write_table(folder, links, state, t, window_bytes, on_rows) for t in range(len(last.manifest.tables))
+            )
             _write_dense(folder, last)
             sync_folder(folder)
             made = ServedRows(root / _folder_name(at), at, tables, last.manifest.dense)
@@ -217,7 +201,9 @@ def _write_table(
     last = links[-1].manifest.tables[position]
     own_bytes = window_bytes // (1 + len(links))
     is_full = links[0].manifest.kind == FULL
-    base = set_stream(links[0], position, own_bytes) if is_full else _base_stream(state, position, last.columns, own_bytes)  # fmt: skip
+    base = (
+        set_stream(links[0], position, own_bytes) if is_full else _base_stream(state, position, last.columns, own_bytes)
+    )
     layers = links[1:] if is_full else links
     streams = [read_ahead(base)]
     for link in layers:

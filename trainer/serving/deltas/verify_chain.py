@@ -68,7 +68,9 @@ def _manifest(folder: Path, before: Link | None) -> tuple[Link | None, LinkCheck
 
 
 def _arrays(link: Link, window_bytes: int) -> Iterator[LinkCheck]:
-    found = {file: _file_problem(link.folder / file, *one, window_bytes) for file, one in link.manifest.array_files().items()}  # fmt: skip
+    found = {
+        file: _file_problem(link.folder / file, *one, window_bytes) for file, one in link.manifest.array_files().items()
+    }
     sizes = {file: size_bytes for file, (size_bytes, _) in link.manifest.array_files().items()}
     for t, table in enumerate(link.manifest.tables):
         files = {suffix: table_file(t, suffix) for suffix in table.arrays()}

@@ -112,6 +112,7 @@ def _refuse_given(options: Mapping[str, object], how: str) -> None:
 
 def _range(over: TimeRange) -> dict[str, str]:
     if not isinstance(over, TimeRange):
-        raise InputError("over must be a range from hr.between", value=over,
-                         next_step='over=hr.between("2026-01-01", "2026-01-08")')  # fmt: skip
+        raise InputError(
+            "over must be a range from hr.between", value=over, next_step='over=hr.between("2026-01-01", "2026-01-08")'
+        )
     return {"start": moment_text(over.start), "end": moment_text(over.end)}

@@ -11,13 +11,10 @@ Values are 64-bit patterns; packed is their difference to ``base``, which wraps 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 LANES = 64
 _LARGEST_OFFSET = 2**31 - 1

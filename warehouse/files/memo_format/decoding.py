@@ -10,16 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
-from warehouse.files.memo_format.bit_packing import (
-    LANES,
-    LONGEST_CODE_BITS,
-    Array,
-    to_offsets,
-    unpack,
-    unpack_terms,
-    words_of,
-)
+from warehouse.files.memo_format.bit_packing import LANES, LONGEST_CODE_BITS, to_offsets, unpack, unpack_terms, words_of
 from warehouse.files.memo_format.encoding import Codec
 
 #: What a segment becomes: 64-bit or 32-bit numbers, or 32-bit offsets, the sums of its values.

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Array
 from transforms.errors import DataError
 from warehouse.files.memo_format.bit_packing import (
     LANES,
     LONGEST_CODE_BITS,
     NEAR_BITS,
-    Array,
     choose,
     pack,
     pack_terms,

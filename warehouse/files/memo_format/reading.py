@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Array
 from transforms.errors import DataError
 from transforms.kernels.text_validity import check_array
 from transforms.types import DType
 from warehouse.files.memo_format import decoding
-from warehouse.files.memo_format.bit_packing import Array
 from warehouse.files.memo_format.column_kinds import ELEMENTS, Kind, arrow_of
 from warehouse.files.memo_format.decoding import INT32, INT64, OFFSETS
 from warehouse.files.memo_format.directory import (
@@ -289,8 +289,9 @@ class _Segments:
             content = stored[self._starts[i] - start : self._ends[i] - start]
             found = segment_checksum(content)
             if found != checksum:
-                raise DataError("the memo does not have the bytes that were committed", value=found.hex(),
-                                allowed=checksum.hex())  # fmt: skip
+                raise DataError(
+                    "the memo does not have the bytes that were committed", value=found.hex(), allowed=checksum.hex()
+                )
             role = self._uses[i][1]
             if role > OFFSETS:
                 encoding = self._encoding(i)
